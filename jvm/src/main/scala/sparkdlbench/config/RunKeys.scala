@@ -1,0 +1,65 @@
+package sparkdlbench.config
+
+import sparkdlbench.algorithm.Algorithm
+import sparkdlbench.codec.Codec
+import sparkdlbench.data.DataSource
+import sparkdlbench.engine.EngineVariant
+import sparkdlbench.model.ModelFamily
+import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.topology.Topology
+import sparkdlbench.transport.TransportVariant
+
+/** The keys that every run has. A variant's own keys are declared beside the variant. */
+object RunKeys {
+  val name: Key[String] = Key.text("name", "run", "Name of the run; part of its results folder")
+  val seed: Key[Long] = Key.long("seed", "0", 0, "Seed of the initial weights and of the order of the rows")
+  val results: Key[String] = Key.text("results", "results", "Folder under which each run makes a folder of its own")
+  val workers: Key[Int] = Key.int("workers", "2", 1, "Number of ranks, each one Spark task")
+  val batch: Key[Int] = Key.int("batch", "128", 1, "Global batch: rows a step over all workers; any number >= workers")
+  val batchPerWorker: Key[Int] =
+    Key.int("batch_per_worker", "0", 0, "Rows a step and worker; when above 0 the global batch is workers times this")
+  val epochs: Key[Int] = Key.int("epochs", "5", 0, "Passes over the training rows")
+  val maxSteps: Key[Long] = Key.long("max_steps", "0", 0, "Stop after this many steps; 0: no such limit")
+  val algorithm: Key[String] = Key.text("algorithm", "sync-sgd", "When workers exchange, and what")
+  val topology: Key[String] = Key.text("topology", "sliced", "Along which edges values travel")
+  val transport: Key[String] = Key.text("transport", "block-manager", "Over which channel values travel")
+  val codec: Key[String] = Key.text("codec", "fp32", "In which bytes values travel")
+  val optimizer: Key[String] = Key.text("optimizer.name", "sgd", "How an owner turns a gradient into new weights")
+  val learningRate: Key[Double] = Key.number("optimizer.learning_rate", "0.1", 0, "Step size")
+  val model: Key[String] = Key.text("model.name", "mlp", "Model family")
+  val data: Key[String] = Key.text("data.source", "digits", "Where rows come from")
+  val engine: Key[String] = Key.text("engine.name", "libtorch", "What computes loss and gradients")
+  val timeoutSeconds: Key[Int] = Key.int("timeout", "60", 1, "Longest wait for any other rank, seconds")
+  val sliceLimit: Key[Int] =
+    Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
+  val evaluateEvery: Key[Int] = Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
+
+  val own: Seq[Key[_]] = Seq(
+    name, seed, results, workers, batch, batchPerWorker, epochs, maxSteps, algorithm, topology, transport, codec, optimizer,
+    learningRate, model, data, engine, timeoutSeconds, sliceLimit, evaluateEvery
+  )
+
+  /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
+  def all: Seq[Key[_]] = {
+    val variants = Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
+      Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants.all[OptimizerVariant]
+    (own ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
+  }
+
+  /** Checks names and values, and that every variant named exists. */
+  def resolve(raw: Map[String, String]): Settings = {
+    val settings = Settings.resolve(raw, all)
+    Variants.find[Algorithm]("algorithm", settings(algorithm))
+    Variants.find[Topology]("topology", settings(topology))
+    Variants.find[TransportVariant]("transport", settings(transport))
+    Variants.find[Codec]("codec", settings(codec))
+    Variants.find[EngineVariant]("engine", settings(engine))
+    Variants.find[ModelFamily]("model", settings(model))
+    Variants.find[DataSource]("data source", settings(data))
+    Variants.find[OptimizerVariant]("optimizer", settings(optimizer))
+    settings
+  }
+
+  def globalBatch(settings: Settings): Int =
+    if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers)) else settings(batch)
+}

@@ -1,0 +1,46 @@
+package sparkdlbench.config
+
+import sparkdlbench.ConfigurationException
+
+import java.util.ServiceLoader
+import scala.jdk.CollectionConverters._
+import scala.reflect.ClassTag
+
+/**
+ * One value of one axis (algorithm, topology, transport, codec, engine, model family, data source, optimiser). A variant is
+ * one file; it is found through `ServiceLoader`, whose lists the build writes from the sources, so adding one edits no list.
+ * Instances carry no state of a run.
+ */
+trait Variant {
+
+  /** As it stands in configuration files: lower case, words joined by hyphens. */
+  def name: String
+
+  /** One sentence for `sparkdl-bench list`. */
+  def doc: String
+
+  /** The configuration keys that only this variant reads. */
+  def keys: Seq[Key[_]] = Nil
+}
+
+object Variants {
+
+  /** Every variant of an axis, sorted by name. */
+  def all[V <: Variant](implicit axis: ClassTag[V]): Seq[V] = {
+    val service = axis.runtimeClass.asInstanceOf[Class[V]]
+    ServiceLoader.load(service, service.getClassLoader).asScala.toSeq.sortBy(_.name)
+  }
+
+  /** The variant called `name`, or an error that lists the valid ones. */
+  def find[V <: Variant](axisName: String, name: String)(implicit axis: ClassTag[V]): V = {
+    val variants = all[V]
+    variants
+      .find(_.name == name)
+      .getOrElse(
+        throw new ConfigurationException(
+          s"There is no $axisName called '$name'.${Settings.suggestion(name, variants.map(_.name))} " +
+            s"Valid: ${variants.map(_.name).mkString(", ")}. `sparkdl-bench list $axisName` describes them."
+        )
+      )
+  }
+}

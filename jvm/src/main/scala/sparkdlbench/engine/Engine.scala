@@ -1,0 +1,68 @@
+package sparkdlbench.engine
+
+import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.model.ModelSpec
+
+import java.nio.{FloatBuffer, LongBuffer}
+
+/**
+ * Rows ready to compute on.
+ *
+ * @param rows
+ *   number of rows, may be less than the buffers hold; 0 is allowed
+ * @param features
+ *   direct, native order, rows × features a row, row-major, position 0
+ * @param labels
+ *   direct, native order, class indices 0 until classes, position 0
+ */
+final case class Batch(rows: Int, features: FloatBuffer, labels: LongBuffer)
+
+/** Sums over rows; add them up over ranks and divide by `rows`. */
+final case class Evaluation(rows: Long, lossSum: Double, correct: Long) {
+  def +(other: Evaluation): Evaluation =
+    Evaluation(rows + other.rows, lossSum + other.lossSum, correct + other.correct)
+  def loss: Double = if (rows == 0) 0.0 else lossSum / rows
+  def accuracy: Double = if (rows == 0) 0.0 else correct.toDouble / rows
+}
+
+/**
+ * One model, loaded, for one rank. Owns native memory; used by one thread at a time (which may change between calls).
+ * Loss is the softmax cross-entropy in nats.
+ */
+trait Engine extends AutoCloseable {
+
+  /** Current weights, written by the synchronisation between steps. Layout: `spec.layout`. */
+  def parameters: FlatBuffer
+
+  /** Gradients of the last `step`; every value is overwritten by each step. Same layout as `parameters`. */
+  def gradients: FlatBuffer
+
+  /**
+   * Forward and backward pass. The gradient is that of `weight` × (sum of the rows' losses): with weight = 1 / global
+   * batch, the sum of all ranks' gradients is the gradient of the global mean loss.
+   *
+   * @param onBucketReady
+   *   called as (from, until) when that range of `gradients` is final; ranges come from the last layer to the first and
+   *   cover the buffer exactly once. With rows = 0 the gradient is zero and one call covers all.
+   * @return
+   *   the sum of the rows' losses (not weighted)
+   */
+  def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double
+
+  /** Forward pass only. */
+  def evaluate(batch: Batch): Evaluation
+
+  /** What is really loaded, for run.json: library versions, BLAS, threads, instruction set, MKL_CBWR. */
+  def facts: Map[String, String]
+}
+
+trait EngineVariant extends Variant {
+
+  /**
+   * @param rows
+   *   the largest batch that `step` or `evaluate` will be given
+   * @param threads
+   *   compute threads of this rank
+   */
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine
+}

@@ -1,0 +1,40 @@
+package sparkdlbench.engine
+
+import sparkdlbench.ConfigurationException
+
+import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
+
+/**
+ * A flat, contiguous, direct fp32 buffer that starts on a 64-byte boundary (a cache line; also what MKL asks of buffers for
+ * bit-identical results). The layout of a model's parameters and gradients in it is `ParameterLayout`'s alone.
+ *
+ * @param length
+ *   number of fp32 values; 0 is allowed
+ */
+final class FlatBuffer(val length: Int) {
+  if (length.toLong * 4 + FlatBuffer.Alignment > Int.MaxValue)
+    throw new ConfigurationException(
+      s"A flat buffer of $length fp32 values (${length.toLong * 4} bytes) is over the JVM's limit of ${Int.MaxValue} bytes a buffer; " +
+        "use a model with fewer than 536 million parameters."
+    )
+
+  /** All bytes, native order, position 0. Do not move its position: take a `duplicate`. */
+  val bytes: ByteBuffer = ByteBuffer
+    .allocateDirect(math.max(1, length) * 4 + FlatBuffer.Alignment)
+    .alignedSlice(FlatBuffer.Alignment)
+    .slice(0, length * 4)
+    .order(ByteOrder.nativeOrder())
+
+  /** All values, position 0. Do not move its position: take a `duplicate` or a `slice`. */
+  val floats: FloatBuffer = bytes.asFloatBuffer()
+
+  /** Values `from` (inclusive) to `until` (exclusive) as a buffer of their own, same memory. */
+  def floatSlice(from: Int, until: Int): FloatBuffer = floats.slice(from, until - from)
+
+  def byteSlice(from: Int, until: Int): ByteBuffer =
+    bytes.slice(from * 4, (until - from) * 4).order(ByteOrder.nativeOrder())
+
+  def toArray: Array[Float] = { val values = new Array[Float](length); floats.get(0, values); values }
+}
+
+object FlatBuffer { val Alignment = 64 }

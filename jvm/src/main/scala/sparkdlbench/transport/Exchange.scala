@@ -1,0 +1,22 @@
+package sparkdlbench.transport
+
+import sparkdlbench.train.RankGroup
+
+/** A transport of the job-a-step shape: the training loop runs in the driver. */
+trait JobTransport extends TransportVariant {
+
+  /** The topologies that it can carry. */
+  def topologies: Set[String]
+
+  def exchange(group: RankGroup): Exchange
+}
+
+/** Brings a group of ranks from the weights of one step to those of the next, by Spark jobs. Driver side. */
+trait Exchange extends AutoCloseable {
+
+  /** One step: every rank computes its gradient, the sum is made, owners update, everybody can see the new weights. */
+  def step(step: Long): Unit
+
+  /** Makes every rank's engine hold the weights after the last step. */
+  def synchronize(): Unit
+}

@@ -1,0 +1,85 @@
+package sparkdlbench.transport
+
+import sparkdlbench.config.Settings
+
+import java.nio.ByteBuffer
+
+/**
+ * A one-way path for messages from one rank to another.
+ *
+ * @param id
+ *   unique in the group and the same on both ends; decided by the topology
+ * @param capacity
+ *   bytes of the largest message
+ */
+final case class Lane(id: Int, from: Int, to: Int, capacity: Int)
+
+/** What a rank knows of its group when it connects. */
+trait GroupContext {
+  def rank: Int
+  def size: Int
+
+  /** Same on all ranks, different for every attempt of every run: messages of another attempt are refused. */
+  def attemptId: String
+  def settings: Settings
+  def timeoutMillis: Long
+
+  /** Every rank's text, by rank. A collective call; slow (Spark polls once a second): for the rendezvous alone. */
+  def allGather(text: String): IndexedSeq[String]
+
+  /** True when the task was asked to end; every wait checks it. */
+  def isKilled: Boolean
+}
+
+/**
+ * A group of `size` ranks that push messages to each other (one-stage shape). Used by one thread a rank. Every wait is
+ * bounded by the group's timeout, ends when the task is killed, and fails with the rank, host, executor and phase that did
+ * not answer (RunFailedException).
+ *
+ * Sequence numbers of a lane start at 0 and grow by 1. The topologies guarantee that message `sequence` + 2 of a lane is
+ * sent only after the receiver has finished with message `sequence`, so two slots a lane are enough; a transport that sees
+ * the rule broken fails, it never overwrites.
+ */
+trait Transport extends AutoCloseable {
+  def rank: Int
+  def size: Int
+
+  /**
+   * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
+   *
+   * @param destination
+   *   for a lane that ends here: the buffer its messages are written to directly (each overwrites the last; the caller
+   *   guarantees that the memory is not in use when a message may arrive), or None for two slots of the transport's own
+   */
+  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit
+
+  /**
+   * Starts sending `data`'s remaining bytes and returns. `data` is direct and must not change until `flush` returns.
+   *
+   * @param lane
+   *   one that starts at this rank
+   */
+  def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit
+
+  /** Waits until every buffer given to `send` may be changed again. */
+  def flush(): Unit
+
+  /**
+   * Waits for message `sequence` of a lane that ends at this rank. The bytes between the returned buffer's position and
+   * limit are the message, valid until `release`.
+   */
+  def receive(lane: Lane, sequence: Long): ByteBuffer
+
+  /** The message returned by `receive` has been read; its slot may be overwritten. */
+  def release(lane: Lane, sequence: Long): Unit
+
+  /** Payload bytes sent by this rank so far, by channel name (`block-stream`, `host-local`, `tcp`, …); framing apart as `….framing`. */
+  def bytesSent: Map[String, Long]
+}
+
+/** A transport of the one-stage shape: the training loop runs in the tasks of one barrier stage. */
+trait OneStageTransport extends TransportVariant {
+
+  /** Connects this rank to its group; a collective call, made once an attempt. */
+  def connect(group: GroupContext): Transport
+}

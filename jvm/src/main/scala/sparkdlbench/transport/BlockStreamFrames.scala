@@ -72,6 +72,7 @@ object Control {
     case Array("attached", generation, attached) => Attached(generation.toInt, attached.toBoolean)
     case Array("verdict", generation, shared) => Verdict(generation.toInt, shared.toBoolean)
     case Array("bye") => Bye
+    case _ => throw new IllegalArgumentException(text)
   }).toOption
 }
 

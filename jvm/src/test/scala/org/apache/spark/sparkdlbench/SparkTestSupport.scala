@@ -1,0 +1,21 @@
+package org.apache.spark.sparkdlbench
+
+import org.apache.spark.SparkEnv
+import org.apache.spark.shuffle.sort.SortShuffleManager
+import org.apache.spark.util.Utils
+
+/** What tests need of Spark's inside. */
+object SparkTestSupport {
+
+  /** Makes the masters, workers and executors started from this JVM bind to loopback, as SPARK_LOCAL_IP would. */
+  def useLoopback(): Unit = Utils.setCustomHostname("127.0.0.1")
+
+  /** Class of this executor's shuffle manager, and whether it is a sort shuffle manager. */
+  def shuffleManager: (String, Boolean) = {
+    val manager = SparkEnv.get.shuffleManager
+    (manager.getClass.getName, manager.isInstanceOf[SortShuffleManager])
+  }
+
+  /** Writers and readers that `CountingShuffleManager` has handed out in this executor. */
+  def countedShuffles: (Long, Long) = (CountingShuffleManager.writers.get, CountingShuffleManager.readers.get)
+}

@@ -1,0 +1,87 @@
+package sparkdlbench.transport
+
+import org.apache.spark.{BarrierTaskContext, SparkConf, SparkContext}
+import org.apache.spark.sparkdlbench.SparkTestSupport
+import sparkdlbench.config.Settings
+
+import java.io.File
+import java.nio.file.{Files, Path, Paths}
+import scala.jdk.CollectionConverters._
+
+/**
+ * Spark applications with real executor processes for tests. The executors run with this JVM's own jars: a folder of links
+ * to them stands in for a Spark distribution.
+ */
+object LocalCluster {
+  private lazy val home: Path = {
+    val folder = Files.createTempDirectory("spark-home")
+    val jars = Files.createDirectory(folder.resolve("jars"))
+    classPath.filter(_.endsWith(".jar")).zipWithIndex.foreach { case (jar, index) =>
+      Files.createSymbolicLink(jars.resolve(s"$index-${new File(jar).getName}"), Paths.get(jar).toAbsolutePath)
+    }
+    // Spark's launcher learns its Scala version from this folder's name.
+    val scalaBinary = util.Properties.versionNumberString.split('.').take(2).mkString(".")
+    Files.createDirectories(folder.resolve(s"launcher/target/scala-$scalaBinary"))
+    sys.addShutdownHook {
+      val all = Files.walk(folder) // with what the workers have put there; links are not followed
+      try all.iterator.asScala.toSeq.reverse.foreach(Files.delete)
+      finally all.close()
+    }
+    folder
+  }
+
+  private def classPath: Seq[String] = sys.props("java.class.path").split(File.pathSeparator).toSeq
+
+  private def folders: String = classPath.filterNot(_.endsWith(".jar")).mkString(File.pathSeparator)
+
+  /** Runs `body` in an application of its own on `executors` processes of `cores` task slots. */
+  def run[T](executors: Int, cores: Int, settings: (String, String)*)(body: SparkContext => T): T = {
+    // Spark's workers take their home from here, in a JVM whose environment cannot be changed any more.
+    SparkTestSupport.useLoopback()
+    sys.props("spark.testing") = "true"
+    sys.props("spark.test.home") = home.toString
+    val conf = new SparkConf()
+      .setMaster(s"local-cluster[$executors,$cores,1024]")
+      .setAppName("local-cluster-test")
+      .set("spark.ui.enabled", "false")
+      .set("spark.driver.host", "127.0.0.1")
+      .set("spark.driver.bindAddress", "127.0.0.1")
+      .set("spark.executor.extraClassPath", folders)
+      .set("spark.executor.memory", "512m")
+      .set("spark.executor.extraJavaOptions", "-XX:+UseSerialGC")
+      .set("spark.task.maxFailures", "1")
+    settings.foreach { case (key, value) => conf.set(key, value) }
+    try {
+      val sc = new SparkContext(conf)
+      try body(sc)
+      finally sc.stop()
+    } finally Seq("spark.testing", "spark.test.home").foreach(sys.props.remove)
+  }
+
+  /** The settings that a session needs for block-stream on this Spark line, as SparkDLPlugin documents them. */
+  def prepared: Seq[(String, String)] =
+    Seq("spark.plugins" -> "sparkdlbench.SparkDLPlugin") ++
+      (if (org.apache.spark.SPARK_VERSION.startsWith("3.")) Seq("spark.shuffle.manager" -> "org.apache.spark.sparkdlbench.SparkDLShuffleManager")
+       else Nil)
+
+  /** Runs `body` as `ranks` ranks of one group; their results by rank. */
+  def ranks[T: scala.reflect.ClassTag](sc: SparkContext, ranks: Int, settings: Settings, timeoutMillis: Long = 60000)(
+      body: GroupContext => T
+  ): IndexedSeq[T] = {
+    val id = java.util.UUID.randomUUID().toString
+    sc.parallelize(0 until ranks, ranks)
+      .barrier()
+      .mapPartitions(_ => Iterator(body(new TaskGroup(BarrierTaskContext.get(), ranks, id, settings, timeoutMillis))))
+      .collect()
+      .toIndexedSeq
+  }
+}
+
+/** A group made of the tasks of one barrier stage. */
+class TaskGroup(context: BarrierTaskContext, val size: Int, id: String, val settings: Settings, val timeoutMillis: Long)
+    extends GroupContext {
+  def rank: Int = context.partitionId()
+  def attemptId: String = s"$id-${context.stageAttemptNumber()}"
+  def allGather(text: String): IndexedSeq[String] = context.allGather(text).toIndexedSeq
+  def isKilled: Boolean = context.isInterrupted()
+}

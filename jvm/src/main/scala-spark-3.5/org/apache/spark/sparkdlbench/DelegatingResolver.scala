@@ -8,7 +8,7 @@ import org.apache.spark.shuffle.{MigratableResolver, ShuffleBlockInfo, ShuffleBl
 import org.apache.spark.storage.{BlockId, ShuffleMergedBlockId}
 
 /** Another manager's resolver that also takes our streams in. Migration is forwarded where that resolver knows it. */
-private final class DelegatingResolver(delegate: ShuffleBlockResolver)
+private[sparkdlbench] final class DelegatingResolver(delegate: ShuffleBlockResolver)
     extends ShuffleBlockResolver
     with MigratableResolver
     with ReceivesStreams {

@@ -11,7 +11,7 @@ import java.nio.ByteBuffer
 trait ReceivesStreams
 
 /** Gives the bytes of one upload to the reader of its stream. Runs on Spark's network threads. */
-private final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox) extends StreamCallbackWithID {
+private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox) extends StreamCallbackWithID {
   private val reader: BlockStreamReader = mailbox.reader(stream.from)
 
   override def getID: String = id.name
@@ -22,7 +22,7 @@ private final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox)
       mailbox.fail(new RunFailedException(s"the stream from rank ${stream.from} to rank ${stream.to} broke off: $cause", cause))
 }
 
-private object InboxStream {
+private[sparkdlbench] object InboxStream {
 
   /** The receiver of an upload, if it is one of ours. */
   def find(id: BlockId): Option[StreamCallbackWithID] = id match {

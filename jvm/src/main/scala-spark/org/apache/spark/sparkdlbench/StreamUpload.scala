@@ -161,7 +161,7 @@ final class StreamUpload(
   }
 }
 
-private object StreamUpload {
+private[sparkdlbench] object StreamUpload {
   val FirstWindowBytes: Long = 256L << 10
   val MaxWindowBytes: Long = 4L << 20
   val ZeroBytes: Int = 64 << 10

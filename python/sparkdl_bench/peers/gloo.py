@@ -1,0 +1,32 @@
+"""gloo's all-reduce, as torch.distributed uses it on CPU: TCP between processes, also on one host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Case, CollectiveCase
+from sparkdl_bench.peers._base import EnvironmentPeer, thread_variables
+from sparkdl_bench.peers._torch import TORCH
+
+
+@dataclass(frozen=True)
+class Gloo(EnvironmentPeer):
+    def check(self, case: Case) -> None:
+        super().check(case)
+        if isinstance(case, CollectiveCase) and case.host_local:
+            raise ConfigurationError("gloo has no shared-memory channel: it uses TCP also between processes of one host.")
+
+    def variables(self, case: Case, directory: Path) -> Mapping[str, str]:
+        return thread_variables(1)
+
+
+PEER = Gloo(
+    name="gloo",
+    doc="gloo (torch.distributed): all-reduce over TCP on loopback, one process a rank",
+    kinds=frozenset({"allreduce"}),
+    environment=TORCH,
+    program="gloo_allreduce",
+)

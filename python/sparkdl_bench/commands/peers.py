@@ -36,7 +36,9 @@ def list_peers(directory: Path) -> None:
         table.add_column(heading)
     for peer in peers.discover().values():
         installed = "no" if peer.missing(directory) else "yes"
-        table.add_row(peer.name, ", ".join(sorted(peer.kinds)), installed, peer.doc, ", ".join(peer.requirements) or "none")
+        table.add_row(
+            peer.name, ", ".join(sorted(peer.kinds)), installed, peer.doc, ", ".join(peer.requirements) or "none"
+        )
     Console().print(table)
 
 
@@ -57,17 +59,34 @@ def install(name: str, directory: Path) -> None:
 @command.command()
 @click.argument("name")
 @_directory
-@click.option("--workers", type=click.IntRange(1), help="Processes or Spark tasks (default: 1 to train in one process, else 2).")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True, help="Compute threads a worker (training).")
-@click.option("--batch", type=click.IntRange(1), default=128, show_default=True, help="Global batch, rows a step (training).")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes or Spark tasks (default: 1 to train in one process, else 2)."
+)
+@click.option(
+    "--threads", type=click.IntRange(1), default=1, show_default=True, help="Compute threads a worker (training)."
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=128, show_default=True, help="Global batch, rows a step (training)."
+)
 @click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Measured steps or all-reduces.")
 @click.option("--warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps before the first sample.")
-@click.option("--elements", type=click.IntRange(0), default=814_090, show_default=True, help="fp32 values (all-reduce).")
-@click.option("--host-local/--sockets", default=False, show_default=True, help="Shared memory or TCP, where the peer has both.")
-@click.option("--data", "data_path", default="", help="Folder of MNIST's IDX files; synthetic rows without it (training).")
+@click.option(
+    "--elements", type=click.IntRange(0), default=814_090, show_default=True, help="fp32 values (all-reduce)."
+)
+@click.option(
+    "--host-local/--sockets", default=False, show_default=True, help="Shared memory or TCP, where the peer has both."
+)
+@click.option(
+    "--data", "data_path", default="", help="Folder of MNIST's IDX files; synthetic rows without it (training)."
+)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=900.0, show_default=True, help="Seconds.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Append all samples here, one JSON line.")
-def run(  # noqa: PLR0913 (one parameter per option)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append all samples here, one JSON line.",
+)
+def run(
     name: str,
     directory: Path,
     workers: int | None,
@@ -87,10 +106,17 @@ def run(  # noqa: PLR0913 (one parameter per option)
     if "train" in peer.kinds:
         workers = workers or (1 if name == "pytorch" else 2)
         case = TrainCase(
-            batch=batch, workers=workers, threads=threads, warmup_steps=warmup, steps=steps, data_path=data_path and str(Path(data_path).resolve())
+            batch=batch,
+            workers=workers,
+            threads=threads,
+            warmup_steps=warmup,
+            steps=steps,
+            data_path=data_path and str(Path(data_path).resolve()),
         )
     else:
-        case = CollectiveCase(elements=elements, workers=workers or 2, host_local=host_local, warmup=warmup, iterations=steps)
+        case = CollectiveCase(
+            elements=elements, workers=workers or 2, host_local=host_local, warmup=warmup, iterations=steps
+        )
     measurement = peer.run(case, timeout_s, directory)
     _print(name, case, measurement)
     if json_file:

@@ -1,8 +1,8 @@
 """Peers: other ways to train, or to add up gradients, that ours are measured beside on the same machine.
 
 One peer is one file of this folder, found by scanning: a module whose name does not begin with an underscore and which
-holds a `Peer` called `PEER`. Its measuring program lies in `scripts/` and runs in a virtual environment of the peer's own, so
-that a peer's dependencies never meet those of `sparkdl-bench`.
+holds a `Peer` called `PEER`. Its measuring program lies in `programs/` and runs in a virtual environment of the peer's
+own, so that a peer's dependencies never meet those of `sparkdl-bench`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol, Union
+from typing import Protocol, TypeAlias
 
 from sparkdl_bench.errors import ConfigurationError
 
@@ -31,7 +31,6 @@ class TrainCase:
         steps: measured steps.
         rows: rows of the training set that the steps walk over.
         data_path: folder of MNIST's four IDX files (gzip); empty for synthetic rows of the same shape.
-        blas: `mkl` or `openblas`, for peers that can choose.
     """
 
     batch: int = 128
@@ -45,21 +44,20 @@ class TrainCase:
     rows: int = 20_000
     learning_rate: float = 0.1
     data_path: str = ""
-    blas: str = "mkl"
     kind: str = field(default="train", init=False)
 
     def __post_init__(self) -> None:
         _check_positive(self, "batch", "workers", "threads", "steps", "rows")
         if self.batch < self.workers:
             raise ConfigurationError(
-                f"A global batch of {self.batch} rows cannot be spread over {self.workers} workers: each needs at least one "
-                "row. Raise batch or lower workers."
+                f"A global batch of {self.batch} rows cannot be spread over {self.workers} workers: each needs at "
+                "least one row. Raise batch or lower workers."
             )
 
 
 @dataclass(frozen=True)
 class CollectiveCase:
-    """All-reduce (sum) of a vector of fp32; a sample is one all-reduce, the mean over the ranks of each rank's own time.
+    """All-reduce (sum) of a vector of fp32; a sample is one all-reduce, the mean over the ranks of each one's time.
 
     Attributes:
         elements: fp32 values a rank.
@@ -82,7 +80,7 @@ class CollectiveCase:
             raise ConfigurationError(f"elements = {self.elements} is not valid; it is a number of values, 0 or more.")
 
 
-Case = Union[TrainCase, CollectiveCase]
+Case: TypeAlias = TrainCase | CollectiveCase
 
 
 @dataclass(frozen=True)
@@ -118,15 +116,15 @@ class Peer(Protocol):
         """Pinned requirements of its environment; empty when it needs none of its own."""
         ...
 
-    def install(self, directory: Path) -> None:
+    def install(self, directory: Path, /) -> None:
         """Make the environment under `directory`; does nothing when it is there and whole."""
         ...
 
-    def missing(self, directory: Path) -> str | None:
+    def missing(self, directory: Path, /) -> str | None:
         """Why it cannot run now, with the command that mends it; None when it can."""
         ...
 
-    def run(self, case: Case, timeout_s: float, directory: Path) -> Measurement:
+    def run(self, case: Case, timeout_s: float, directory: Path, /) -> Measurement:
         """Measure `case` in a process group of its own, of which nothing is left afterwards."""
         ...
 
@@ -154,18 +152,13 @@ def find(name: str) -> Peer:
     near = get_close_matches(name, peers, n=1)
     suggestion = f" Did you mean '{near[0]}'?" if near else ""
     raise ConfigurationError(
-        f"There is no peer called '{name}'.{suggestion} Valid: {', '.join(peers)}. `sparkdl-bench peers list` describes them."
+        f"There is no peer called '{name}'.{suggestion} Valid: {', '.join(peers)}. `sparkdl-bench peers list` "
+        "describes them."
     )
 
 
-def case_from_dict(values: Mapping[str, object]) -> Case:
-    """The case that `case_to_dict` wrote."""
-    kinds: dict[str, type[TrainCase] | type[CollectiveCase]] = {"train": TrainCase, "allreduce": CollectiveCase}
-    arguments = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items() if key != "kind"}
-    return kinds[str(values["kind"])](**arguments)  # type: ignore[arg-type]
-
-
 def case_to_dict(case: Case) -> dict[str, object]:
+    """As the measuring programs and the result files hold it."""
     return asdict(case)
 
 

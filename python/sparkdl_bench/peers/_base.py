@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import Case, Measurement, default_directory
+from sparkdl_bench.peers import Case, Measurement, TrainCase, default_directory
 from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._process import measure
 
@@ -15,8 +16,28 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True)
+class Launch:
+    """One start of a peer's program: what it measures, and where its environment is."""
+
+    case: Case
+    environment: Environment
+    directory: Path
+
+    @property
+    def python(self) -> Path:
+        return self.environment.python(self.directory)
+
+    @property
+    def path(self) -> str:
+        """PATH with the environment's programs first."""
+        return f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+@dataclass(frozen=True)
 class EnvironmentPeer:
-    """A peer whose program is `python -m measure.<program>` in `environment`. Subclasses refine `command` and `variables`.
+    """A peer whose program is `python -m measure.<program>` in `environment`.
+
+    Subclasses refine `check`, `command` and `variables`.
 
     Attributes:
         kinds: the cases that it can run.
@@ -50,21 +71,24 @@ class EnvironmentPeer:
         reason = self.missing(directory)
         if reason:
             raise ConfigurationError(reason)
-        variables = {"PYTHONPATH": str(PROGRAMS), **self.variables(case, directory)}
-        return measure(self.name, self.command(case, directory), case, timeout_s, variables)
+        launch = Launch(case, self.environment, directory)
+        variables = {"PYTHONPATH": str(PROGRAMS), **self.variables(launch)}
+        return measure(self.name, self.command(launch), case, timeout_s, variables)
 
     def check(self, case: Case) -> None:
         """Refuse a case that this peer cannot run, with the reason."""
         if case.kind not in self.kinds:
             raise ConfigurationError(
-                f"The peer '{self.name}' cannot run a case of kind '{case.kind}'; it runs {', '.join(sorted(self.kinds))}."
+                f"The peer '{self.name}' cannot run a case of kind '{case.kind}'; it runs "
+                f"{', '.join(sorted(self.kinds))}."
             )
 
-    def command(self, case: Case, directory: Path) -> Sequence[str]:
-        return [str(self.environment.python(directory)), "-m", f"measure.{self.program}"]
+    def command(self, launch: Launch) -> Sequence[str]:
+        return [str(launch.python), "-m", f"measure.{self.program}"]
 
-    def variables(self, case: Case, directory: Path) -> Mapping[str, str]:
-        return {}
+    def variables(self, launch: Launch) -> Mapping[str, str]:
+        """Environment variables on top of this process's own."""
+        return thread_variables(launch.case.threads if isinstance(launch.case, TrainCase) else 1)
 
 
 def thread_variables(threads: int) -> dict[str, str]:

@@ -27,7 +27,7 @@ class Environment:
     Attributes:
         name: its folder's name.
         requirements: pinned requirements, with their dependencies.
-        without_dependencies: pinned requirements whose own dependency lists are wrong or unwanted (`pip install --no-deps`).
+        without_dependencies: pinned requirements whose own dependency lists are wrong (`pip install --no-deps`).
         imports: modules that must import for the environment to count as whole.
         newest_python: the newest Python (major, minor) that the pinned versions have wheels for.
         disk_gb: room that it takes, told before it is made.
@@ -57,7 +57,9 @@ class Environment:
     def site_packages(self, directory: Path) -> Path:
         found = sorted(self.folder(directory).glob("lib/python3.*/site-packages"))
         if not found:
-            raise RunFailedError(f"The environment {self.folder(directory)} has no site-packages folder; remove it and install it again.")
+            raise RunFailedError(
+                f"The environment {self.folder(directory)} has no site-packages folder; remove it and install it again."
+            )
         return found[0]
 
     def is_ready(self, directory: Path) -> bool:
@@ -80,7 +82,8 @@ class Environment:
             self._pip(directory, self.without_dependencies, ["--no-deps"])
             self._verify(directory)
             self._marker(directory).write_text(
-                json.dumps({"digest": self._digest(), "requirements": list(self.all_requirements), "python": base}) + "\n"
+                json.dumps({"digest": self._digest(), "requirements": list(self.all_requirements), "python": base})
+                + "\n"
             )
             return True
 
@@ -92,12 +95,23 @@ class Environment:
 
     def _pip(self, directory: Path, requirements: tuple[str, ...], options: list[str]) -> None:
         if requirements:
-            command = [str(self.python(directory)), "-m", "pip", "install", "--no-input", "--quiet", "--disable-pip-version-check"]
+            command = [
+                str(self.python(directory)),
+                "-m",
+                "pip",
+                "install",
+                "--no-input",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             _run([*command, *options, *requirements], f"installing {', '.join(requirements)}")
 
     def _verify(self, directory: Path) -> None:
         for module in self.imports:
-            _run([str(self.python(directory)), "-c", f"import {module}"], f"importing {module} in the new environment '{self.name}'")
+            _run(
+                [str(self.python(directory)), "-c", f"import {module}"],
+                f"importing {module} in the new environment '{self.name}'",
+            )
 
 
 def find_python(newest: tuple[int, int]) -> str:
@@ -108,19 +122,26 @@ def find_python(newest: tuple[int, int]) -> str:
     for name in wanted:
         program = shutil.which(name)
         # A version manager's shim may exist for a version that is not active: ask it.
-        if program and subprocess.run([program, "--version"], capture_output=True, timeout=30).returncode == 0:
+        if program and _answers(program):
             return program
     raise ConfigurationError(
-        f"This peer's pinned packages need Python 3.{_OLDEST[1]} to 3.{newest[1]}, but this is Python {sys.version.split()[0]} and "
-        f"none of {', '.join(wanted)} is on the PATH. Install one of them and try again."
+        f"This peer's pinned packages need Python 3.{_OLDEST[1]} to 3.{newest[1]}, but this is Python "
+        f"{sys.version.split()[0]} and none of {', '.join(wanted)} is on the PATH. Install one of them and try again."
     )
+
+
+def _answers(program: str) -> bool:
+    command = [program, "--version"]
+    return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
 
 
 def _run(command: list[str], doing: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        raise RunFailedError(f"{doing} took longer than {INSTALL_TIMEOUT_S:.0f} s and was stopped. Is the package index reachable?") from None
+        raise RunFailedError(
+            f"{doing} took longer than {INSTALL_TIMEOUT_S:.0f} s and was stopped. Is the package index reachable?"
+        ) from None
     if done.returncode != 0:
         raise RunFailedError(f"{doing} failed with status {done.returncode}: {tail(done.stderr or done.stdout)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -39,14 +40,24 @@ def measure(
 
 
 def run_to_end(
-    name: str, command: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None, folder: str | None = None
+    name: str,
+    command: Sequence[str],
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
 ) -> None:
     """Run `command` in a session of its own; whatever it started is gone when this returns or raises."""
     mark = secrets.token_hex(8)
     variables = {**os.environ, **(environment or {}), MARK: mark, "PYTHONUNBUFFERED": "1"}
     with tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-") as log:
         child = subprocess.Popen(
-            list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=variables, cwd=folder, start_new_session=True
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=variables,
+            cwd=folder,
+            start_new_session=True,
         )
         try:
             status = child.wait(timeout_s)
@@ -69,16 +80,16 @@ def stop_all(child: subprocess.Popen[bytes], mark: str) -> None:
         if not left and child.poll() is not None:
             return
         for process in left:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(stop)
-            except psutil.NoSuchProcess:
-                pass
         deadline = time.monotonic() + grace_s
         while (marked(mark) or child.poll() is None) and time.monotonic() < deadline:
             time.sleep(0.05)
     still = marked(mark)
     if still:
-        raise RunFailedError(f"Processes {', '.join(str(process.pid) for process in still)} could not be stopped; stop them by hand.")
+        raise RunFailedError(
+            f"Processes {', '.join(str(process.pid) for process in still)} could not be stopped; stop them by hand."
+        )
 
 
 def marked(mark: str) -> list[psutil.Process]:

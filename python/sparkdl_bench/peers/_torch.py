@@ -5,5 +5,9 @@ from __future__ import annotations
 from sparkdl_bench.peers._environment import Environment
 
 TORCH = Environment(
-    name="torch", requirements=("torch==2.15.0", "numpy==2.2.6"), imports=("torch", "numpy"), newest_python=(3, 13), disk_gb=5.4
+    name="torch",
+    requirements=("torch==2.15.0", "numpy==2.2.6"),
+    imports=("torch", "numpy"),
+    newest_python=(3, 13),
+    disk_gb=5.4,
 )

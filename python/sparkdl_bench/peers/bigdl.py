@@ -1,19 +1,17 @@
 """BigDL's DistriOptimizer: the in-band trainer that published comparisons measured, on Spark 3.5.
 
-Its wheel cannot be resolved by pip (it asks for pyspark==3.1.3 and for a bigdl-core that was never published), so its two packages are
-installed without their dependencies, beside versions that were found to work.
+Its wheel cannot be resolved by pip (it asks for pyspark==3.1.3 and for a bigdl-core that was never published), so its
+two packages are installed without their dependencies, beside versions that were found to work.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, TrainCase
-from sparkdl_bench.peers._base import EnvironmentPeer, thread_variables
+from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
 
 SAMPLE_STEPS = 10
@@ -25,21 +23,20 @@ class BigDL(EnvironmentPeer):
         super().check(case)
         if isinstance(case, TrainCase) and case.steps < 2 * SAMPLE_STEPS:
             raise ConfigurationError(
-                f"The peer 'bigdl' takes one sample every {SAMPLE_STEPS} steps; {case.steps} measured steps are too few. Ask for at "
-                f"least {2 * SAMPLE_STEPS}."
+                f"The peer 'bigdl' takes one sample every {SAMPLE_STEPS} steps; {case.steps} measured steps are too "
+                f"few. Ask for at least {2 * SAMPLE_STEPS}."
             )
 
-    def variables(self, case: Case, directory: Path) -> Mapping[str, str]:
-        python = str(self.environment.python(directory))
-        spark_home = self.environment.site_packages(directory) / "pyspark"
+    def variables(self, launch: Launch) -> Mapping[str, str]:
+        spark_home = launch.environment.site_packages(launch.directory) / "pyspark"
         return {
-            **thread_variables(1),
+            **super().variables(launch),
             "SPARK_HOME": str(spark_home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": python,
-            "PYSPARK_DRIVER_PYTHON": python,
             "SPARK_CONF_DIR": str(spark_home / "conf"),
-            "PATH": f"{self.environment.program(directory, '')}{os.pathsep}{os.environ.get('PATH', '')}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(launch.python),
+            "PYSPARK_DRIVER_PYTHON": str(launch.python),
+            "PATH": launch.path,
         }
 
 

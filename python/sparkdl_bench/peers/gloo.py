@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, CollectiveCase
-from sparkdl_bench.peers._base import EnvironmentPeer, thread_variables
+from sparkdl_bench.peers._base import EnvironmentPeer
 from sparkdl_bench.peers._torch import TORCH
 
 
@@ -17,10 +15,9 @@ class Gloo(EnvironmentPeer):
     def check(self, case: Case) -> None:
         super().check(case)
         if isinstance(case, CollectiveCase) and case.host_local:
-            raise ConfigurationError("gloo has no shared-memory channel: it uses TCP also between processes of one host.")
-
-    def variables(self, case: Case, directory: Path) -> Mapping[str, str]:
-        return thread_variables(1)
+            raise ConfigurationError(
+                "gloo has no shared-memory channel: it uses TCP also between processes of one host."
+            )
 
 
 PEER = Gloo(

@@ -21,13 +21,13 @@ class MemoryCopy:
     kinds: frozenset[str] = frozenset({"allreduce"})
     requirements: tuple[str, ...] = ()
 
-    def install(self, directory: Path) -> None:
+    def install(self, _directory: Path) -> None:
         """Nothing to install."""
 
-    def missing(self, directory: Path) -> str | None:
+    def missing(self, _directory: Path) -> str | None:
         return None
 
-    def run(self, case: Case, timeout_s: float, directory: Path) -> Measurement:
+    def run(self, case: Case, timeout_s: float, _directory: Path) -> Measurement:
         if case.kind not in self.kinds:
             raise ConfigurationError(f"The peer 'memcpy' copies memory; it cannot run a case of kind '{case.kind}'.")
         variables = {"PYTHONPATH": str(PROGRAMS), **thread_variables(1)}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from sparkdl_bench.peers import Case, CollectiveCase
-from sparkdl_bench.peers._base import EnvironmentPeer, thread_variables
+from sparkdl_bench.peers import CollectiveCase
+from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
 
 _LAUNCH = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
@@ -19,15 +17,15 @@ _SHARED_MEMORY = ("--mca", "pml", "ob1", "--mca", "btl", "sm,self")
 
 @dataclass(frozen=True)
 class Mpi(EnvironmentPeer):
-    def command(self, case: Case, directory: Path) -> Sequence[str]:
+    def command(self, launch: Launch) -> Sequence[str]:
+        case = launch.case
         channel = _SHARED_MEMORY if isinstance(case, CollectiveCase) and case.host_local else _TCP
-        launcher = str(self.environment.program(directory, "mpiexec"))
-        return [launcher, *_LAUNCH, *channel, "-n", str(case.workers), *super().command(case, directory)]
+        launcher = str(launch.python.parent / "mpiexec")
+        return [launcher, *_LAUNCH, *channel, "-n", str(case.workers), *super().command(launch)]
 
-    def variables(self, case: Case, directory: Path) -> Mapping[str, str]:
-        # prterun looks for its own helpers on the PATH.
-        bin_folder = str(self.environment.program(directory, ""))
-        return {**thread_variables(1), "PATH": f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+    def variables(self, launch: Launch) -> Mapping[str, str]:
+        # The launcher looks for its own helpers on the PATH.
+        return {**super().variables(launch), "PATH": launch.path}
 
 
 PEER = Mpi(

@@ -1,4 +1,4 @@
-"""What the measuring programs share: reading the case, training rows, timing, writing samples. NumPy and the standard library only."""
+"""What the measuring programs share: reading the case, training rows, timing, writing samples."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import gzip
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def write(out: Path, samples_ms: list[float], facts: dict[str, Any], steps: int 
 
 
 def training_rows(case: dict[str, Any]) -> tuple[Any, Any]:
-    """(x_RF float32 in [0, 1], y_R int64): MNIST's first rows, or seeded synthetic ones of the same shape. R rows, F features."""
+    """x (rows × features, float32 in [0, 1]) and y (rows, int64): MNIST's first rows, or seeded synthetic ones."""
     if case["data_path"]:
         folder = Path(case["data_path"])
         x = _read_idx(folder / "train-images-idx3-ubyte.gz").reshape(-1, case["features"])[: case["rows"]]
@@ -57,7 +58,7 @@ def time_steps(step: Callable[[int], object], warmup: int, steps: int) -> list[f
 
 
 def _read_idx(path: Path) -> Any:
-    content = gzip.open(path).read()
+    content = gzip.decompress(path.read_bytes())
     dimensions = content[3]
     shape = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(dimensions)]
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions).reshape(shape)

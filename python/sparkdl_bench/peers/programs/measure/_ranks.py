@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 RankMain = Callable[[int, dict[str, Any], str, Path], None]
 
@@ -17,7 +18,9 @@ def run_ranks(rank_main: RankMain, case: dict[str, Any], out: Path) -> None:
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory(prefix="sparkdl-ranks-") as folder:
         rendezvous = f"file://{folder}/rendezvous"
-        ranks = [context.Process(target=rank_main, args=(rank, case, rendezvous, out)) for rank in range(case["workers"])]
+        ranks = [
+            context.Process(target=rank_main, args=(rank, case, rendezvous, out)) for rank in range(case["workers"])
+        ]
         for process in ranks:
             process.start()
         try:

@@ -42,7 +42,9 @@ def standalone_cluster(workers: int, memory_mb: int, folder: Path) -> Iterator[s
 def _start(name: str, options: list[str], log: Path) -> subprocess.Popen[bytes]:
     program = Path(os.environ["SPARK_HOME"], "bin", "spark-class")
     with log.open("wb") as out:
-        return subprocess.Popen([str(program), f"org.apache.spark.deploy.{name}", *options], stdout=out, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            [str(program), f"org.apache.spark.deploy.{name}", *options], stdout=out, stderr=subprocess.STDOUT
+        )
 
 
 def _wait_for(log: Path, pattern: str) -> str:
@@ -52,4 +54,5 @@ def _wait_for(log: Path, pattern: str) -> str:
         if found:
             return found.group(1)
         time.sleep(0.1)
-    raise SystemExit(f"'{pattern}' did not appear in {log.name} within {START_TIMEOUT_S:.0f} s: {log.read_text(errors='replace')[-800:]}")
+    said = log.read_text(errors="replace")[-800:]
+    raise SystemExit(f"'{pattern}' did not appear in {log.name} within {START_TIMEOUT_S:.0f} s: {said}")

@@ -1,9 +1,10 @@
-"""BigDL's DistriOptimizer on a multilayer perceptron: milliseconds an iteration, from the times at which iterations ended."""
+"""BigDL's DistriOptimizer on a multilayer perceptron: ms an iteration, from the times at which iterations ended."""
 
 from __future__ import annotations
 
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,12 @@ def _train(context: Any, case: dict[str, Any], folder: Path) -> tuple[list[float
     from bigdl.dllib.utils.common import Sample, init_engine  # type: ignore[import-not-found, unused-ignore]
 
     init_engine()
-    x_RF, y_R = training_rows(case)
-    rows = context.parallelize(list(zip(x_RF, y_R)), case["workers"])
+    x, y = training_rows(case)
+    rows = context.parallelize(list(zip(x, y, strict=True)), case["workers"])
     samples = rows.map(lambda row: Sample.from_ndarray(row[0], np.array(float(row[1]) + 1)))
     widths = [case["features"], *case["hidden"], case["classes"]]
     model = Sequential()
-    for index, (wide, narrow) in enumerate(zip(widths, widths[1:])):
+    for index, (wide, narrow) in enumerate(pairwise(widths)):
         model.add(Linear(wide, narrow)).add(ReLU() if index < len(widths) - 2 else LogSoftMax())
     iterations = case["warmup_steps"] + case["steps"]
     optimizer = Optimizer(
@@ -104,7 +105,9 @@ def _train(context: Any, case: dict[str, Any], folder: Path) -> tuple[list[float
         "iterations": len(losses),
         "seconds_with_start": seconds,
         # BigDL's own clock, which leaves out its bookkeeping between two iterations; ours below is the whole interval.
-        "own_ms_per_step_median": float(np.median(case["batch"] / np.asarray([row[1] for row in throughput[case["warmup_steps"] :]]) * 1e3)),
+        "own_ms_per_step_median": float(
+            np.median(case["batch"] / np.asarray([row[1] for row in throughput[case["warmup_steps"] :]]) * 1e3)
+        ),
         "first_loss": float(losses[0][1]),
         "last_loss": float(losses[-1][1]),
     }
@@ -115,7 +118,7 @@ def _block_means_ms(ended_s: list[float], case: dict[str, Any]) -> list[float]:
     """Mean interval between the ends of consecutive iterations, over blocks of BLOCK_STEPS, warm-up left out."""
     measured = ended_s[case["warmup_steps"] - 1 if case["warmup_steps"] else 0 :]
     ends = measured[::BLOCK_STEPS]
-    return [(later - earlier) / BLOCK_STEPS * 1e3 for earlier, later in zip(ends, ends[1:])]
+    return [(later - earlier) / BLOCK_STEPS * 1e3 for earlier, later in pairwise(ends)]
 
 
 if __name__ == "__main__":

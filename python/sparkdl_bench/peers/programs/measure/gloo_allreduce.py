@@ -21,20 +21,20 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
     correct = _is_correct(rank, case)
-    # Zeros stay zeros when summed in place, so nothing needs to be refilled between the timed calls; written once, so that
-    # every page really is memory of its own.
+    # Zeros stay zeros when summed in place, so nothing needs to be refilled between the timed calls; written once, so
+    # that every page really is memory of its own.
     values = torch.ones(case["elements"]).mul_(0)
     dist.barrier()
     samples_ms = time_steps(lambda _: dist.all_reduce(values), case["warmup"], case["iterations"])
     correct = _is_correct(rank, case) and correct
     verdicts = torch.tensor([float(correct)])
     dist.all_reduce(verdicts)
-    samples_S = torch.tensor(samples_ms, dtype=torch.float64)
-    dist.all_reduce(samples_S)
+    mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
+    dist.all_reduce(mean_ms)
     if rank == 0:
         write(
             out,
-            (samples_S / case["workers"]).tolist(),
+            (mean_ms / case["workers"]).tolist(),
             {"correct": verdicts.item() == case["workers"], "torch": torch.__version__, "channel": "tcp"},
         )
     dist.destroy_process_group()

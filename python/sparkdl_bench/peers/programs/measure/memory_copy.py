@@ -12,7 +12,9 @@ def main() -> None:
     source = np.arange(case["elements"], dtype=np.float32)
     target = np.full(case["elements"], -1, np.float32)
     samples_ms = time_steps(lambda _: np.copyto(target, source), case["warmup"], case["iterations"])
-    write(out, samples_ms, {"correct": bool(np.array_equal(source, target)), "numpy": np.__version__, "channel": "memory"})
+    write(
+        out, samples_ms, {"correct": bool(np.array_equal(source, target)), "numpy": np.__version__, "channel": "memory"}
+    )
 
 
 if __name__ == "__main__":

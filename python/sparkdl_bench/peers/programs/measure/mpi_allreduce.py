@@ -19,15 +19,17 @@ def main() -> None:
     values = np.zeros(case["elements"], np.float32)
     values.fill(0)
     world.Barrier()
-    samples_ms = time_steps(lambda _: world.Allreduce(MPI.IN_PLACE, values, op=MPI.SUM), case["warmup"], case["iterations"])
+    samples_ms = time_steps(
+        lambda _: world.Allreduce(MPI.IN_PLACE, values, op=MPI.SUM), case["warmup"], case["iterations"]
+    )
     correct = _is_correct(world, case) and correct
     all_correct = world.allreduce(correct, op=MPI.LAND)
-    samples_S = np.asarray(samples_ms)
-    world.Allreduce(MPI.IN_PLACE, samples_S, op=MPI.SUM)
+    mean_ms = np.asarray(samples_ms)
+    world.Allreduce(MPI.IN_PLACE, mean_ms, op=MPI.SUM)
     if world.rank == 0:
         library = MPI.Get_library_version().split(",")[0]
         channel = "shared memory" if case["host_local"] else "tcp"
-        write(out, (samples_S / world.size).tolist(), {"correct": all_correct, "library": library, "channel": channel})
+        write(out, (mean_ms / world.size).tolist(), {"correct": all_correct, "library": library, "channel": channel})
 
 
 def _is_correct(world: Any, case: dict[str, Any]) -> bool:

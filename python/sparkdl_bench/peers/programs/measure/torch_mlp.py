@@ -1,9 +1,10 @@
-"""A PyTorch multilayer perceptron's SGD step: one process, or DistributedDataParallel over gloo with one process a worker."""
+"""A PyTorch multilayer perceptron's SGD step: one process, or DistributedDataParallel over gloo."""
 
 from __future__ import annotations
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,10 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
     samples_ms, facts = _train(case, rank)
     # A step ends for each rank at its own time; the mean over the ranks sums up to the loop's wall-clock time.
-    samples_S = torch.tensor(samples_ms, dtype=torch.float64)
-    dist.all_reduce(samples_S)
+    mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
+    dist.all_reduce(mean_ms)
     if rank == 0:
-        write(out, (samples_S / case["workers"]).tolist(), facts)
+        write(out, (mean_ms / case["workers"]).tolist(), facts)
     dist.destroy_process_group()
 
 
@@ -40,20 +41,20 @@ def _train(case: dict[str, Any], rank: int) -> tuple[list[float], dict[str, Any]
     torch.manual_seed(0)
     widths = [case["features"], *case["hidden"], case["classes"]]
     layers: list[Any] = []
-    for wide, narrow in zip(widths, widths[1:]):
+    for wide, narrow in pairwise(widths):
         layers += [torch.nn.Linear(wide, narrow), torch.nn.ReLU()]
     model: Any = torch.nn.Sequential(*layers[:-1])
     if case["workers"] > 1:
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=case["learning_rate"])
-    x_RF, y_R = (torch.from_numpy(values) for values in training_rows(case))
-    pieces = batches(case, len(y_R), rank, case["workers"])
+    x, y = (torch.from_numpy(values) for values in training_rows(case))
+    pieces = batches(case, len(y), rank, case["workers"])
     losses: list[float] = []
 
     def step(index: int) -> None:
         rows = pieces[index % len(pieces)]
         optimizer.zero_grad()
-        loss = functional.cross_entropy(model(x_RF[rows]), y_R[rows])
+        loss = functional.cross_entropy(model(x[rows]), y[rows])
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

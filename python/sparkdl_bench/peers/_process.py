@@ -50,7 +50,7 @@ def run_to_end(
     mark = secrets.token_hex(8)
     variables = {**os.environ, **(environment or {}), MARK: mark, "PYTHONUNBUFFERED": "1"}
     with tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-") as log:
-        child = subprocess.Popen(
+        child = subprocess.Popen(  # noqa: S603 (the command is ours)
             list(command),
             stdin=subprocess.DEVNULL,
             stdout=log,

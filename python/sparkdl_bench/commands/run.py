@@ -29,8 +29,6 @@ def command(conf: Path, assignments: tuple[str, ...], debug: bool) -> None:
     run = load_run_file(conf, assignments)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file)
-        if Path(log.name).stat().st_size > 0:
-            shutil.copyfile(log.name, results.folder / "spark.log")
     report(results)
 
 
@@ -41,9 +39,14 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
         run_id = api.start(run.settings)
-        with shown(sys.stderr) as show:
-            done = follow(api, run_id, show)
-    return RunResults(Path(str(done.results)))
+        results = RunResults(Path(api.poll(run_id)["results"]))
+        try:
+            with shown(sys.stderr) as show:
+                follow(api, run_id, show)
+        finally:
+            if jvm_log:
+                shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+    return results
 
 
 def report(results: RunResults) -> None:

@@ -36,6 +36,9 @@ class FakeApi:
         record = self.records[min(self.polls, len(self.records)) - 1]
         return {**record, "state": "cancelled"} if self.cancelled else record
 
+    def wait(self, run_id: str, millis: int) -> dict[str, Any]:
+        return self.poll(run_id)
+
     def cancel(self, run_id: str) -> None:
         self.cancelled.append(run_id)
 
@@ -64,7 +67,7 @@ def results_folder(tmp_path: Path) -> Path:
     folder.mkdir()
     history = [
         {"epoch": 1, "seconds": 1.0, "train_loss": 0.9, "test_loss": 1.0, "test_accuracy": 0.7},
-        {"epoch": 2, "seconds": 2.0, "train_loss": 0.4, "test_loss": 0.5, "test_accuracy": 0.9},
+        {"epoch": 2, "seconds": 1.0, "train_loss": 0.4, "test_loss": 0.5, "test_accuracy": 0.9},
     ]
     summary = {
         "status": "done",

@@ -63,6 +63,10 @@ class Api:
     def cancel(self, run_id: str) -> None:
         self._call("cancel", run_id)
 
+    def forget(self, run_id: str) -> None:
+        """Lets the JVM drop a finished run and its weights."""
+        self._call("forget", run_id)
+
     def weights(self, run_id: str, path: str) -> list[dict[str, Any]]:
         """Writes the weights to `path` as flat little-endian fp32.
 

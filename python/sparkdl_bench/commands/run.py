@@ -54,10 +54,11 @@ def report(results: RunResults) -> None:
     summary = results.summary
     final = summary["final"]
     rows = [
-        ("test accuracy", f"{final['test_accuracy']:.2%}"),
-        ("test loss", f"{final['test_loss']:.4f}"),
-        ("seconds", f"{final['seconds_total']:.1f} ({final['seconds_per_epoch_median']:.2f} an epoch, median)"),
-        ("ms a step", f"{final['ms_per_step_median']:.2f} (median)"),
+        ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
+        ("test loss", _written(final["test_loss"], "{:.4f}")),
+        ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
+        ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
         ("results", str(results.folder)),
     ]
@@ -68,3 +69,7 @@ def report(results: RunResults) -> None:
         plot.draw(results)
     except ConfigurationError as error:
         click.echo(str(error), err=True)
+
+
+def _written(value: float | None, pattern: str) -> str:
+    return "–" if value is None else pattern.format(value)

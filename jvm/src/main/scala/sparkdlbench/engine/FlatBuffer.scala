@@ -19,11 +19,13 @@ final class FlatBuffer(val length: Int) {
     )
 
   /** All bytes, native order, position 0. Do not move its position: take a `duplicate`. */
-  val bytes: ByteBuffer = ByteBuffer
-    .allocateDirect(math.max(1, length) * 4 + FlatBuffer.Alignment)
-    .alignedSlice(FlatBuffer.Alignment)
-    .slice(0, length * 4)
-    .order(ByteOrder.nativeOrder())
+  val bytes: ByteBuffer = {
+    val memory = ByteBuffer.allocateDirect(math.max(1, length) * 4 + FlatBuffer.Alignment)
+    // Not alignedSlice: it rounds the end down as well, and may leave less than `length` values.
+    val misaligned = memory.alignmentOffset(0, FlatBuffer.Alignment)
+    val start = (FlatBuffer.Alignment - misaligned) % FlatBuffer.Alignment
+    memory.slice(start, length * 4).order(ByteOrder.nativeOrder())
+  }
 
   /** All values, position 0. Do not move its position: take a `duplicate` or a `slice`. */
   val floats: FloatBuffer = bytes.asFloatBuffer()
@@ -37,4 +39,9 @@ final class FlatBuffer(val length: Int) {
   def toArray: Array[Float] = { val values = new Array[Float](length); floats.get(0, values); values }
 }
 
-object FlatBuffer { val Alignment = 64 }
+object FlatBuffer {
+  val Alignment = 64
+
+  /** The most values a buffer can hold. */
+  val MaxLength: Int = (Int.MaxValue - Alignment) / 4
+}

@@ -1,0 +1,3 @@
+package sparkdlbench
+import sparkdlbench.train.RankReport
+object SparkDLPlugin { def report(r: RankReport): Unit = () }

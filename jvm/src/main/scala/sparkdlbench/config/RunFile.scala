@@ -55,7 +55,7 @@ object RunFile {
   }
 
   private def flatten(table: JsonNode, prefix: String): Map[String, String] =
-    table.fields.asScala.flatMap { entry =>
+    table.properties.asScala.toSeq.flatMap { entry =>
       val key = prefix + entry.getKey
       entry.getValue match {
         case inner if inner.isObject => flatten(inner, s"$key.")

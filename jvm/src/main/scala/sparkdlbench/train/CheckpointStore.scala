@@ -60,23 +60,28 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
   def complete: Seq[Long] =
     if (!files.exists(root)) Nil
     else
-      files.listStatus(root).toSeq.map(_.getPath).flatMap { step =>
-        val ranks = files.listStatus(step).toSeq.map(_.getPath.getName).collect { case CheckpointStore.RankFile(rank, size) =>
-          (rank.toInt, size.toInt)
-        }
-        val whole = ranks.groupBy(_._2).exists { case (size, found) => found.map(_._1).toSet == (0 until size).toSet }
-        Some(step.getName).collect { case CheckpointStore.StepFolder(number) if whole => number.toLong }
-      }.sorted.reverse
+      files
+        .listStatus(root)
+        .toSeq
+        .map(_.getPath.getName)
+        .collect { case CheckpointStore.StepFolder(number) => number.toLong }
+        .filter(step => writers(step).isDefined)
+        .sorted
+        .reverse
 
   /** Reads a complete checkpoint; None when one of its files is damaged. */
   def read(step: Long): Option[Snapshot] =
-    try {
-      val ranks = files.listStatus(stepFolder(step)).toSeq.map(_.getPath.getName).collect {
-        case CheckpointStore.RankFile(rank, size) => (rank.toInt, size.toInt)
-      }
-      val size = ranks.groupBy(_._2).collectFirst { case (n, found) if found.map(_._1).toSet == (0 until n).toSet => n }
-      size.map(n => Snapshot(step, (0 until n).map(rank => readRank(path(step, rank, n)))))
-    } catch { case _: IOException => None }
+    try writers(step).map(size => Snapshot(step, (0 until size).map(rank => readRank(path(step, rank, size)))))
+    catch { case _: IOException => None }
+
+  /** With how many ranks the checkpoint was written, where all their files are there. */
+  private def writers(step: Long): Option[Int] = files
+    .listStatus(stepFolder(step))
+    .toSeq
+    .map(_.getPath.getName)
+    .collect { case CheckpointStore.RankFile(rank, count) => (rank.toInt, count.toInt) }
+    .groupBy(_._2)
+    .collectFirst { case (count, found) if found.map(_._1).toSet == (0 until count).toSet => count }
 
   /** The newest checkpoint whose files are all there and whole. */
   def newest: Option[Snapshot] = complete.iterator.map(read).collectFirst { case Some(snapshot) => snapshot }

@@ -1,8 +1,8 @@
 package sparkdlbench.config
 
-import com.electronwill.nightconfig.core.{Config, UnmodifiableConfig}
-import com.electronwill.nightconfig.core.io.ParsingException
-import com.electronwill.nightconfig.toml.TomlParser
+import com.fasterxml.jackson.core.JsonProcessingException
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.dataformat.toml.TomlMapper
 import sparkdlbench.ConfigurationException
 
 import java.io.IOException
@@ -43,24 +43,24 @@ object RunFile {
           )
       }
     val parsed =
-      try new TomlParser().parse(text)
+      try new TomlMapper().readTree(text)
       catch {
-        case e: ParsingException =>
+        case e: JsonProcessingException =>
           throw new ConfigurationException(s"The run file '$path' is not valid TOML: ${e.getMessage}", e)
       }
     val name = Paths.get(path).getFileName.toString.stripSuffix(".toml")
-    val spark = Option(parsed.get[Any]("spark")).collect { case table: Config => flatten(table, "") }.getOrElse(Map.empty)
+    val spark = flatten(parsed.path("spark"), "")
     val all = flatten(parsed, "").filter { case (key, _) => key != "spark" && !key.startsWith("spark.") }
     RunFile(Map("name" -> name) ++ all, spark)
   }
 
-  private def flatten(table: UnmodifiableConfig, prefix: String): Map[String, String] =
-    table.entrySet.asScala.toSeq.flatMap { entry =>
-      val key = entry.getKey
-      entry.getValue[Any] match {
-        case inner: UnmodifiableConfig => flatten(inner, s"$prefix$key.")
-        case items: java.util.List[_] => Map(s"$prefix$key" -> items.asScala.mkString(","))
-        case other => Map(s"$prefix$key" -> other.toString)
+  private def flatten(table: JsonNode, prefix: String): Map[String, String] =
+    table.properties.asScala.toSeq.flatMap { entry =>
+      val key = prefix + entry.getKey
+      entry.getValue match {
+        case inner if inner.isObject => flatten(inner, s"$key.")
+        case items if items.isArray => Map(key -> items.elements.asScala.map(_.asText).mkString(","))
+        case other => Map(key -> other.asText)
       }
     }.toMap
 }

@@ -32,17 +32,38 @@ object RunKeys {
   val timeoutSeconds: Key[Int] = Key.int("timeout", "60", 1, "Longest wait for any other rank, seconds")
   val sliceLimit: Key[Int] =
     Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
-  val evaluateEvery: Key[Int] = Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
+  val evaluateEvery: Key[Int] =
+    Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
 
   val own: Seq[Key[_]] = Seq(
-    name, seed, results, workers, batch, batchPerWorker, epochs, maxSteps, algorithm, topology, transport, codec, optimizer,
-    learningRate, model, data, engine, timeoutSeconds, sliceLimit, evaluateEvery
+    name,
+    seed,
+    results,
+    workers,
+    batch,
+    batchPerWorker,
+    epochs,
+    maxSteps,
+    algorithm,
+    topology,
+    transport,
+    codec,
+    optimizer,
+    learningRate,
+    model,
+    data,
+    engine,
+    timeoutSeconds,
+    sliceLimit,
+    evaluateEvery
   )
 
   /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
   def all: Seq[Key[_]] = {
-    val variants = Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
-      Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants.all[OptimizerVariant]
+    val variants =
+      Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
+        Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
+          .all[OptimizerVariant]
     (own ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
@@ -61,5 +82,6 @@ object RunKeys {
   }
 
   def globalBatch(settings: Settings): Int =
-    if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers)) else settings(batch)
+    if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers))
+    else settings(batch)
 }

@@ -137,7 +137,7 @@ def _answers(program: str) -> bool:
 
 def _run(command: list[str], doing: str) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)  # noqa: S603
     except subprocess.TimeoutExpired:
         raise RunFailedError(
             f"{doing} took longer than {INSTALL_TIMEOUT_S:.0f} s and was stopped. Is the package index reachable?"

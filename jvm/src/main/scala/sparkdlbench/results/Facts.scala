@@ -11,6 +11,15 @@ import scala.util.Try
 /** What has to be known to repeat a measurement. */
 object Facts {
 
+  private val names = Seq(
+    "version" -> "version",
+    "spark_line" -> "spark.line",
+    "compiled_with_spark" -> "spark.version",
+    "scala" -> "scala.version",
+    "commit" -> "git.commit",
+    "dirty" -> "git.dirty"
+  )
+
   /** Version, Spark line, Scala version and commit of this build. */
   lazy val build: Map[String, String] = {
     val properties = new Properties()
@@ -18,7 +27,7 @@ object Facts {
     if (stream != null)
       try properties.load(stream)
       finally stream.close()
-    ListMap(properties.asScala.toSeq.sorted: _*)
+    ListMap(names.flatMap { case (name, key) => Option(properties.getProperty(key)).map(name -> _) }: _*)
   }
 
   def host: Map[String, Any] = ListMap(

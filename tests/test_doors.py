@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,13 +116,13 @@ def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None
     assert facts["scala.version"] == SCALA_VERSIONS[SCALA]
     assert re.fullmatch(r"[0-9a-f]{40}|unknown", facts["git.commit"])
     assert not [name for name in names if name.startswith("org/bytedeco/")]
-    pom = (published.artifact / f"{ARTIFACT}-{__version__}.pom").read_text()
-    compile_scope = re.findall(
-        r"<groupId>([^<]*)</groupId>\s*<artifactId>[^<]*</artifactId>\s*<version>[^<]*</version>\s*"
-        r"(?:<classifier>[^<]*</classifier>\s*)?</dependency>",
-        pom,
-    )
-    assert set(compile_scope) == {"org.scala-lang", "org.bytedeco"}
+    pom = ElementTree.parse(published.artifact / f"{ARTIFACT}-{__version__}.pom").getroot()
+    needed = {
+        dependency.findtext("{*}groupId")
+        for dependency in pom.iterfind("{*}dependencies/{*}dependency")
+        if dependency.findtext("{*}scope", "compile") == "compile"
+    }
+    assert needed == {"org.scala-lang", "org.bytedeco"}
 
 
 def test_spark_submit_on_a_standalone_cluster(published: Published, tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> N
         f"<url>{brought.as_uri()}</url></repository></repositories></profile></profiles>"
         "<activeProfiles><activeProfile>brought</activeProfile></activeProfiles></settings>"
     )
-    # Maven keeps released versions for good, so it gets a repository of its own, without what an earlier test left of us.
+    # Maven keeps released versions for good, so it gets one of its own without what an earlier test left of us.
     repository = ROOT / "target" / "maven-repository"
     shutil.rmtree(repository / "io" / "github" / "sparkdl-bench", ignore_errors=True)
     output = execute(

@@ -56,6 +56,10 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     for jar in (ROOT / "target" / f"jars-{LINE}").glob("*.jar"):
         if not jar.name.startswith("sparkdl-bench-"):
             (natives / jar.name).symlink_to(jar)
+    environment = {**os.environ, "PYTHONPATH": str(site), "SPARKDL_JARS": str(natives)}
+    where = "import pyspark, sparkdl_bench.jarfiles as j; print(j.find_jars(pyspark.__version__).thin)"
+    thin = subprocess.run([sys.executable, "-c", where], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert Path(thin.stdout.decode().strip()).is_relative_to(site)
     done = subprocess.run(
         [
             sys.executable,

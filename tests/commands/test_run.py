@@ -84,9 +84,7 @@ def test_a_failure_while_training_leaves_a_summary(command_line: CommandLine, tm
     nowhere = tmp_path / "file"
     nowhere.write_text("")
     results = tmp_path / "results"
-    done = command_line.run(
-        "run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}"
-    )
+    done = command_line.run("run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     summary = results_in(results).summary

@@ -11,15 +11,6 @@ import scala.util.Try
 /** What has to be known to repeat a measurement. */
 object Facts {
 
-  private val names = Seq(
-    "version" -> "version",
-    "spark_line" -> "spark.line",
-    "compiled_with_spark" -> "spark.version",
-    "scala" -> "scala.version",
-    "commit" -> "git.commit",
-    "dirty" -> "git.dirty"
-  )
-
   /** Version, Spark line, Scala version and commit of this build. */
   lazy val build: Map[String, String] = {
     val properties = new Properties()
@@ -27,7 +18,7 @@ object Facts {
     if (stream != null)
       try properties.load(stream)
       finally stream.close()
-    ListMap(names.flatMap { case (name, key) => Option(properties.getProperty(key)).map(name -> _) }: _*)
+    ListMap(properties.asScala.toSeq.sorted: _*)
   }
 
   def host: Map[String, Any] = ListMap(

@@ -8,6 +8,8 @@ fail() {
 }
 
 command -v java >/dev/null || fail "no java on the PATH. The build needs a JDK, version 17 or later; install one and try again."
+java_version=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
+[ "${java_version:-0}" -ge 17 ] || fail "the java on the PATH is version ${java_version:-unknown}. The build needs a JDK, version 17 or later."
 
 # The jar of Ivy that every pyspark brings: of the checkout's virtual environments, then of SPARK_HOME.
 ivy_jar() {
@@ -18,7 +20,7 @@ ivy_jar() {
       return
     fi
   done
-  fail "needs Maven on the PATH, or a virtual environment .venv with pyspark in it (whose Ivy it then uses): run 'make .venv'."
+  fail "needs Maven on the PATH, or a virtual environment .venv with pyspark in it (whose Ivy it then uses): run 'make venv'."
 }
 
 # by_ivy GROUP ARTIFACT VERSION CLASSIFIER EXTENSION FILE: brings the artifact to FILE; CLASSIFIER may be empty.

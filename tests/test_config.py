@@ -24,9 +24,9 @@ learning_rate = 1e-2
 shuffle = true
 [spark]
 master = "local[3]"
-executor.memory = "2g"
+spark.executor.memory = "2g"
 "spark.task.cpus" = 1
-sparkdl.engine.blasThreads = 2
+spark.sparkdl.engine.blasThreads = 2
 """
 
 
@@ -87,6 +87,7 @@ def test_an_assignment_without_key_or_value_is_refused(assignment: str) -> None:
         ("workers = 2\nworkers = 3", "not valid TOML"),
         ("transport = block-manager", "not valid TOML"),
         ("spark = 3", "must be a table"),
+        ("[spark]\nexecutor.memory = '2g'", "did you mean 'spark.executor.memory'"),
         ("started = 2026-01-01", "key 'started'.*type date"),
         ("[[model]]\nname = 'a'", "key 'model'.*type list"),
         ("hidden = [[1], [2]]", "key 'hidden'.*type list"),

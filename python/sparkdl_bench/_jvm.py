@@ -63,6 +63,10 @@ class Api:
     def cancel(self, run_id: str) -> None:
         self._call("cancel", run_id)
 
+    def forget(self, run_id: str) -> None:
+        """Lets the JVM drop a finished run and its weights."""
+        self._call("forget", run_id)
+
     def weights(self, run_id: str, path: str) -> list[dict[str, Any]]:
         """Writes the weights to `path` as flat little-endian fp32.
 
@@ -105,7 +109,7 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
             gateway = launch(conf, {"stderr": jvm_log} if jvm_log else None)
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
-                f"The Java virtual machine for Spark did not start: {_last_line(jvm_log) or error}. Spark needs JDK "
+                f"The Java virtual machine for Spark did not start: {_reason(jvm_log) or error}. Spark needs JDK "
                 f"{_MIN_JAVA} or newer: install one and set JAVA_HOME to it (it is {os.environ.get('JAVA_HOME', '')!r} "
                 "now), and check the Spark properties of the run."
             ) from error
@@ -196,8 +200,11 @@ def _check_java(jvm: Any) -> None:
         )
 
 
-def _last_line(log: IO[bytes] | None) -> str:
+def _reason(log: IO[bytes] | None) -> str:
+    """The line of the JVM's log that says why it ended: an exception's, or the last one."""
     if log is None:
         return ""
     lines = Path(log.name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1].strip().rstrip(".") if lines else ""
+    exceptions = [line for line in lines if "Exception" in line or "Error:" in line]
+    reason = exceptions[0] if exceptions else lines[-1] if lines else ""
+    return reason.strip().rstrip(".")

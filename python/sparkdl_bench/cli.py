@@ -49,7 +49,7 @@ def _report(error: BaseException, debug: bool) -> int:
     elif isinstance(error, click.ClickException):
         status, paragraph = error.exit_code, _usage(error)
     elif isinstance(error, (KeyboardInterrupt, click.Abort)):
-        status, paragraph = _INTERRUPTED, str(error) or "Interrupted."
+        status, paragraph = _INTERRUPTED, str(error) or str(error.__cause__ or "") or "Interrupted."
     else:
         status = 1
         paragraph = (

@@ -94,7 +94,13 @@ def parse_run_file(text: str, origin: str) -> RunFile:
             "holds 'master' and Spark properties."
         )
     for key, value in flatten(table, origin).items():
-        _place(key if key == "master" or key.startswith(_SPARK_PREFIX) else _SPARK_PREFIX + key, value, spark, settings)
+        if key != "master" and not key.startswith(_SPARK_PREFIX):
+            raise ConfigurationError(
+                f"The key '{key}' in the [spark] table of '{origin}' is no Spark property. Valid are 'master' and "
+                f"names that begin with '{_SPARK_PREFIX}': did you mean '{_SPARK_PREFIX}{key}'? Keys of the run stand "
+                "outside that table."
+            )
+        _place(key, value, spark, settings)
     settings.update(flatten(document, origin))
     settings.setdefault("name", Path(origin).stem)
     return RunFile(spark, settings)

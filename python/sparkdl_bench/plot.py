@@ -1,7 +1,8 @@
-"""Draws a run's loss and accuracy over time."""
+"""Draws a run's loss and accuracy over time: the epochs' seconds, evaluation included, added up."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def draw(results: RunResults) -> Path:
 
 
 def _line(axes: Any, history: list[dict[str, Any]], key: str, label: str) -> None:
-    points = [(record["seconds"], record[key]) for record in history if record.get(key) is not None]
+    ends = accumulate(record["seconds"] for record in history)
+    points = [(end, record[key]) for end, record in zip(ends, history, strict=True) if record.get(key) is not None]
     if points:
         axes.plot([x for x, _ in points], [y for _, y in points], marker="o", markersize=3, label=label)

@@ -28,7 +28,7 @@ class RunResults:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: `epoch`, `seconds`, `train_loss`, `test_loss`, `test_accuracy`."""
+        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
         return list(self.summary.get("history", []))
 
     @property

@@ -20,6 +20,8 @@ _CANCEL_SECONDS = 30.0
 class _Runs(Protocol):
     def poll(self, run_id: str) -> dict[str, object]: ...
 
+    def wait(self, run_id: str, millis: int) -> dict[str, object]: ...
+
     def cancel(self, run_id: str) -> None: ...
 
 
@@ -42,6 +44,7 @@ def follow(api: _Runs, run_id: str, on_progress: Callable[[Progress], None] = la
         if interrupted.is_set():
             progress = _cancel(api, run_id)
             raise KeyboardInterrupt(f"The run was cancelled. What it wrote is in {progress.results}.")
+    api.wait(run_id, 0)  # returns when the run's thread has ended, so that its result is there
     on_progress(progress)
     if progress.state == "cancelled":
         raise RunCancelledError(f"The run was cancelled. What it wrote is in {progress.results}.")

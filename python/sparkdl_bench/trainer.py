@@ -102,7 +102,7 @@ class FitResult:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: `epoch`, `seconds`, `train_loss`, `test_loss`, `test_accuracy`."""
+        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
         return RunResults(self.results_dir).history
 
     def weights(self) -> saved.Weights:
@@ -169,4 +169,6 @@ def _result(api: Api, run_id: str, done: Progress) -> FitResult:
         path = Path(folder) / "weights.f32"
         layout = api.weights(run_id, str(path))
         weights = saved.split(np.fromfile(path, dtype="<f4").astype(np.float32, copy=False), layout)
-    return FitResult(Path(str(done.results)), api.model_spec(run_id), weights)
+    result = FitResult(Path(str(done.results)), api.model_spec(run_id), weights)
+    api.forget(run_id)
+    return result

@@ -35,7 +35,7 @@ def fetch(directory: Path | None, target: str | None, line: str | None) -> None:
 
     chosen_line = line or spark_line(pyspark.__version__)
     folder = directory or cache_folder(chosen_line)
-    for jar in jars.fetch(folder, target or host_platform(), chosen_line):
+    for jar in jars.fetch(folder, target or host_platform()):
         click.echo(str(jar))
 
 

@@ -29,8 +29,6 @@ def command(conf: Path, assignments: tuple[str, ...], debug: bool) -> None:
     run = load_run_file(conf, assignments)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file)
-        if Path(log.name).stat().st_size > 0:
-            shutil.copyfile(log.name, results.folder / "spark.log")
     report(results)
 
 
@@ -41,9 +39,14 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
         run_id = api.start(run.settings)
-        with shown(sys.stderr) as show:
-            done = follow(api, run_id, show)
-    return RunResults(Path(str(done.results)))
+        results = RunResults(Path(api.poll(run_id)["results"]))
+        try:
+            with shown(sys.stderr) as show:
+                follow(api, run_id, show)
+        finally:
+            if jvm_log:
+                shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+    return results
 
 
 def report(results: RunResults) -> None:
@@ -51,10 +54,11 @@ def report(results: RunResults) -> None:
     summary = results.summary
     final = summary["final"]
     rows = [
-        ("test accuracy", f"{final['test_accuracy']:.2%}"),
-        ("test loss", f"{final['test_loss']:.4f}"),
-        ("seconds", f"{final['seconds_total']:.1f} ({final['seconds_per_epoch_median']:.2f} an epoch, median)"),
-        ("ms a step", f"{final['ms_per_step_median']:.2f} (median)"),
+        ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
+        ("test loss", _written(final["test_loss"], "{:.4f}")),
+        ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
+        ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
         ("results", str(results.folder)),
     ]
@@ -65,3 +69,7 @@ def report(results: RunResults) -> None:
         plot.draw(results)
     except ConfigurationError as error:
         click.echo(str(error), err=True)
+
+
+def _written(value: float | None, pattern: str) -> str:
+    return "–" if value is None else pattern.format(value)

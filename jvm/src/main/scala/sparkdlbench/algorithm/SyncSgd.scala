@@ -1,7 +1,6 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.codec.Codec
-import sparkdlbench.config.{Key, Variants}
+import sparkdlbench.config.Key
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Collective, Topology}
@@ -34,7 +33,7 @@ object SyncSgd {
 private final class SyncSgdRank(rank: RankState, transport: Transport, topology: Topology) extends RankAlgorithm {
   private val settings = rank.setup.settings
   private val codec = rank.setup.codec
-  private val weightCodec = if (codec.forParameters) codec else Variants.find[Codec]("codec", "fp32")
+  private val weightCodec = rank.setup.parameterCodec
   private val parameters = rank.parameters
   private val collective: Collective =
     topology.bind(transport, rank.gradients, parameters, math.max(1, settings(SyncSgd.bucketBytes) / 4), codec, weightCodec)

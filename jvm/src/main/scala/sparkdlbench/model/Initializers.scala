@@ -1,6 +1,7 @@
 package sparkdlbench.model
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.engine.FlatBuffer
 
 import java.nio.FloatBuffer
 
@@ -29,9 +30,9 @@ object Initializers {
 
   def names: Seq[String] = (uniformBounds.keys ++ constants.keys).toSeq.sorted
 
-  /** All initial parameters of a model, in its layout; writes `spec.parameterCount` values from `target`'s index 0 on. */
-  def fill(spec: ModelSpec, seed: Long, target: FloatBuffer): Unit =
-    spec.layout.zipWithIndex.foreach { case (parameter, index) => fillParameter(parameter, index, seed, target) }
+  /** All initial parameters of a model, in its layout; overwrites the first `spec.parameterCount` values of `target`. */
+  def fill(spec: ModelSpec, seed: Long, target: FlatBuffer): Unit =
+    spec.layout.zipWithIndex.foreach { case (parameter, index) => fillParameter(parameter, index, seed, target.floats) }
 
   /** The value of one element; `parameter` is the tensor's index in the layout, `element` is row-major. */
   def value(initializer: String, shape: Seq[Int], seed: Long, parameter: Int, element: Int): Float =

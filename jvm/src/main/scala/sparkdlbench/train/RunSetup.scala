@@ -48,7 +48,14 @@ final case class RunSetup(
     if (limit > 0) math.min(limit, all) else all
   }
 
-  def codec: Codec = Variants.find[Codec]("codec", settings(RunKeys.codec))
+
+  /** In which bytes gradients travel. */
+  def codec: Codec = Variants.find[Codec]("codec", settings(RunKeys.codec)).configured(settings)
+
+  /** In which bytes weights travel: codecs that leave values out are for gradients alone. */
+  def parameterCodec: Codec =
+    if (codec.fixedBytes(1).isDefined && !codec.keepsResidual) codec else Variants.find[Codec]("codec", "fp32")
+
   def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
   def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))

@@ -89,7 +89,7 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
     "configuration" -> ListMap(setup.settings.entries.toSeq.sorted: _*),
     "seeds" -> ListMap("seed" -> setup.settings(RunKeys.seed)),
     "commit" -> Facts.build.get("commit"),
-    "versions" -> (ListMap("spark" -> sc.version, "scala" -> scala.util.Properties.versionNumberString) ++ Facts.build),
+    "versions" -> (ListMap("spark" -> sc.version) ++ Facts.build),
     "host" -> Facts.host,
     "master" -> sc.master,
     "threads_per_worker" -> setup.threads,

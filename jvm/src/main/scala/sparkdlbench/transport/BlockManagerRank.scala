@@ -2,7 +2,7 @@ package sparkdlbench.transport
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
-import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Slices
@@ -27,13 +27,13 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   private val blocks = state.run.blocks
   private val slices = Slices(state.parameters.length, size)
   private val codec = state.setup.codec
-  private val weightCodec = if (codec.forParameters) codec else Variants.find[Codec]("codec", "fp32")
+  private val weightCodec = state.setup.parameterCodec
   private val limit = state.setup.settings(RunKeys.sliceLimit)
   private val sum = new FlatBuffer(slices.size(rank))
   private val master: FlatBuffer = new FlatBuffer(slices.size(rank))
   FloatOps.copy(state.parameters.floatSlice(slices.from(rank), slices.until(rank)), master.floats)
   private val optimizer = state.setup.optimizer.create(slices.size(rank), state.setup.settings)
-  private val residual = if (codec.hasResidual) Some(new FlatBuffer(state.parameters.length)) else None
+  private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
   private val staging = new FlatBuffer(
     Math.toIntExact((math.max(codec.maxBytes(slices.maxSize), weightCodec.maxBytes(slices.maxSize)) + 3) / 4)
   )
@@ -97,12 +97,14 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
     for (piece <- pieces(kind, step, rank, to, travels, until - from)) {
       val first = from + piece.first
       val bytes =
-        if (travels.isIdentity) source.byteSlice(first, first + piece.length)
+        if (isRaw(travels)) source.byteSlice(first, first + piece.length)
         else {
           state.timer.switch(Phase.Encode)
-          val error = residual.filter(_ => kind == SliceBlock.Gradient).map(_.floatSlice(first, first + piece.length))
-          val staged = staging.bytes.duplicate().order(ByteOrder.nativeOrder())
-          val written = travels.encode(source.floatSlice(first, first + piece.length), staged, error)
+          val target = staging.bytes.duplicate().order(ByteOrder.nativeOrder())
+          val values = source.floatSlice(first, first + piece.length)
+          val written =
+            if (travels.keepsResidual) travels.encode(values, target, residual.floatSlice(first, first + piece.length))
+            else travels.encode(values, target)
           staging.bytes.slice(0, written)
         }
       state.timer.switch(Phase.Send)
@@ -111,6 +113,8 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
       count(to, bytes.remaining)
     }
   }
+
+  private def isRaw(of: Codec): Boolean = of.lossless && of.fixedBytes(1).contains(4L)
 
   private def count(to: Int, bytes: Int): Unit =
     (if (to == SliceBlock.Everyone) (0 until size).filter(_ != rank) else Seq(to).filter(_ != rank)).foreach { receiver =>

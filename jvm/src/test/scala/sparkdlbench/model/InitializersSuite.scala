@@ -9,7 +9,7 @@ class InitializersSuite extends AnyFunSuite {
 
   private def weights(model: ModelSpec, seed: Long): Seq[Float] = {
     val buffer = new FlatBuffer(model.parameterCount)
-    Initializers.fill(model, seed, buffer.floats)
+    Initializers.fill(model, seed, buffer)
     buffer.toArray.toSeq
   }
 

@@ -36,7 +36,7 @@ final case class CollectiveCheck(
       for (bucket <- 0 until collective.buckets) {
         val (from, until) = collective.range(bucket)
         if (!inPlace && sequence > 0) expect(parameters, from, until, s"before step $sequence", transport)(finished(transport.size, sequence - 1))
-        for (i <- from until until) gradient.floats.put(i, input(transport.rank, i, sequence))
+        (from until until).foreach(i => gradient.floats.put(i, input(transport.rank, i, sequence)))
         collective.contribute(bucket, sequence)
       }
       for (bucket <- 0 until collective.buckets) {
@@ -89,8 +89,12 @@ object CollectiveCheck {
   def input(rank: Int, index: Int, sequence: Long): Float =
     (Math.floorMod(index * 31L + rank * 17 + sequence * 7, 13L) - 6).toFloat
 
-  def sumOfInputs(size: Int, sequence: Long)(index: Int): Float =
-    (0 until size).map(input(_, index, sequence)).sum
+  def sumOfInputs(size: Int, sequence: Long)(index: Int): Float = {
+    var sum = 0f
+    var rank = 0
+    while (rank < size) { sum += input(rank, index, sequence); rank += 1 }
+    sum
+  }
 
   /** What owners make of the sum. */
   def finished(size: Int, sequence: Long)(index: Int): Float =

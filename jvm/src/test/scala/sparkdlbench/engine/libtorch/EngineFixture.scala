@@ -15,7 +15,7 @@ object EngineFixture {
 
   def load(spec: ModelSpec, rows: Int, threads: Int = 1, settings: Seq[(String, String)] = Nil, seed: Long = 1): Engine = {
     val engine = new LibtorchVariant().load(spec, rows, threads, RunKeysForTests.settings(settings: _*))
-    Initializers.fill(spec, seed, engine.parameters.floats)
+    Initializers.fill(spec, seed, engine.parameters)
     engine
   }
 

@@ -62,9 +62,9 @@ def run_to_end(
         try:
             status = child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            stop_all(child, mark)
+            said = _said(log)  # before the end: stopping makes programs talk, too
             raise RunFailedError(
-                f"The peer '{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {_said(log)} "
+                f"The peer '{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said} "
                 "Allow more time with --timeout, or ask for fewer steps."
             ) from None
         finally:

@@ -26,7 +26,8 @@ private[topology] final class ScheduledCollective(
   private val rank = transport.rank
   private val alone = transport.size == 1
   private val order = new StepOrder(layout.count)
-  private val sum = new FloatSum
+  val residual: Option[FlatBuffer] =
+    if (gradientCodec.codec.keepsResidual && !alone) Some(new FlatBuffer(layout.length)) else None
   private val ownSlice: Int = schedule.ownedSlice(rank).getOrElse(-1)
   private val ranges = Array.tabulate(layout.count)(bucket => (layout.from(bucket), layout.until(bucket)))
   private val ownedRanges = Array.tabulate(layout.count)(ownedRange)
@@ -103,12 +104,12 @@ private[topology] final class ScheduledCollective(
 
   private def route(bucket: Int): Route = {
     val slices = Slices(layout.size(bucket), schedule.slices)
-    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone)
-    val parameterWire = new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone)
+    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone, residual)
+    val parameterWire = new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone, residual = None)
     val reduce = stages(schedule.reduce, gradientWire, s"gradient of bucket $bucket", toImage = false)
     val gather = stages(schedule.gather, parameterWire, s"parameters of bucket $bucket", toImage = true)
     val sums = reduce.map(stage =>
-      if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, sum, () => scratch)
+      if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, () => scratch)
     )
     new Route(reduce, sums, gather, parameterWire)
   }

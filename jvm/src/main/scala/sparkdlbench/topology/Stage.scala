@@ -1,6 +1,7 @@
 package sparkdlbench.topology
 
 import sparkdlbench.RunFailedException
+import sparkdlbench.engine.FloatOps
 import sparkdlbench.transport.{Lane, Transport}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
@@ -95,7 +96,7 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
  * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All messages
  * of the stage hold the same slices.
  */
-private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum: FloatSum, scratch: () => FloatBuffer) {
+private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, scratch: () => FloatBuffer) {
   private val first = stage.receives.head
   require(stage.receives.forall(in => in.fromSlice == first.fromSlice && in.untilSlice == first.untilSlice))
   private val own: FloatBuffer = wire.floats(first.fromSlice, first.untilSlice)
@@ -113,7 +114,7 @@ private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum
       parts(if (index < ownPlace) index else index + 1) = stage.receives(index).floats
       index += 1
     }
-    sum.inOrder(parts, own.capacity, own)
+    FloatOps.sumInto(own, parts)
   }
 
   private def sumEncoded(): Unit = {
@@ -123,7 +124,7 @@ private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum
         wire.decodeTo(stage.receives(index).bytes, first.fromSlice, first.untilSlice, before, add = index > 0)
         index += 1
       }
-      sum.add(own, before, own.capacity)
+      FloatOps.addInto(own, before)
     }
     while (index < stage.receives.length) {
       wire.decodeAdd(stage.receives(index).bytes, first.fromSlice, first.untilSlice)

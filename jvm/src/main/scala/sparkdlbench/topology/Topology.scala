@@ -118,6 +118,12 @@ trait Collective {
   /** Waits for the other ranks' owned ranges; afterwards `parameters` holds the whole bucket, the same bits on every rank. */
   def collect(bucket: Int, sequence: Long): Unit
 
+  /**
+   * What this rank's gradient messages have left out so far (`Codec.keepsResidual`), in the layout of `gradient`; part of the
+   * checkpoint. Read and written between `flush` and `contribute` alone.
+   */
+  def residual: Option[FlatBuffer]
+
   /** Waits until `gradient` and `parameters` may be changed; ends the step of every bucket that was collected. */
   def flush(): Unit
 }

@@ -25,13 +25,16 @@ private[topology] final class WireCodec(val codec: Codec) {
  *
  * @param travels
  *   false where this rank sends and receives nothing, so that no memory is needed
+ * @param residual
+ *   what the codec left out so far, for the whole vector, where it keeps that
  */
 private[topology] final class Wire(
     vector: FlatBuffer,
     from: Int,
     val slices: Slices,
     val codec: WireCodec,
-    travels: Boolean
+    travels: Boolean,
+    residual: Option[FlatBuffer]
 ) {
   private val offsets: Array[Int] =
     (0 until slices.parts).map(slice => codec.bytes(slices.size(slice))).scanLeft(0L)(_ + _).map(Wire.toInt).toArray
@@ -39,6 +42,9 @@ private[topology] final class Wire(
     if (codec.raw) vector.byteSlice(from, from + slices.length)
     else ByteBuffer.allocateDirect(if (travels) offsets.last else 0).order(ByteOrder.nativeOrder())
   private val values: Array[FloatBuffer] = Array.tabulate(slices.parts)(slice => floats(slice, slice + 1))
+  private val residuals: Array[FloatBuffer] = residual.toArray.flatMap(left =>
+    Array.tabulate(slices.parts)(slice => left.floatSlice(from + slices.from(slice), from + slices.until(slice)))
+  )
   private val encoded: Array[ByteBuffer] =
     if (codec.raw || !travels) Array.empty else Array.tabulate(slices.parts)(slice => bytes(slice, slice + 1))
 
@@ -58,7 +64,7 @@ private[topology] final class Wire(
     var bytes = 0
     var slice = fromSlice
     while (slice < untilSlice) {
-      if (slices.size(slice) > 0) bytes = codec.codec.encode(values(slice), encoded(slice))
+      if (slices.size(slice) > 0) bytes = encodeOne(slice)
       slice += 1
     }
     bytes
@@ -97,6 +103,10 @@ private[topology] final class Wire(
     message.clear()
     target.clear()
   }
+
+  private def encodeOne(slice: Int): Int =
+    if (residuals.length == 0) codec.codec.encode(values(slice), encoded(slice))
+    else codec.codec.encode(values(slice), encoded(slice), residuals(slice))
 
   private def part(message: ByteBuffer, slice: Int, fromSlice: Int): ByteBuffer =
     if (codec.fixedSize)

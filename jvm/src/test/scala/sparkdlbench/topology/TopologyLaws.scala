@@ -76,6 +76,19 @@ class TopologyLaws extends AnyFunSuite {
       (1 to 33).foreach(size => checkSchedule(topology, size))
     }
 
+    test(s"${topology.name}: what a codec leaves out is sent later, and the rest is in the residuals") {
+      for (size <- sizes) {
+        val steps = 6L
+        val (sums, residuals) = ThreadGroup.run(size)(sumOverSteps(topology, _, 101, 40, steps)).unzip
+        assert(residuals.forall(_.isDefined == size > 1))
+        for (i <- 0 until 101) {
+          val expected = (0L until steps).map(CollectiveCheck.sumOfInputs(size, _)(i)).sum
+          assert(sums.map(_(i)).sum + residuals.flatten.map(_(i)).sum == expected, s"${topology.name} of $size, value $i")
+        }
+        if (size > 1) assert(residuals.flatten.exists(_.exists(_ != 0f)))
+      }
+    }
+
     test(s"${topology.name}: codecs of varying size carry no parameters") {
       val sparse = codecs.find(_.name == "test-non-zeros").get
       val plain = TestCodecs.plain.head
@@ -167,6 +180,28 @@ class TopologyLaws extends AnyFunSuite {
       collective.flush()
     }
     parameters.toArray.toIndexedSeq.map(value => floatToRawIntBits(value))
+  }
+
+  /** What this rank's owned sums are, added up over the steps (0 elsewhere), and its residual at the end. */
+  private def sumOverSteps(topology: Topology, transport: Transport, length: Int, bucketLength: Int, steps: Long) = {
+    val gradient = new FlatBuffer(length)
+    val total = new Array[Float](length)
+    val plain = TestCodecs.plain.head
+    val collective =
+      topology.bind(transport, gradient, new FlatBuffer(length), bucketLength, TestCodecs.Remainders, plain)
+    for (sequence <- 0L until steps) {
+      (0 until length).foreach(i => gradient.floats.put(i, CollectiveCheck.input(transport.rank, i, sequence)))
+      (0 until collective.buckets).foreach(collective.contribute(_, sequence))
+      (0 until collective.buckets).foreach { bucket =>
+        collective.reduce(bucket, sequence)
+        val (from, until) = collective.owned(bucket)
+        (from until until).foreach(i => total(i) += gradient.floats.get(i))
+        collective.publish(bucket, sequence)
+      }
+      (0 until collective.buckets).foreach(collective.collect(_, sequence))
+      collective.flush()
+    }
+    (total, collective.residual.map(_.toArray))
   }
 
   /** Goes through the rounds with sets of ranks in place of sums. */

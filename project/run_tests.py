@@ -1,4 +1,4 @@
-"""Runs every test of one Spark line, Scala's and then Python's, and ends with one line of totals. Called by `make test`."""
+"""Runs every test of one Spark line, Scala's and then Python's, and ends with one line of totals (`make test`)."""
 
 from __future__ import annotations
 

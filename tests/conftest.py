@@ -115,14 +115,26 @@ def jobs(spark: SparkSession) -> Callable[[], int]:
 
 
 class CommandLine:
-    """Runs `python -m sparkdl_bench` in a process of its own, as a user does."""
+    """Runs Python in a process of its own, as a user does."""
 
     timeout_seconds = 300
 
     def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), **environment}
+        """`sparkdl-bench` with these words."""
+        return self._start(["-m", "sparkdl_bench", *words], environment)
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`sparkdl-bench` with these words, to its end."""
+        return self._finish(self.start(*words, **environment))
+
+    def python(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A Python program, to its end."""
+        return self._finish(self._start(["-c", program], environment))
+
+    def _start(self, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
         return subprocess.Popen(
-            [sys.executable, "-m", "sparkdl_bench", *words],
+            [sys.executable, *arguments],
             cwd=ROOT,
             env=variables,
             stdout=subprocess.PIPE,
@@ -130,15 +142,14 @@ class CommandLine:
             text=True,
         )
 
-    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words, **environment)
+    def _finish(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
         try:
             stdout, stderr = process.communicate(timeout=self.timeout_seconds)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             raise
-        return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 @pytest.fixture

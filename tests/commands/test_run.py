@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, CommandLine, shared_data
+from conftest import CommandLine, shared_data
 from sparkdl_bench.results import RunResults
 
 DIGITS = "conf/runs/digits-mlp.toml"
@@ -84,9 +84,7 @@ def test_a_failure_while_training_leaves_a_summary(command_line: CommandLine, tm
     nowhere = tmp_path / "file"
     nowhere.write_text("")
     results = tmp_path / "results"
-    done = command_line.run(
-        "run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}"
-    )
+    done = command_line.run("run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}")
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     summary = results_in(results).summary
@@ -128,33 +126,3 @@ def test_a_folder_with_the_other_lines_jar_alone(command_line: CommandLine, make
     done = command_line.run("run", DIGITS, SPARKDL_JARS=str(folder))
     assert done.returncode == 2
     assert f"sparkdl-bench-spark-{other}-0.1.0.jar" in done.stderr
-
-
-def test_a_session_with_the_other_lines_jar(command_line: CommandLine) -> None:
-    """A jar that the user put there by hand, and that does not fit."""
-    import subprocess
-    import sys
-
-    import pyspark
-
-    line = "3.5" if pyspark.__version__.startswith("4") else "4"
-    (*_, jar) = ("", *sorted((ROOT / "target" / f"jars-{line}").glob("sparkdl-bench-spark-*.jar")))
-    if not jar:
-        pytest.skip(
-            f"target/jars-{line} is not built, so there is no jar that does not fit (make jars with the other SPARK)"
-        )
-    program = (
-        "import sparkdl_bench\n"
-        "from pyspark.sql import SparkSession\n"
-        f"spark = SparkSession.builder.master('local[1]').config('spark.jars', {str(jar)!r}).getOrCreate()\n"
-        "try:\n"
-        "    sparkdl_bench.Trainer().fit(spark)\n"
-        "except sparkdl_bench.ConfigurationError as error:\n"
-        "    print(error)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "made for" in done.stdout, done.stdout + done.stderr
-    assert "sparkdl_bench.configure(builder)" in done.stdout

@@ -49,7 +49,9 @@ object Digits {
   private def store(lines: Seq[String]): RowStore = {
     val blocks = ByteRowStore.allocate(lines.length, Width)
     lines.zipWithIndex.foreach { case (line, row) =>
-      (0 until Width).foreach(column => blocks(0)(row * Width + column) = Character.digit(line.charAt(column), 17).toByte)
+      (0 until Width).foreach(column =>
+        blocks(0)(row * Width + column) = Character.digit(line.charAt(column), 17).toByte
+      )
     }
     val labels = lines.map(line => line.substring(Width + 1).trim.toByte).toArray
     new ByteRowStore(lines.length, Width, blocks, ByteRowStore.blockShift(Width), labels, 1.0 / 16)

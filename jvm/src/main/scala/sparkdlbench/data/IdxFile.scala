@@ -86,7 +86,9 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     checkMagic(stream, ImageMagic, "images")
     val (rows, height, width) = (stream.readInt(), stream.readInt(), stream.readInt())
     if (rows < 1 || height < 1 || width < 1 || height.toLong * width > MaxPixels)
-      fail(s"says that it holds $rows images of $height × $width pixels; valid are 1 or more images of 1 to $MaxPixels pixels")
+      fail(
+        s"says that it holds $rows images of $height × $width pixels; valid are 1 or more images of 1 to $MaxPixels pixels"
+      )
     ImageHeader(this, rows, Seq(height, width))
   }
 
@@ -173,7 +175,8 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     try {
       val file = fileSystem.open(path, StreamBytes)
       try {
-        val plain = if (compressed) new GZIPInputStream(file, StreamBytes) else new BufferedInputStream(file, StreamBytes)
+        val plain =
+          if (compressed) new GZIPInputStream(file, StreamBytes) else new BufferedInputStream(file, StreamBytes)
         use(new DataInputStream(plain))
       } finally file.close()
     } catch {
@@ -181,15 +184,23 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
       case cause: ZipException =>
         fail(s"is a damaged gzip file (${cause.getMessage}); fetch it again", cause)
       case cause: EOFException =>
-        fail(s"is truncated: its ${status.getLen} bytes end in the middle of ${if (compressed) "the gzip stream" else "the header"}; fetch it again", cause)
+        fail(
+          s"is truncated: its ${status.getLen} bytes end in the middle of ${if (compressed) "the gzip stream"
+            else "the header"}; fetch it again",
+          cause
+        )
       case cause: IOException => fail(s"cannot be read: ${cause.getMessage}", cause)
     }
 
   private def truncated(found: Long, wanted: Long): Nothing =
-    fail(s"is truncated: it has $found bytes${if (compressed) " uncompressed" else ""}, its header says $wanted; fetch it again")
+    fail(
+      s"is truncated: it has $found bytes${if (compressed) " uncompressed" else ""}, its header says $wanted; fetch it again"
+    )
 
   private def tooLong(wanted: Long): Nothing =
-    fail(s"is longer than its header says: $wanted bytes${if (compressed) " uncompressed" else ""} are expected; fetch it again")
+    fail(
+      s"is longer than its header says: $wanted bytes${if (compressed) " uncompressed" else ""} are expected; fetch it again"
+    )
 
   private def fail(what: String, cause: Throwable = null): Nothing =
     throw new ConfigurationException(s"File '$path' $what.", cause)

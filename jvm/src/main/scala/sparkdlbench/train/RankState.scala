@@ -23,7 +23,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   /** Whatever the run's exchange keeps at this rank between jobs. */
   var exchangeState: AutoCloseable = _
 
-  Initializers.fill(setup.spec, setup.settings(RunKeys.seed), engine.parameters.floats)
+  Initializers.fill(setup.spec, setup.settings(RunKeys.seed), engine.parameters)
 
   def parameters: FlatBuffer = engine.parameters
   def gradients: FlatBuffer = engine.gradients

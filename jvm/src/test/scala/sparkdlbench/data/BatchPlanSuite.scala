@@ -22,9 +22,13 @@ class BatchPlanSuite extends AnyFunSuite {
 
   test("shares of one step differ by at most one row") {
     val plan = BatchPlan(1000, 130, 4)
-    val sizes = (0 until 4).map { rank => val (from, until) = plan.share(0, rank); until - from }
+    val sizes = (0 until 4).map { rank =>
+      val (from, until) = plan.share(0, rank); until - from
+    }
     assert(sizes == Seq(33, 33, 32, 32))
-    assert((0 until 4).map { rank => val (from, until) = plan.share(7, rank); until - from } == Seq(23, 23, 22, 22))
+    assert((0 until 4).map { rank =>
+      val (from, until) = plan.share(7, rank); until - from
+    } == Seq(23, 23, 22, 22))
   }
 
   test("the rows of a step do not depend on the number of workers") {

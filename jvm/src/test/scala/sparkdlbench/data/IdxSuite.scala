@@ -94,9 +94,15 @@ class IdxSuite extends AnyFunSuite {
   }
 
   test("compressed files are read, also with a name that says otherwise, and mixed with plain ones") {
-    withFolder(good.map { case (name, content) => s"$name.gz" -> gzip(content) })(folder => assertReadsGoodSet(folder.toString))
-    withFolder(good.map { case (name, content) => name -> gzip(content) })(folder => assertReadsGoodSet(folder.toString))
-    withFolder(good - TestImages + (s"$TestImages.gz" -> good(TestImages)))(folder => assertReadsGoodSet(folder.toString))
+    withFolder(good.map { case (name, content) => s"$name.gz" -> gzip(content) })(folder =>
+      assertReadsGoodSet(folder.toString)
+    )
+    withFolder(good.map { case (name, content) => name -> gzip(content) })(folder =>
+      assertReadsGoodSet(folder.toString)
+    )
+    withFolder(good - TestImages + (s"$TestImages.gz" -> good(TestImages)))(folder =>
+      assertReadsGoodSet(folder.toString)
+    )
   }
 
   test("paths are made complete for executors that run in other folders") {
@@ -167,22 +173,56 @@ class IdxSuite extends AnyFunSuite {
   }
 
   test("wrong magic numbers are shown beside the right ones") {
-    assertSays(refusal(good + (TrainImages -> images(20, 5, 3, magic = 0x0d03))), TrainImages, "0x00000d03", "0x00000803")
-    assertSays(refusal(good + (TestLabels -> good(TestImages))), TestLabels, "0x00000803 (that of images)", "0x00000801")
-    assertSays(refusal(good + (TestImages -> good(TestLabels))), TestImages, "0x00000801 (that of labels)", "0x00000803")
+    assertSays(
+      refusal(good + (TrainImages -> images(20, 5, 3, magic = 0x0d03))),
+      TrainImages,
+      "0x00000d03",
+      "0x00000803"
+    )
+    assertSays(
+      refusal(good + (TestLabels -> good(TestImages))),
+      TestLabels,
+      "0x00000803 (that of images)",
+      "0x00000801"
+    )
+    assertSays(
+      refusal(good + (TestImages -> good(TestLabels))),
+      TestImages,
+      "0x00000801 (that of labels)",
+      "0x00000803"
+    )
   }
 
   test("impossible counts and sizes in a header") {
-    Seq(images(0, 5, 3), bytes(Seq(0x803, -1, 5, 3), Array.empty), images(20, 0, 3), bytes(Seq(0x803, 20, 65536, 65536), Array.empty))
-      .foreach(content => assertSays(refusal(good + (TrainImages -> content)), TrainImages, "valid are 1 or more images"))
+    Seq(
+      images(0, 5, 3),
+      bytes(Seq(0x803, -1, 5, 3), Array.empty),
+      images(20, 0, 3),
+      bytes(Seq(0x803, 20, 65536, 65536), Array.empty)
+    )
+      .foreach(content =>
+        assertSays(refusal(good + (TrainImages -> content)), TrainImages, "valid are 1 or more images")
+      )
     assertSays(refusal(good + (TrainLabels -> labels(Nil))), TrainLabels, "0 labels")
     assertSays(refusal(good + (TrainLabels -> bytes(Seq(0x801, Int.MaxValue), Array(1)))), TrainLabels, "is truncated")
     assertSays(refusal(good + (TrainImages -> bytes(Seq(0x803, Int.MaxValue, 28, 28), Array(1)))), TrainImages)
   }
 
   test("counts that differ, labels outside the classes, test images of another size") {
-    assertSays(refusal(good + (TrainLabels -> labels(Seq.fill(19)(1)))), "20 images", "19 labels", TrainImages, TrainLabels)
-    assertSays(refusal(good + (TestLabels -> labels(Seq(0, 1, 2, 10, 4, 255)))), TestLabels, "label 10 in row 3", "0 to 9", "largest label is 255")
+    assertSays(
+      refusal(good + (TrainLabels -> labels(Seq.fill(19)(1)))),
+      "20 images",
+      "19 labels",
+      TrainImages,
+      TrainLabels
+    )
+    assertSays(
+      refusal(good + (TestLabels -> labels(Seq(0, 1, 2, 10, 4, 255)))),
+      TestLabels,
+      "label 10 in row 3",
+      "0 to 9",
+      "largest label is 255"
+    )
     assertSays(refusal(good, "data.classes" -> "8"), "label 8 in row 8", "0 to 7")
     withFolder(good + (TestImages -> images(6, 3, 5))) { folder =>
       val message = intercept[ConfigurationException](source.inspect(settings(folder.toString), hadoop)).getMessage
@@ -191,12 +231,16 @@ class IdxSuite extends AnyFunSuite {
   }
 
   test("files over the decoding limit are checked by their trailer") {
-    withFolder(Map(TrainImages -> gzip(good(TrainImages)), TestImages -> gzip(good(TestImages)).dropRight(5))) { folder =>
-      val opened = IdxFolder.open(folder.toString, hadoop)
-      val whole = opened.find(TrainImages)
-      whole.verifyLength(whole.imageHeader(), decodeLimit = 0)
-      val cut = opened.find(TestImages)
-      assertSays(intercept[ConfigurationException](cut.verifyLength(cut.imageHeader(), decodeLimit = 0)).getMessage, "trailer")
+    withFolder(Map(TrainImages -> gzip(good(TrainImages)), TestImages -> gzip(good(TestImages)).dropRight(5))) {
+      folder =>
+        val opened = IdxFolder.open(folder.toString, hadoop)
+        val whole = opened.find(TrainImages)
+        whole.verifyLength(whole.imageHeader(), decodeLimit = 0)
+        val cut = opened.find(TestImages)
+        assertSays(
+          intercept[ConfigurationException](cut.verifyLength(cut.imageHeader(), decodeLimit = 0)).getMessage,
+          "trailer"
+        )
     }
   }
 

@@ -6,7 +6,10 @@ import sparkdlbench.transport.{Lane, Transport}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
-/** One rank's part of one round, or of several rounds in a row in which it receives nothing before the last: sends, then receives. */
+/**
+ * One rank's part of one round, or of several rounds in a row in which it receives nothing before the last: sends,
+ * then receives.
+ */
 private[topology] final class Stage(val sends: Array[Outgoing], val receives: Array[Incoming]) {
 
   def startSends(transport: Transport, sequence: Long, encode: Boolean): Unit = {
@@ -75,10 +78,10 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
     val message = transport.receive(lane, sequence)
     if (wire.codec.fixedSize && message.remaining != lane.capacity) failSize(message.remaining)
     slot = (sequence & 1).toInt
-    val seen = (slots(slot) eq message) && slotPositions(slot) == message.position
+    val seen = (slots(slot) eq message) && slotPositions(slot) == message.position()
     if (!seen || slotBytes(slot).capacity != message.remaining) {
       slots(slot) = message
-      slotPositions(slot) = message.position
+      slotPositions(slot) = message.position()
       slotBytes(slot) = message.slice().order(ByteOrder.nativeOrder())
       slotFloats(slot) = slotBytes(slot).asFloatBuffer()
     }
@@ -87,14 +90,14 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
   def decode(): Unit = if (!wire.codec.raw) wire.decode(fromSlice, untilSlice)
 
   private def failSize(bytes: Int): Nothing = throw new RunFailedException(
-    s"Rank ${lane.from} sent $bytes bytes to rank ${lane.to} as ${lane.purpose}, where ${lane.capacity} were expected. " +
-      "All ranks must run the same version with the same model, topology, codec and bucket length."
+    s"Rank ${lane.from} sent $bytes bytes to rank ${lane.to} as ${lane.purpose}, where ${lane.capacity} were " +
+      "expected. All ranks must run the same version with the same model, topology, codec and bucket length."
   )
 }
 
 /**
- * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All messages
- * of the stage hold the same slices.
+ * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All
+ * messages of the stage hold the same slices.
  */
 private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, scratch: () => FloatBuffer) {
   private val first = stage.receives.head

@@ -9,7 +9,9 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 /** A codec, and what topologies need to know of it. */
 private[topology] final class WireCodec(val codec: Codec) {
 
-  /** True where the encoded bytes are the values' own memory (see `Codec.lossless`), so nothing is encoded or copied. */
+  /**
+   * True where the encoded bytes are the values' own memory (see `Codec.lossless`), so nothing is encoded or copied.
+   */
   val raw: Boolean = codec.lossless && codec.fixedBytes(1).contains(4L) && codec.fixedBytes(1024).contains(4096L)
 
   /** True where encoded slices can be joined and told apart again. */
@@ -20,8 +22,9 @@ private[topology] final class WireCodec(val codec: Codec) {
 }
 
 /**
- * One bucket of a vector as it travels: its slices' encodings, one after the other. For a raw codec that is the vector's
- * own memory; for others a direct buffer of its own, where an encoding of varying size starts at its slice's place.
+ * One bucket of a vector as it travels: its slices' encodings, one after the other. For a raw codec that is the
+ * vector's own memory; for others a direct buffer of its own, where an encoding of varying size starts at its slice's
+ * place.
  *
  * @param travels
  *   false where this rank sends and receives nothing, so that no memory is needed

@@ -6,7 +6,10 @@ import sparkdlbench.config.Variants
 import java.lang.Float.{floatToRawIntBits, intBitsToFloat}
 import java.nio.{ByteBuffer, FloatBuffer}
 
-/** Codecs as plain as can be, one of each kind that topologies must tell apart; the laws hold for these and for the real ones. */
+/**
+ * Codecs as plain as can be, one of each kind that topologies must tell apart; the laws hold for these and for the
+ * real ones.
+ */
 object TestCodecs {
   val plain: Seq[Codec] = Seq(Plain, Padded, Truncated)
 
@@ -68,7 +71,9 @@ object TestCodecs {
     def read(source: ByteBuffer, at: Int): Float = intBitsToFloat(source.getShort(at) << 16)
   }
 
-  /** Sends whole multiples of 8 and keeps the rest: error feedback. Of fixed size, so that every topology carries it. */
+  /**
+   * Sends whole multiples of 8 and keeps the rest: error feedback. Of fixed size, so that every topology carries it.
+   */
   object Remainders extends ByValue {
     def name = "test-remainders"
     def width = 4

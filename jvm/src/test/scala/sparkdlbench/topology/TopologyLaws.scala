@@ -64,7 +64,9 @@ class TopologyLaws extends AnyFunSuite {
         parameterCodec = if (codec.fixedBytes(1).isEmpty) TestCodecs.plain.head else codec
       } {
         val runs = (None +: (1L to 3L).map(Some(_))).map { seed =>
-          ThreadGroup.run(size, InMemoryConditions(delaySeed = seed))(fractions(topology, codec, parameterCodec, 1009, 400))
+          ThreadGroup.run(size, InMemoryConditions(delaySeed = seed))(
+            fractions(topology, codec, parameterCodec, 1009, 400)
+          )
         }
         val label = s"${topology.name} ${codec.name} with $size ranks"
         runs.foreach(run => assert(run.forall(_ == run.head), s"$label: ranks differ"))
@@ -83,7 +85,10 @@ class TopologyLaws extends AnyFunSuite {
         assert(residuals.forall(_.isDefined == size > 1))
         for (i <- 0 until 101) {
           val expected = (0L until steps).map(CollectiveCheck.sumOfInputs(size, _)(i)).sum
-          assert(sums.map(_(i)).sum + residuals.flatten.map(_(i)).sum == expected, s"${topology.name} of $size, value $i")
+          assert(
+            sums.map(_(i)).sum + residuals.flatten.map(_(i)).sum == expected,
+            s"${topology.name} of $size, value $i"
+          )
         }
         if (size > 1) assert(residuals.flatten.exists(_.exists(_ != 0f)))
       }
@@ -161,7 +166,13 @@ class TopologyLaws extends AnyFunSuite {
   }
 
   /** Two steps on values whose sums depend on the order; the bits of the parameters after the second. */
-  private def fractions(topology: Topology, gradientCodec: Codec, parameterCodec: Codec, length: Int, bucketLength: Int)(
+  private def fractions(
+      topology: Topology,
+      gradientCodec: Codec,
+      parameterCodec: Codec,
+      length: Int,
+      bucketLength: Int
+  )(
       transport: Transport
   ): IndexedSeq[Int] = {
     val gradient = new FlatBuffer(length)
@@ -215,7 +226,9 @@ class TopologyLaws extends AnyFunSuite {
       schedule.reduce.foreach { round =>
         val messages = round.map(hop => hop -> parts(hop.from).slice(hop.fromSlice, hop.untilSlice))
         messages.foreach { case (hop, values) =>
-          (hop.fromSlice until hop.untilSlice).foreach(s => parts(hop.to)(s) = parts(hop.to)(s) ++ values(s - hop.fromSlice))
+          (hop.fromSlice until hop.untilSlice).foreach(s =>
+            parts(hop.to)(s) = parts(hop.to)(s) ++ values(s - hop.fromSlice)
+          )
         }
       }
       val whole = Array.fill(size, schedule.slices)(false)

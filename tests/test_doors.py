@@ -112,9 +112,9 @@ def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None
         names = archive.namelist()
         facts = dict(line.split("=", 1) for line in archive.read("sparkdlbench/build.properties").decode().split())
     assert facts["version"] == __version__
-    assert facts["spark.line"] == LINE
-    assert facts["scala.version"] == SCALA_VERSIONS[SCALA]
-    assert re.fullmatch(r"[0-9a-f]{40}|unknown", facts["git.commit"])
+    assert facts["spark_line"] == LINE
+    assert facts["scala"] == SCALA_VERSIONS[SCALA]
+    assert re.fullmatch(r"[0-9a-f]{40}|unknown", facts["commit"])
     assert not [name for name in names if name.startswith("org/bytedeco/")]
     pom = ElementTree.parse(published.artifact / f"{ARTIFACT}-{__version__}.pom").getroot()
     needed = {

@@ -38,7 +38,11 @@ object RunKeys {
     Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
   val evaluateEvery: Key[Int] = Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
 
+  val shuffleDelegate: Key[String] =
+    Key.text("shuffle.delegate", "sort", "The session's own shuffle manager, which block-stream's wraps; read when the session starts")
+
   val own: Seq[Key[_]] = Seq(
+    shuffleDelegate,
     name, seed, results, workers, batch, batchPerWorker, epochs, maxSteps, algorithm, topology, transport, codec, optimizer,
     learningRate, model, data, engine, threads, timeoutSeconds, slotsWaitSeconds, sliceLimit, evaluateEvery
   )

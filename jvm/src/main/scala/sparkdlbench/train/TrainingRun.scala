@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sparkdlbench.SparkFacts
+import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
@@ -137,6 +137,9 @@ object TrainingRun {
   }
 
   private def fromSpark(sc: SparkContext): Map[String, String] = Settings.named(
-    sc.getConf.getAll.toMap.filter { case (name, _) => name.startsWith(sparkdlbench.config.Key.SparkPrefix) }
+    sc.getConf.getAll.toMap.filter { case (name, _) =>
+      // The shuffle manager's own key is the session's, not a run's; the plugin sets it.
+      name.startsWith(sparkdlbench.config.Key.SparkPrefix) && name != ShuffleManagers.DelegateKey
+    }
   )
 }

@@ -46,10 +46,13 @@ object EngineFixture {
     engine.gradients.toArray
   }
 
+  /** Seed of the rows of step `step` in `losses`. */
+  def batchSeed(step: Int): Long = 1000L + step
+
   /** Mean losses of `steps` steps of plain SGD, a new batch each. */
   def losses(engine: Engine, spec: ModelSpec, rows: Int, steps: Int, learningRate: Float): Seq[Double] =
     (0 until steps).map { step =>
-      val loss = engine.step(batch(spec, rows, 1000L + step), 1f / rows, (_, _) => ()) / rows
+      val loss = engine.step(batch(spec, rows, batchSeed(step)), 1f / rows, (_, _) => ()) / rows
       for (i <- 0 until engine.parameters.length)
         engine.parameters.floats.put(i, engine.parameters.floats.get(i) - learningRate * engine.gradients.floats.get(i))
       loss

@@ -19,20 +19,20 @@ import scala.jdk.CollectionConverters._
  * An engine's training step alone, in this JVM, without Spark: forward, backward and the optimiser's update, one rank. What
  * Python's benchmarks put beside a step of PyTorch.
  *
- * Arguments: CASE.json (batch, hidden, features, classes, threads, warmup_steps, steps, learning_rate; engine and settings
- * where the defaults do not do) and OUT.jsonl, which one line with all samples and the engine's facts is appended to.
+ * Arguments: CASE.json (batch, hidden, features, classes, threads, warmup_steps, steps, learning_rate; settings: a list of
+ * `key=value` where the defaults do not do) and OUT.jsonl, which one line with all samples and the engine's facts is appended to.
  */
 object EngineBench {
-  def main(arguments: Array[String]): Unit = {
-    if (arguments.length != 2)
-      throw new ConfigurationException(s"EngineBench takes CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'.")
-    try run(Json.read(new String(Files.readAllBytes(Paths.get(arguments(0))), UTF_8)), Paths.get(arguments(1)))
-    catch {
+  def main(arguments: Array[String]): Unit =
+    try {
+      if (arguments.length != 2)
+        throw new ConfigurationException(s"EngineBench takes CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'.")
+      run(Json.read(new String(Files.readAllBytes(Paths.get(arguments(0))), UTF_8)), Paths.get(arguments(1)))
+    } catch {
       case e: SparkDLException =>
         System.err.println(e.getMessage)
         System.exit(if (e.isInstanceOf[ConfigurationException]) 2 else 1)
     }
-  }
 
   private[bench] def run(spec: JsonNode, out: Path): Unit = {
     val result = new EngineCase(spec).measure()
@@ -53,7 +53,7 @@ private[bench] final class EngineCase(json: JsonNode) {
       "workers" -> "1",
       "model.hidden" -> hidden,
       "optimizer.learning_rate" -> json.path("learning_rate").asText
-    ) ++ json.path("settings").fields.asScala.map(field => field.getKey -> field.getValue.asText)
+    ) ++ json.path("settings").elements.asScala.map(_.asText).map(each => each.takeWhile(_ != '=') -> each.dropWhile(_ != '=').drop(1))
   )
 
   /** `samples_ms`, `steps` (1: each sample is one step) and `facts`. */

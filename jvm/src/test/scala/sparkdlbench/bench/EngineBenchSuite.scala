@@ -9,7 +9,7 @@ import java.nio.file.Files
 import scala.jdk.CollectionConverters._
 
 class EngineBenchSuite extends AnyFunSuite {
-  private def caseJson(batch: Int, more: String = "{}"): String =
+  private def caseJson(batch: Int, more: String = "[]"): String =
     s"""{"batch": $batch, "hidden": [16], "features": 20, "classes": 5, "threads": 1, "warmup_steps": 2, "steps": 7,
        | "learning_rate": 0.5, "settings": $more}""".stripMargin
 
@@ -30,7 +30,7 @@ class EngineBenchSuite extends AnyFunSuite {
 
   test("an engine that does not exist is refused with the valid ones") {
     val error = intercept[ConfigurationException] {
-      EngineBench.run(Json.read(caseJson(8, """{"engine.name": "libtorc"}""")), Files.createTempFile("engine-bench", ".jsonl"))
+      EngineBench.run(Json.read(caseJson(8, """["engine.name=libtorc"]""")), Files.createTempFile("engine-bench", ".jsonl"))
     }
     assert(error.getMessage.contains("libtorch"))
   }

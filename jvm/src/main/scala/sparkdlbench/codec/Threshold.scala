@@ -21,7 +21,8 @@ final class Threshold extends Codec with ThresholdEncoding {
 
 object Threshold {
   val threshold: Key[Double] = {
-    val number = Key.number("codec.threshold", "0.001", 0, "Threshold codec: the magnitude tau that a sent value stands for")
+    val number =
+      Key.number("codec.threshold", "0.001", 0, "Threshold codec: the magnitude tau that a sent value stands for")
     number.copy(valid = "a number above 0 that fp32 can hold", parse = text => number.parse(text).filter(isUsable))
   }
   private def isUsable(value: Double): Boolean = value.toFloat > 0 && !value.toFloat.isInfinite
@@ -35,7 +36,8 @@ private[codec] trait ThresholdEncoding extends Codec {
   protected def tau: Float
 
   def name = "threshold"
-  def doc = "Values beyond a threshold as plus or minus the threshold, the rest kept for later: at most 1/16 of fp32's bytes"
+  def doc =
+    "Values beyond a threshold as plus or minus the threshold, the rest kept for later: at most 1/16 of fp32's bytes"
   override def keys: Seq[Key[_]] = Seq(Threshold.threshold)
   override def configured(settings: Settings): Codec = new ConfiguredThreshold(settings(Threshold.threshold).toFloat)
 
@@ -61,7 +63,8 @@ private[codec] trait ThresholdEncoding extends Codec {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val (step, count) = (bytes.getFloat(0), bytes.getInt(4))
     val words = bytes.position(HeaderBytes).slice().order(ByteOrder.nativeOrder()).asIntBuffer()
-    if (count == Bitmap) moveByBitmap(words, target.slice(), step) else moveByIndices(words, count, target.slice(), step)
+    if (count == Bitmap) moveByBitmap(words, target.slice(), step)
+    else moveByIndices(words, count, target.slice(), step)
   }
 
   /** @param settled the buffer to take what is sent out of: `values` itself, or None */

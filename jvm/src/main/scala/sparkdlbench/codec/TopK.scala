@@ -63,7 +63,9 @@ private[codec] trait TopKEncoding extends Codec {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val k = kept(target.remaining())
     if (bytes.remaining() != k * 8L)
-      throw new IllegalArgumentException(s"topk: ${bytes.remaining()} bytes for ${target.remaining()} values, not ${k * 8L}")
+      throw new IllegalArgumentException(
+        s"topk: ${bytes.remaining()} bytes for ${target.remaining()} values, not ${k * 8L}"
+      )
     val values = target.slice()
     var i = 0
     while (i < k) { use(values, bytes.getInt(i * 4), bytes.getFloat((k + i) * 4)); i += 1 }
@@ -157,7 +159,15 @@ private[codec] object TopKEncoding {
   }
 
   /** Copies the magnitudes with this digit to `kept` from place `from` on; returns the place after the last. May work in place. */
-  private def keep(bits: Array[Int], size: Int, shift: Int, digits: Int, digit: Int, kept: Array[Int], from: Int): Int = {
+  private def keep(
+      bits: Array[Int],
+      size: Int,
+      shift: Int,
+      digits: Int,
+      digit: Int,
+      kept: Array[Int],
+      from: Int
+  ): Int = {
     var count = from
     var i = 0
     while (i < size) {

@@ -92,7 +92,9 @@ object StepPathSpeed {
     buffer
   }
 
-  private def time(name: String, warmUp: Int = 3000)(call: => Unit): Unit = if (wanted.isEmpty || wanted.exists(word => name.contains(word))) {
+  private def time(name: String, warmUp: Int = 3000)(call: => Unit): Unit = if (
+    wanted.isEmpty || wanted.exists(word => name.contains(word))
+  ) {
     (0 until warmUp).foreach(_ => call)
     val samples = Array.fill(401) {
       val start = System.nanoTime()

@@ -19,7 +19,10 @@ trait Codec extends Variant {
   /** Upper bound of the payload bytes for `count` values. */
   def maxBytes(count: Int): Long
 
-  /** True where `decode(encode(x))` is x, bit for bit. */
+  /**
+   * True where `decode(encode(x))` is x, bit for bit. A lossless codec whose `fixedBytes` are 4 a value encodes to the values'
+   * own memory (native byte order), so topologies send that memory and never call it.
+   */
   def lossless: Boolean
 
   /** Writes `source`'s remaining values from `target`'s position on; returns the bytes written. */

@@ -37,8 +37,10 @@ object FloatOps {
   }
 
   /** target = ((sources(0) + sources(1)) + sources(2)) + …, in this order; target may be one of the sources. */
-  def sumInto(target: FloatBuffer, sources: Seq[FloatBuffer]): Unit = {
-    val parts = sources.toArray
+  def sumInto(target: FloatBuffer, sources: Seq[FloatBuffer]): Unit = sumInto(target, sources.toArray)
+
+  /** The same of an array that the caller keeps, so that nothing is allocated. */
+  def sumInto(target: FloatBuffer, parts: Array[FloatBuffer]): Unit = {
     if (parts.isEmpty) throw new IllegalArgumentException("a sum of no vectors")
     parts.foreach(checkLengths(target, _))
     val staging = Staging.get()

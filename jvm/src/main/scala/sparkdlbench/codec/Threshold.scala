@@ -21,7 +21,8 @@ final class Threshold extends Codec with ThresholdEncoding {
 
 object Threshold {
   val threshold: Key[Double] = {
-    val number = Key.number("codec.threshold", "0.001", 0, "Threshold codec: the magnitude tau that a sent value stands for")
+    val number =
+      Key.number("codec.threshold", "0.001", 0, "Threshold codec: the magnitude tau that a sent value stands for")
     number.copy(valid = "a number above 0 that fp32 can hold", parse = text => number.parse(text).filter(isUsable))
   }
   private def isUsable(value: Double): Boolean = value.toFloat > 0 && !value.toFloat.isInfinite
@@ -35,7 +36,8 @@ private[codec] trait ThresholdEncoding extends Codec {
   protected def tau: Float
 
   def name = "threshold"
-  def doc = "Values beyond a threshold as plus or minus the threshold, the rest kept for later: at most 1/16 of fp32's bytes"
+  def doc =
+    "Values beyond a threshold as plus or minus the threshold, the rest kept for later: at most 1/16 of fp32's bytes"
   override def keys: Seq[Key[_]] = Seq(Threshold.threshold)
   override def configured(settings: Settings): Codec = new ConfiguredThreshold(settings(Threshold.threshold).toFloat)
 
@@ -61,7 +63,8 @@ private[codec] trait ThresholdEncoding extends Codec {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val (step, count) = (bytes.getFloat(0), bytes.getInt(4))
     val words = bytes.position(HeaderBytes).slice().order(ByteOrder.nativeOrder()).asIntBuffer()
-    if (count == Bitmap) moveByBitmap(words, target.slice(), step) else moveByIndices(words, count, target.slice(), step)
+    if (count == Bitmap) moveByBitmap(words, target.slice(), step)
+    else moveByIndices(words, count, target.slice(), step)
   }
 
   /** @param settled the buffer to take what is sent out of: `values` itself, or None */
@@ -88,48 +91,68 @@ private[codec] object ThresholdEncoding {
   private val HeaderBytes = 8
   private val Bitmap = -1
   private val PerWord = 16
+  private val Infinity = 0x7f800000 // its bits; those of NaN are above
 
   private def bitmapWords(count: Int): Int = ((count + PerWord - 1L) / PerWord).toInt
 
   /** Writes the indices of the values to send; returns how many, or `Bitmap` when they are more than `limit`. */
   private def collectIndices(values: FloatBuffer, words: IntBuffer, limit: Int, tau: Float): Int = {
-    val chunk = Staging.get().first
+    val staging = Staging.get()
+    val found = staging.secondBits
     var count = 0
     var at = 0
     while (at < values.limit() && count <= limit) {
-      val size = math.min(chunk.length, values.limit() - at)
-      values.get(at, chunk, 0, size)
-      var i = 0
-      while (i < size) {
-        if (!(Math.abs(chunk(i)) < tau)) {
-          checkFinite(chunk(i), at + i)
-          if (count < limit) words.put(count, (at + i) | (java.lang.Float.floatToRawIntBits(chunk(i)) & Int.MinValue))
-          count += 1
-        }
-        i += 1
-      }
+      val size = math.min(Staging.Length, values.limit() - at)
+      val foundHere = findBeyond(staging.bitsOf(values, at, size), size, at, tau, found)
+      words.put(count, found, 0, math.min(foundHere, limit - count))
+      count += foundHere
       at += size
     }
     if (count <= limit) count else Bitmap
   }
 
+  /** Writes index and sign of the values to send to the start of `found`, without a branch; returns how many. */
+  private def findBeyond(bits: Array[Int], size: Int, at: Int, tau: Float, found: Array[Int]): Int = {
+    val belowTau = java.lang.Float.floatToRawIntBits(tau) - 1
+    var count = 0
+    var largest = 0
+    var i = 0
+    while (i < size) {
+      val magnitude = bits(i) & Int.MaxValue
+      found(count) = (at + i) | (bits(i) & Int.MinValue)
+      count += (belowTau - magnitude) >>> 31 // 1 from tau on: magnitudes are ordered as their bits are
+      largest = math.max(largest, magnitude)
+      i += 1
+    }
+    if (largest >= Infinity) failOnInfinity(bits, size, at)
+    count
+  }
+
   private def collectBitmap(values: FloatBuffer, words: IntBuffer, tau: Float): Unit = {
-    val chunk = Staging.get().first
+    val staging = Staging.get()
+    val packed = staging.secondBits
     FloatOps.eachChunk(values.limit()) { (at, size) =>
-      values.get(at, chunk, 0, size)
-      var from = 0
-      while (from < size) {
-        var word = 0
-        var i = math.min(size, from + PerWord) - 1
-        while (i >= from) {
-          val value = chunk(i)
-          val code = if (Math.abs(value) < tau) 0 else { checkFinite(value, at + i); if (value > 0) 1 else 2 }
-          word = (word << 2) | code
-          i -= 1
-        }
-        words.put((at + from) / PerWord, word)
-        from += PerWord
+      val bits = staging.bitsOf(values, at, size)
+      java.util.Arrays.fill(bits, size, math.min(bits.length, size + PerWord), 0)
+      pack(bits, bitmapWords(size), java.lang.Float.floatToRawIntBits(tau) - 1, packed)
+      words.put(at / PerWord, packed, 0, bitmapWords(size))
+      if (!(0 until size).forall(i => (bits(i) & Int.MaxValue) < Infinity)) failOnInfinity(bits, size, at)
+    }
+  }
+
+  private def pack(bits: Array[Int], count: Int, belowTau: Int, packed: Array[Int]): Unit = {
+    var word = 0
+    while (word < count) {
+      var codes = 0
+      var i = PerWord - 1
+      while (i >= 0) {
+        val value = bits(word * PerWord + i)
+        val isSent = (belowTau - (value & Int.MaxValue)) >>> 31
+        codes = (codes << 2) | (isSent << (value >>> 31))
+        i -= 1
       }
+      packed(word) = codes
+      word += 1
     }
   }
 
@@ -144,24 +167,30 @@ private[codec] object ThresholdEncoding {
   }
 
   private def moveByBitmap(words: IntBuffer, target: FloatBuffer, step: Float): Unit = {
-    val chunk = Staging.get().first
+    val staging = Staging.get()
+    val (values, packed) = (staging.first, staging.firstBits)
     val moves = Array(0f, step, -step, 0f)
     FloatOps.eachChunk(target.limit()) { (at, size) =>
-      target.get(at, chunk, 0, size)
-      var i = 0
-      while (i < size) {
-        val word = words.get((at + i) / PerWord)
-        chunk(i) += moves((word >>> (2 * (i % PerWord))) & 3)
-        i += 1
-      }
-      target.put(at, chunk, 0, size)
+      target.get(at, values, 0, size)
+      words.get(at / PerWord, packed, 0, bitmapWords(size))
+      move(values, size, packed, moves)
+      target.put(at, values, 0, size)
     }
   }
 
-  private def checkFinite(value: Float, index: Int): Unit =
-    if (!(Math.abs(value) <= Float.MaxValue))
-      throw new RunFailedException(
-        s"The codec 'threshold' was given the value $value (place $index of the vector), which plus or minus a threshold cannot stand for. " +
-          "The training has diverged: lower optimizer.learning_rate, or take the codec 'bf16' or 'fp32'."
-      )
+  private def move(values: Array[Float], size: Int, packed: Array[Int], moves: Array[Float]): Unit = {
+    var i = 0
+    while (i < size) {
+      values(i) += moves((packed(i >>> 4) >>> ((i & 15) << 1)) & 3)
+      i += 1
+    }
+  }
+
+  private def failOnInfinity(bits: Array[Int], size: Int, at: Int): Nothing = {
+    val place = (0 until size).find(i => (bits(i) & Int.MaxValue) >= Infinity).get
+    throw new RunFailedException(
+      s"The codec 'threshold' was given the value ${java.lang.Float.intBitsToFloat(bits(place))} (place ${at + place} of the vector), which " +
+        "plus or minus a threshold cannot stand for. The training has diverged: lower optimizer.learning_rate, or take the codec 'bf16' or 'fp32'."
+    )
+  }
 }

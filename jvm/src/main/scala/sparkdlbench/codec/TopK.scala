@@ -4,7 +4,7 @@ import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FloatOps, Staging}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
-import java.util.Arrays
+import scala.annotation.tailrec
 
 /**
  * The k values of largest magnitude, exactly, with error feedback for the others (A. Aji, K. Heafield: Sparse Communication for
@@ -63,7 +63,9 @@ private[codec] trait TopKEncoding extends Codec {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val k = kept(target.remaining())
     if (bytes.remaining() != k * 8L)
-      throw new IllegalArgumentException(s"topk: ${bytes.remaining()} bytes for ${target.remaining()} values, not ${k * 8L}")
+      throw new IllegalArgumentException(
+        s"topk: ${bytes.remaining()} bytes for ${target.remaining()} values, not ${k * 8L}"
+      )
     val values = target.slice()
     var i = 0
     while (i < k) { use(values, bytes.getInt(i * 4), bytes.getFloat((k + i) * 4)); i += 1 }
@@ -74,19 +76,13 @@ private[codec] trait TopKEncoding extends Codec {
     val bytes = target.slice().order(ByteOrder.nativeOrder())
     val k = kept(values.limit())
     if (k > 0) {
-      val cut = select(values, k)
-      var equalLeft = cut.equalTaken
-      var sent = 0
-      eachMagnitude(values) { (index, magnitude) =>
-        val taken = magnitude > cut.magnitude || (magnitude == cut.magnitude && equalLeft > 0)
-        if (taken) {
-          if (magnitude == cut.magnitude) equalLeft -= 1
-          bytes.putInt(sent * 4, index).putFloat((k + sent) * 4, values.get(index))
-          if (settle) values.put(index, 0f)
-          sent += 1
-        }
+      val places = choose(values, k)
+      var i = 0
+      while (i < k) {
+        bytes.putInt(i * 4, places(i)).putFloat((k + i) * 4, values.get(places(i)))
+        if (settle) values.put(places(i), 0f)
+        i += 1
       }
-      assert(sent == k, s"$sent of $k values")
     }
     k * 8
   }
@@ -94,44 +90,91 @@ private[codec] trait TopKEncoding extends Codec {
 
 private[codec] object TopKEncoding {
 
-  /** Sent are all values above `magnitude` (fp32 bits without the sign) and the first `equalTaken` of those equal to it. */
+  /** Chosen are all values above `magnitude` (fp32 bits without the sign) and the first `equalTaken` of those equal to it. */
   private final case class Cut(magnitude: Int, equalTaken: Int)
 
-  private val BinShift = 20
-  private val Bins = 1 << (31 - BinShift)
+  // A magnitude's 31 bits are looked at in three digits, of 11, 10 and 10 bits.
+  private val FirstShift = 20
+  private val FirstDigits = 1 << 11
+  private val LaterBits = 10
 
-  /** Finds the k-th largest magnitude: by a histogram of the upper bits, then among the values of the bin that holds it. */
-  private def select(values: FloatBuffer, k: Int): Cut = {
-    val counts = new Array[Int](Bins)
-    eachMagnitude(values)((_, magnitude) => counts(magnitude >>> BinShift) += 1)
-    var bin = Bins - 1
-    var above = 0
-    while (above + counts(bin) < k) { above += counts(bin); bin -= 1 }
-    val candidates = new Array[Int](counts(bin))
-    var found = 0
-    eachMagnitude(values) { (_, magnitude) =>
-      if (magnitude >>> BinShift == bin) { candidates(found) = magnitude; found += 1 }
-    }
-    Arrays.sort(candidates)
-    val magnitude = candidates(candidates.length - (k - above))
-    val larger = candidates.length - (lastPlace(candidates, magnitude) + 1)
-    Cut(magnitude, k - above - larger)
-  }
-
-  private def lastPlace(sorted: Array[Int], value: Int): Int = {
-    var place = Arrays.binarySearch(sorted, value)
-    while (place + 1 < sorted.length && sorted(place + 1) == value) place += 1
-    place
-  }
-
-  private def eachMagnitude(values: FloatBuffer)(use: (Int, Int) => Unit): Unit = {
+  /** The places of the `k` largest magnitudes, ascending. */
+  private def choose(values: FloatBuffer, k: Int): Array[Int] = {
     val staging = Staging.get()
-    val bits = staging.firstBits
+    val cut = select(values, k, staging)
+    val places = new Array[Int](k)
+    var equalLeft = cut.equalTaken
+    var count = 0
     FloatOps.eachChunk(values.limit()) { (at, size) =>
-      staging.asFloats.put(0, values, at, size)
-      staging.asBits.get(0, bits, 0, size)
+      val bits = staging.bitsOf(values, at, size)
       var i = 0
-      while (i < size) { use(at + i, bits(i) & Int.MaxValue); i += 1 }
+      while (i < size) {
+        val magnitude = bits(i) & Int.MaxValue
+        if (magnitude > cut.magnitude || (magnitude == cut.magnitude && equalLeft > 0)) {
+          if (magnitude == cut.magnitude) equalLeft -= 1
+          places(count) = at + i
+          count += 1
+        }
+        i += 1
+      }
     }
+    assert(count == k, s"$count of $k values")
+    places
+  }
+
+  /** Finds the k-th largest magnitude by counting digits (a radix selection): two passes over the values, whatever they are. */
+  private def select(values: FloatBuffer, k: Int, staging: Staging): Cut = {
+    val counts = new Array[Int](FirstDigits)
+    FloatOps.eachChunk(values.limit())((at, size) => count(staging.bitsOf(values, at, size), size, FirstShift, counts))
+    val (digit, rank) = digitOfRank(counts, k)
+    val candidates = new Array[Int](counts(digit))
+    var found = 0
+    FloatOps.eachChunk(values.limit()) { (at, size) =>
+      found = keep(staging.bitsOf(values, at, size), size, FirstShift, FirstDigits, digit, candidates, found)
+    }
+    among(candidates, found, rank, FirstShift - LaterBits)
+  }
+
+  /** The `rank`-th largest of `size` candidates that differ in the bits below `shift` + `LaterBits` alone. */
+  @tailrec private def among(candidates: Array[Int], size: Int, rank: Int, shift: Int): Cut = {
+    val counts = new Array[Int](1 << LaterBits)
+    count(candidates, size, shift, counts)
+    val (digit, rest) = digitOfRank(counts, rank)
+    val kept = keep(candidates, size, shift, counts.length, digit, candidates, 0)
+    if (shift == 0) Cut(candidates(0), rest) else among(candidates, kept, rest, shift - LaterBits)
+  }
+
+  private def count(bits: Array[Int], size: Int, shift: Int, counts: Array[Int]): Unit = {
+    val mask = counts.length - 1
+    var i = 0
+    while (i < size) { counts(((bits(i) & Int.MaxValue) >>> shift) & mask) += 1; i += 1 }
+  }
+
+  /** The digit of the `rank`-th largest, and its rank among those with the same digit. */
+  private def digitOfRank(counts: Array[Int], rank: Int): (Int, Int) = {
+    var digit = counts.length - 1
+    var left = rank
+    while (counts(digit) < left) { left -= counts(digit); digit -= 1 }
+    (digit, left)
+  }
+
+  /** Copies the magnitudes with this digit to `kept` from place `from` on; returns the place after the last. May work in place. */
+  private def keep(
+      bits: Array[Int],
+      size: Int,
+      shift: Int,
+      digits: Int,
+      digit: Int,
+      kept: Array[Int],
+      from: Int
+  ): Int = {
+    var count = from
+    var i = 0
+    while (i < size) {
+      val magnitude = bits(i) & Int.MaxValue
+      if (((magnitude >>> shift) & (digits - 1)) == digit) { kept(count) = magnitude; count += 1 }
+      i += 1
+    }
+    count
   }
 }

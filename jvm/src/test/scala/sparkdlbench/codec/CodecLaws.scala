@@ -110,6 +110,19 @@ trait CodecLaws { this: AnyFunSuite =>
       with0.limit(written)
       assert(content(with0) == content(encoded(codec, values)))
     }
+
+    test(label("a residual may be a part of a larger buffer; source, positions and limits stay")) {
+      val size = 1500
+      val residual = direct(Array.fill(size + 7)(0.25f))
+      residual.position(3).limit(3 + size)
+      val source = direct(ordinary(size))
+      codec.encode(source, bytes(codec.maxBytes(size).toInt), residual)
+      assert((residual.position(), residual.limit(), source.position(), source.limit()) == ((3, 3 + size, 0, size)))
+      assert(array(source).sameElements(ordinary(size)))
+      residual.clear()
+      ((0 until 3) ++ (3 + size until size + 7)).foreach(i => assert(residual.get(i) == 0.25f))
+      assert((3 until 3 + size).exists(i => residual.get(i) != 0.25f))
+    }
   }
 
   private def assertSlicesWork(codec: Codec, size: Int): Unit = {

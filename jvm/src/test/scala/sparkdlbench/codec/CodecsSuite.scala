@@ -22,6 +22,8 @@ class CodecsSuite extends AnyFunSuite {
   }
 
   test("the largest vectors do not overflow the formulas") {
-    all.foreach(codec => assert(codec.maxBytes(Int.MaxValue / 4) > 0 && codec.maxBytes(Int.MaxValue / 4) <= 4L * Int.MaxValue))
+    all.foreach(codec =>
+      assert(codec.maxBytes(Int.MaxValue / 4) > 0 && codec.maxBytes(Int.MaxValue / 4) <= 4L * Int.MaxValue)
+    )
   }
 }

@@ -15,7 +15,11 @@ class TopKSuite extends AnyFunSuite with CodecLaws {
   test("exactly the k largest magnitudes are sent, as they are; equal ones in the order of their places") {
     val random = new scala.util.Random(8)
     Seq(1, 2, 10, 1024, 5003).foreach { size =>
-      Seq(Array.fill(size)(random.nextGaussian().toFloat), Array.fill(size)((random.nextInt(7) - 3).toFloat), Array.fill(size)(1f)).foreach { values =>
+      Seq(
+        Array.fill(size)(random.nextGaussian().toFloat),
+        Array.fill(size)((random.nextInt(7) - 3).toFloat),
+        Array.fill(size)(1f)
+      ).foreach { values =>
         Seq("0.001", "0.1", "0.3", "0.999").foreach { fraction =>
           val k = math.ceil(size * fraction.toDouble).toInt
           val chosen = values.indices.sortBy(i => (-math.abs(values(i)), i)).take(k).toSet
@@ -31,7 +35,8 @@ class TopKSuite extends AnyFunSuite with CodecLaws {
   }
 
   test("NaN and infinities are sent first, so that they show") {
-    val found = decoded(configured("0.02"), Array.fill(100)(1e30f).updated(70, Float.NaN).updated(20, Float.NegativeInfinity))
+    val found =
+      decoded(configured("0.02"), Array.fill(100)(1e30f).updated(70, Float.NaN).updated(20, Float.NegativeInfinity))
     assert(found(70).isNaN && found(20).isNegInfinity && found.count(_ != 0f) == 2)
   }
 
@@ -51,7 +56,9 @@ class TopKSuite extends AnyFunSuite with CodecLaws {
   }
 
   test("a message of another length, and fractions outside 0 to 1, are refused") {
-    intercept[IllegalArgumentException](configured("0.5").decode(encoded(configured("0.5"), ordinary(10)), direct(ordinary(20))))
+    intercept[IllegalArgumentException](
+      configured("0.5").decode(encoded(configured("0.5"), ordinary(10)), direct(ordinary(20)))
+    )
     Seq("0", "1.01", "-1", "x").foreach(fraction => intercept[ConfigurationException](configured(fraction)))
   }
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.config.Variant
+import sparkdlbench.config.{Settings, Variant}
 
 import java.nio.{ByteBuffer, FloatBuffer}
 
@@ -10,17 +10,39 @@ import java.nio.{ByteBuffer, FloatBuffer}
  */
 trait Codec extends Variant {
 
+  /** This codec with the parameters that the settings give it. Called once, before the first message. */
+  def configured(settings: Settings): Codec = this
+
   /** Exact payload bytes for `count` values, or None where they depend on the values (then `maxBytes` bounds them). */
   def fixedBytes(count: Int): Option[Long]
 
   /** Upper bound of the payload bytes for `count` values. */
   def maxBytes(count: Int): Long
 
-  /** True where `decode(encode(x))` is x, bit for bit. */
+  /**
+   * True where `decode(encode(x))` is x, bit for bit. A lossless codec whose `fixedBytes` are 4 a value encodes to the values'
+   * own memory (native byte order), so topologies send that memory and never call it.
+   */
   def lossless: Boolean
 
   /** Writes `source`'s remaining values from `target`'s position on; returns the bytes written. */
   def encode(source: FloatBuffer, target: ByteBuffer): Int
+
+  /**
+   * True where what a message leaves out is kept for the next one (error feedback: Seide et al., 1-Bit Stochastic Gradient
+   * Descent, Interspeech 2014). The sender then owns one residual for each vector that it sends again and again: as long as
+   * the vector, zero at first, given to the three-argument `encode`, part of the checkpoint.
+   */
+  def keepsResidual: Boolean = false
+
+  /**
+   * As `encode` of source + residual, after which residual is source + residual − what was sent. A codec that keeps no
+   * residual leaves the argument alone.
+   *
+   * @param residual
+   *   its remaining values are as many as `source`'s
+   */
+  def encode(source: FloatBuffer, target: ByteBuffer, residual: FloatBuffer): Int = encode(source, target)
 
   /** Overwrites `target`'s remaining values with what `source`'s remaining bytes say. */
   def decode(source: ByteBuffer, target: FloatBuffer): Unit

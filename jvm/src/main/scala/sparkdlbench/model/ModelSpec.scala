@@ -15,7 +15,12 @@ import sparkdlbench.config.{Settings, Variant}
  * @param initializer
  *   name of the weights' initialiser; empty where the layer has no weights
  */
-final case class LayerSpec(name: String, kind: String, options: Map[String, Double] = Map.empty, initializer: String = "")
+final case class LayerSpec(
+    name: String,
+    kind: String,
+    options: Map[String, Double] = Map.empty,
+    initializer: String = ""
+)
 
 /** One parameter tensor's place in the flat buffer: values `offset` until `offset + length`, row-major `shape`. */
 final case class ParameterSpec(name: String, shape: Seq[Int], offset: Int, initializer: String) {

@@ -8,11 +8,13 @@ import java.nio.ByteBuffer
  * A one-way path for messages from one rank to another.
  *
  * @param id
- *   unique in the group and the same on both ends; decided by the topology
+ *   unique in the group and the same on both ends; decided by the topology: 0 until the number of lanes
  * @param capacity
  *   bytes of the largest message
+ * @param purpose
+ *   what it carries, for error messages
  */
-final case class Lane(id: Int, from: Int, to: Int, capacity: Int)
+final case class Lane(id: Int, from: Int, to: Int, capacity: Int, purpose: String = "data")
 
 /** What a rank knows of its group when it connects. */
 trait GroupContext {
@@ -33,12 +35,12 @@ trait GroupContext {
 
 /**
  * A group of `size` ranks that push messages to each other (one-stage shape). Used by one thread a rank. Every wait is
- * bounded by the group's timeout, ends when the task is killed, and fails with the rank, host, executor and phase that did
- * not answer (RunFailedException).
+ * bounded by the group's timeout, ends when the task is killed, and fails with the rank, host, executor and phase that
+ * did not answer (RunFailedException).
  *
- * Sequence numbers of a lane start at 0 and grow by 1. The topologies guarantee that message `sequence` + 2 of a lane is
- * sent only after the receiver has finished with message `sequence`, so two slots a lane are enough; a transport that sees
- * the rule broken fails, it never overwrites.
+ * Sequence numbers of a lane start at 0 and grow by 1. The topologies guarantee that message `sequence` + 2 of a lane
+ * is sent only after the receiver has finished with message `sequence`, so two slots a lane are enough; a transport
+ * that sees the rule broken fails, it never overwrites.
  */
 trait Transport extends AutoCloseable {
   def rank: Int
@@ -48,13 +50,17 @@ trait Transport extends AutoCloseable {
    * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
    *
    * @param destination
-   *   for a lane that ends here: the buffer its messages are written to directly (each overwrites the last; the caller
-   *   guarantees that the memory is not in use when a message may arrive), or None for two slots of the transport's own
+   *   for a lane that ends here: the direct buffer, of at least the lane's capacity, that its messages are written to
+   *   from its position on (each overwrites the last), or None for two slots of the transport's own. For a lane with a
+   *   destination the topologies guarantee more than for others: message `sequence` + 1 is sent only after the receiver
+   *   has released message `sequence` and no longer uses the memory.
    */
   def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit
 
   /**
-   * Starts sending `data`'s remaining bytes and returns. `data` is direct and must not change until `flush` returns.
+   * Starts sending `data`'s remaining bytes (none is a message too) and returns. `data` is direct and must not change
+   * until `flush` returns; it may be memory that is also being sent on other lanes, or a lane's destination. Its
+   * position and limit are left as they are.
    *
    * @param lane
    *   one that starts at this rank
@@ -66,14 +72,21 @@ trait Transport extends AutoCloseable {
 
   /**
    * Waits for message `sequence` of a lane that ends at this rank. The bytes between the returned buffer's position and
-   * limit are the message, valid until `release`.
+   * limit are the message, valid until `release`; callers leave position and limit as they are. Returning the same
+   * object for the same slot each time spares the caller new views of it.
    */
   def receive(lane: Lane, sequence: Long): ByteBuffer
 
-  /** The message returned by `receive` has been read; its slot may be overwritten. */
+  /**
+   * The message returned by `receive` has been read; its slot may be overwritten. Due for every message, also where it
+   * went to a destination.
+   */
   def release(lane: Lane, sequence: Long): Unit
 
-  /** Payload bytes sent by this rank so far, by channel name (`block-stream`, `host-local`, `tcp`, …); framing apart as `….framing`. */
+  /**
+   * Payload bytes sent by this rank so far, by channel name (`block-stream`, `host-local`, `tcp`, …); framing apart as
+   * `….framing`.
+   */
   def bytesSent: Map[String, Long]
 }
 

@@ -1,0 +1,34 @@
+package org.apache.spark.sparkdlbench
+
+import org.apache.spark.network.client.StreamCallbackWithID
+import org.apache.spark.storage.{BlockId, ShuffleBlockId}
+import sparkdlbench.RunFailedException
+import sparkdlbench.transport.{BlockStreamReader, Mailbox, StreamId}
+
+import java.nio.ByteBuffer
+
+/** Marks a resolver that gives uploads of the reserved shuffle to our mailboxes. */
+trait ReceivesStreams
+
+/** Gives the bytes of one upload to the reader of its stream. Runs on Spark's network threads. */
+private final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox) extends StreamCallbackWithID {
+  private val reader: BlockStreamReader = mailbox.reader(stream.from)
+
+  override def getID: String = id.name
+  override def onData(streamId: String, data: ByteBuffer): Unit = reader.accept(data)
+  override def onComplete(streamId: String): Unit = ()
+  override def onFailure(streamId: String, cause: Throwable): Unit =
+    if (!mailbox.hasLeft(stream.from))
+      mailbox.fail(new RunFailedException(s"the stream from rank ${stream.from} to rank ${stream.to} broke off: $cause", cause))
+}
+
+private object InboxStream {
+
+  /** The receiver of an upload, if it is one of ours. */
+  def find(id: BlockId): Option[StreamCallbackWithID] = id match {
+    case ShuffleBlockId(SparkBlockStreamNetwork.ReservedShuffle, attempt, ranks) =>
+      val stream = StreamId(attempt, ranks)
+      Some(new InboxStream(id, stream, Mailbox.accept(stream)))
+    case _ => None
+  }
+}

@@ -1,0 +1,85 @@
+package org.apache.spark.sparkdlbench
+
+import org.apache.spark.SparkEnv
+import org.apache.spark.network.client.TransportClientFactory
+import org.apache.spark.network.netty.NettyBlockTransferService
+import org.apache.spark.network.shuffle.BlockStoreClient
+import org.apache.spark.storage.{ShuffleBlockId, StorageLevel}
+import sparkdlbench.RunFailedException
+import sparkdlbench.transport._
+
+import java.nio.file.{Files, Path, Paths}
+import scala.reflect.{classTag, ClassTag}
+import scala.util.control.NonFatal
+
+/** `block-stream` over this executor's own block-transfer service. */
+object SparkBlockStreamNetwork extends BlockStreamNetwork {
+
+  /** Spark numbers real shuffles from 0 upwards; this one is never registered. */
+  val ReservedShuffle = 2000000000
+
+  private def env: SparkEnv = Option(SparkEnv.get).getOrElse(
+    throw new RunFailedException("block-stream was used outside a running Spark application; connect it in a task.")
+  )
+
+  override def describe(rank: Int): BlockStreamPeer = {
+    val id = env.blockManager.blockManagerId
+    BlockStreamPeer(rank, id.host, id.port, id.executorId, BlockStreamPeer.thisProcess, HostLocal.kernel, encrypted)
+  }
+
+  private def encrypted: Boolean =
+    Seq("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
+      .exists(key => env.conf.getBoolean(key, defaultValue = false))
+
+  override def obstacle: Option[String] = {
+    val manager = env.shuffleManager
+    manager.shuffleBlockResolver match {
+      case _: ReceivesStreams if env.blockManager.blockTransferService.isInstanceOf[NettyBlockTransferService] => None
+      case _ => Some(ShuffleManagers.setup(manager.getClass.getName))
+    }
+  }
+
+  override def connect(
+      peer: BlockStreamPeer,
+      id: StreamId,
+      onFailure: Throwable => Unit,
+      onDrained: () => Unit
+  ): PushChannel = {
+    val client = clientFactory.createUnmanagedClient(peer.host, peer.port)
+    try {
+      val idleMillis = env.conf.getTimeAsMs(
+        "spark.shuffle.io.connectionTimeout",
+        env.conf.get("spark.network.timeout", "120s")
+      )
+      val blockId = ShuffleBlockId(ReservedShuffle, id.attempt, id.ranks)
+      val channel = new StreamUpload(client, blockId.name, metadata, onFailure, onDrained, math.max(100L, idleMillis / 4))
+      channel.start()
+      channel
+    } catch { case error: Throwable => client.close(); throw error }
+  }
+
+  /**
+   * Spark's own factory: it carries the authentication and encryption that the session has. A connection of ours alone,
+   * not the pooled one, because an upload of ours stays open while Spark's own requests must go on.
+   */
+  private def clientFactory: TransportClientFactory = {
+    val field = classOf[BlockStoreClient].getDeclaredField("clientFactory")
+    field.setAccessible(true) // protected in Java, and we may live in another class loader
+    field.get(env.blockManager.blockTransferService).asInstanceOf[TransportClientFactory]
+  }
+
+  /** What Spark's server wants to know of every uploaded block; it reads it with the serializer that writes it here. */
+  private def metadata: Array[Byte] = {
+    val serializer = env.serializerManager.getSerializer(implicitly[ClassTag[Any]], autoPick = false).newInstance()
+    val bytes = serializer.serialize[(StorageLevel, ClassTag[_])]((StorageLevel.MEMORY_ONLY, classTag[Array[Byte]]))
+    val array = new Array[Byte](bytes.remaining)
+    bytes.get(array)
+    array
+  }
+
+  override def sharedDirectories: Seq[Path] = {
+    val memory = Paths.get("/dev/shm")
+    val local = try env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath) catch { case NonFatal(_) => Nil }
+    (memory +: local).filter(directory => Files.isDirectory(directory) && Files.isWritable(directory))
+  }
+}

@@ -1,0 +1,185 @@
+package org.apache.spark.sparkdlbench
+
+import io.netty.buffer.{ByteBuf, Unpooled}
+import io.netty.channel.{Channel, ChannelFutureListener, ChannelHandlerContext}
+import org.apache.spark.network.buffer.NioManagedBuffer
+import org.apache.spark.network.client.{RpcResponseCallback, TransportClient}
+import org.apache.spark.network.protocol.UploadStream
+import org.apache.spark.network.shuffle.protocol.UploadBlockStream
+import org.apache.spark.sparkdlbench.StreamUpload._
+import sparkdlbench.transport.{BlockStreamFrame, PushChannel}
+
+import java.io.IOException
+import java.nio.ByteBuffer
+import java.util.ArrayList
+import java.util.concurrent.TimeUnit
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
+
+/**
+ * Frames as the bodies of a row of block uploads on one connection. An upload's length must be declared when it begins, so
+ * the row is cut into uploads of 256 KiB at first and 4 MiB later, wherever in a frame a cut falls; the last one is filled
+ * up with a padding frame. The server answers each upload, which is how errors over there come back.
+ *
+ * What is queued here by the rank's thread is written by the connection's event loop, one task a frame.
+ *
+ * @param idleMillis
+ *   say something this often: Spark closes a connection that is silent while an upload is open
+ */
+final class StreamUpload(
+    client: TransportClient,
+    blockId: String,
+    metadata: Array[Byte],
+    onFailure: Throwable => Unit,
+    onDrained: () => Unit,
+    idleMillis: Long
+) extends PushChannel {
+  private val channel = client.getChannel
+  private val context = firstPlainHandler(channel)
+  private val queued = new AtomicLong
+  private val written = new AtomicLong
+  private val answers = new AtomicLong
+  private val broken = new AtomicBoolean
+  @volatile private var failure: Throwable = _
+  @volatile private var finishing = false
+  private var uploads = 0L
+  private var window = FirstWindowBytes
+  private var left = 0L
+  private var framing = 0L
+
+  def start(): Unit = {
+    val every = idleMillis
+    val beat = channel.eventLoop().scheduleAtFixedRate(() => keepAlive(), every, every, TimeUnit.MILLISECONDS)
+    channel.closeFuture().addListener((_: io.netty.util.concurrent.Future[Void]) => { beat.cancel(false); closed() }): Unit
+  }
+
+  override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = synchronized {
+    if (failure != null) throw new IOException(failure.getMessage, failure)
+    if (finishing) throw new IOException("the stream has been ended")
+    framing += BlockStreamFrame.HeaderBytes
+    if (lane < 0) framing += payload.remaining
+    write(frame(lane, sequence, payload.duplicate(), payload.remaining))
+  }
+
+  /** The frame's bytes (of the payload as many as are given), with upload headers wherever an upload is full. */
+  private def frame(lane: Int, sequence: Long, payload: ByteBuffer, length: Int): ArrayList[ByteBuf] = {
+    val parts = new ArrayList[ByteBuf](4)
+    val header = ByteBuffer.allocateDirect(BlockStreamFrame.HeaderBytes)
+    BlockStreamFrame.putHeader(header, lane, length, sequence)
+    header.flip()
+    cut(header, parts)
+    cut(payload, parts)
+    parts
+  }
+
+  private def cut(data: ByteBuffer, parts: ArrayList[ByteBuf]): Unit = while (data.hasRemaining) {
+    if (left == 0) parts.add(beginUpload())
+    val count = math.min(left, data.remaining.toLong).toInt
+    parts.add(Unpooled.wrappedBuffer(data.slice(data.position(), count)))
+    data.position(data.position() + count)
+    left -= count
+  }
+
+  /** What `TransportClient.uploadStream` writes before the body; here the body follows piece by piece. */
+  private def beginUpload(): ByteBuf = {
+    val id = uploads
+    val message = new UploadStream(id, new NioManagedBuffer(new UploadBlockStream(blockId, metadata).toByteBuffer), new Length(window))
+    client.getHandler.addRpcRequest(id, new Answer(id))
+    val bytes = 8 + message.`type`().encodedLength() + message.encodedLength()
+    val header = Unpooled.directBuffer(bytes)
+    header.writeLong(bytes.toLong)
+    message.`type`().encode(header)
+    message.encode(header)
+    uploads += 1
+    framing += bytes
+    left = window
+    window = math.min(window * 2, MaxWindowBytes)
+    header
+  }
+
+  private def write(parts: ArrayList[ByteBuf]): Unit = {
+    queued.incrementAndGet()
+    channel.eventLoop().execute(() => {
+      val last = parts.size - 1
+      var i = 0
+      while (i < last) { context.write(parts.get(i), context.voidPromise()); i += 1 }
+      context.writeAndFlush(parts.get(last)).addListener(done): Unit
+    })
+  }
+
+  private val done: ChannelFutureListener = future => {
+    if (!future.isSuccess) fail(future.cause)
+    written.incrementAndGet()
+    onDrained()
+  }
+
+  private def fail(cause: Throwable): Unit = {
+    if (failure == null) failure = cause
+    if (!finishing && broken.compareAndSet(false, true)) onFailure(cause)
+    onDrained()
+  }
+
+  private def closed(): Unit = if (!finishing) fail(new IOException("the connection was closed")) else onDrained()
+
+  private def keepAlive(): Unit = synchronized {
+    if (!finishing && failure == null && queued.get == written.get) {
+      framing += BlockStreamFrame.HeaderBytes
+      write(frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), 0))
+    }
+  }
+
+  override def isDrained: Boolean = queued.get == written.get || failure != null
+
+  override def framingBytes: Long = synchronized(framing)
+
+  override def finish(): Unit = synchronized {
+    if (!finishing && failure == null) {
+      if (left > 0) pad()
+      finishing = true
+      if (answers.get == uploads) channel.close(): Unit
+    }
+  }
+
+  /** Fills the open upload up, so that the server sees its end and not a broken connection. */
+  private def pad(): Unit = {
+    val whole = if (left >= BlockStreamFrame.HeaderBytes) left else left + window // a header that is cut opens another upload
+    framing += whole
+    val parts = frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), (whole - BlockStreamFrame.HeaderBytes).toInt)
+    while (left > 0) cut(zeros(math.min(left, ZeroBytes.toLong).toInt), parts)
+    write(parts)
+  }
+
+  override def isFinished: Boolean = failure != null || !channel.isOpen
+
+  override def abort(): Unit = { finishing = true; channel.close(): Unit }
+
+  private final class Answer(id: Long) extends RpcResponseCallback {
+    override def onSuccess(response: ByteBuffer): Unit = {
+      answers.incrementAndGet()
+      if (finishing && answers.get == uploads) channel.close(): Unit
+    }
+    override def onFailure(cause: Throwable): Unit = fail(cause)
+  }
+}
+
+private object StreamUpload {
+  val FirstWindowBytes: Long = 256L << 10
+  val MaxWindowBytes: Long = 4L << 20
+  val ZeroBytes: Int = 64 << 10
+  private val Zeros = ByteBuffer.allocateDirect(ZeroBytes).asReadOnlyBuffer()
+
+  def zeros(count: Int): ByteBuffer = Zeros.slice(0, count)
+
+  /**
+   * Bytes written from here on towards the wire meet only what encrypts them: Spark's message encoders, which come later in
+   * the pipeline, have nothing to do with the inside of an upload.
+   */
+  def firstPlainHandler(channel: Channel): ChannelHandlerContext =
+    Seq("chunkedWriter", "encoder").iterator.map(channel.pipeline().context(_: String)).find(_ != null).getOrElse(
+      throw new IllegalStateException(s"Spark's channel pipeline ${channel.pipeline().names()} is not one we know.")
+    )
+
+  /** Only says how long the body will be. */
+  private final class Length(bytes: Long) extends NioManagedBuffer(ByteBuffer.allocate(0)) {
+    override def size(): Long = bytes
+  }
+}

@@ -1,0 +1,149 @@
+package sparkdlbench.topology
+
+import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.transport.{Lane, Transport}
+
+import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
+import scala.collection.mutable
+
+/**
+ * One rank's collectives by a schedule. Everything that a step needs (lanes, views of buffers, images) is made here
+ * once.
+ *
+ * Sums are made in place, in `gradient`. A slice that was sent is never changed in the same step, and one that arrives
+ * from elsewhere is final, so raw values are sent from, and arrive in, the vectors themselves, even where both are one
+ * buffer. Every message contains at least one value, and a finished value depends on every rank's contribution: so no
+ * rank can be ahead of another by more than a step, and a lane's message `sequence` + 1 leaves only after message
+ * `sequence` was released.
+ */
+private[topology] final class ScheduledCollective(
+    transport: Transport,
+    schedule: Schedule,
+    layout: Buckets,
+    gradientCodec: WireCodec,
+    parameterCodec: WireCodec,
+    gradient: FlatBuffer,
+    parameters: FlatBuffer
+) extends Collective {
+  private val rank = transport.rank
+  private val alone = transport.size == 1
+  private val order = new StepOrder(layout.count)
+  val residual: Option[FlatBuffer] =
+    if (gradientCodec.codec.keepsResidual && !alone) Some(new FlatBuffer(layout.length)) else None
+  private val ownSlice: Int = schedule.ownedSlice(rank).getOrElse(-1)
+  private val ranges = Array.tabulate(layout.count)(bucket => (layout.from(bucket), layout.until(bucket)))
+  private val ownedRanges = Array.tabulate(layout.count)(ownedRange)
+  private lazy val scratch: FloatBuffer = {
+    val values = if (layout.count == 0) 0 else Slices(layout.size(0), schedule.slices).maxSize
+    ByteBuffer.allocateDirect(values * 4).order(ByteOrder.nativeOrder()).asFloatBuffer()
+  }
+  private val lanes = mutable.ArrayBuffer.empty[Lane]
+  private val destinations = mutable.Map.empty[Int, ByteBuffer]
+  private val routes = Array.tabulate(layout.count)(route)
+  transport.open(lanes.toVector, lane => destinations.get(lane.id))
+  lanes.clear()
+  destinations.clear()
+
+  def buckets: Int = layout.count
+  def range(bucket: Int): (Int, Int) = ranges(bucket)
+  def owned(bucket: Int): (Int, Int) = ownedRanges(bucket)
+
+  def contribute(bucket: Int, sequence: Long): Unit = {
+    order.enter(bucket, sequence, StepOrder.Contribute)
+    val stages = routes(bucket).reduce
+    if (stages.length > 0) stages(0).startSends(transport, sequence, encode = true)
+  }
+
+  def reduce(bucket: Int, sequence: Long): Unit = {
+    order.enter(bucket, sequence, StepOrder.Reduce)
+    val route = routes(bucket)
+    var index = 0
+    while (index < route.reduce.length) {
+      val stage = route.reduce(index)
+      if (stage.receives.length > 0) {
+        stage.awaitReceives(transport, sequence)
+        route.sums(index).run()
+        stage.releaseReceives(transport, sequence)
+      }
+      index += 1
+      if (index < route.reduce.length) route.reduce(index).startSends(transport, sequence, encode = true)
+    }
+  }
+
+  def publish(bucket: Int, sequence: Long): Unit = {
+    order.enter(bucket, sequence, StepOrder.Publish)
+    val route = routes(bucket)
+    val rounds = ownSlice >= 0 && !alone && !parameterCodec.raw
+    if (rounds) route.parameters.encode(ownSlice, ownSlice + 1)
+    if (route.gather.length > 0) route.gather(0).startSends(transport, sequence, encode = false)
+    if (rounds) route.parameters.decode(ownSlice, ownSlice + 1)
+  }
+
+  def collect(bucket: Int, sequence: Long): Unit = {
+    order.enter(bucket, sequence, StepOrder.Collect)
+    val stages = routes(bucket).gather
+    var index = 0
+    while (index < stages.length) {
+      val stage = stages(index)
+      stage.awaitReceives(transport, sequence)
+      index += 1
+      if (index < stages.length) stages(index).startSends(transport, sequence, encode = false)
+      stage.decodeReceives()
+      stage.releaseReceives(transport, sequence)
+    }
+  }
+
+  def flush(): Unit = {
+    transport.flush()
+    order.flushed()
+  }
+
+  private def ownedRange(bucket: Int): (Int, Int) = {
+    val from = layout.from(bucket)
+    val slices = Slices(layout.size(bucket), schedule.slices)
+    if (ownSlice < 0) (from, from) else (from + slices.from(ownSlice), from + slices.until(ownSlice))
+  }
+
+  private def route(bucket: Int): Route = {
+    val slices = Slices(layout.size(bucket), schedule.slices)
+    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone, residual)
+    val parameterWire =
+      new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone, residual = None)
+    val reduce = stages(schedule.reduce, gradientWire, s"gradient of bucket $bucket", toImage = false)
+    val gather = stages(schedule.gather, parameterWire, s"parameters of bucket $bucket", toImage = true)
+    val sums =
+      reduce.map(stage => if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, () => scratch))
+    new Route(reduce, sums, gather, parameterWire)
+  }
+
+  /** Adds the lanes of every rank to the group's; returns this rank's stages. */
+  private def stages(rounds: Seq[Seq[Hop]], wire: Wire, purpose: String, toImage: Boolean): Array[Stage] = {
+    val done = mutable.ArrayBuffer.empty[Stage]
+    val sends = mutable.ArrayBuffer.empty[Outgoing]
+    rounds.foreach { round =>
+      val receives = mutable.ArrayBuffer.empty[Incoming]
+      round.filter(hop => wire.slices.from(hop.untilSlice) > wire.slices.from(hop.fromSlice)).foreach { hop =>
+        val capacity = wire.offset(hop.untilSlice) - wire.offset(hop.fromSlice)
+        val lane = Lane(lanes.length, hop.from, hop.to, capacity, purpose)
+        lanes += lane
+        if (hop.from == rank) sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice)
+        if (hop.to == rank) receives += new Incoming(lane, wire, hop.fromSlice, hop.untilSlice)
+        if (hop.to == rank && toImage) destinations(lane.id) = wire.bytes(hop.fromSlice, hop.untilSlice)
+      }
+      if (receives.nonEmpty) {
+        done += new Stage(sends.toArray, receives.sortBy(_.lane.from).toArray)
+        sends.clear()
+      }
+    }
+    if (sends.nonEmpty) done += new Stage(sends.toArray, Array.empty)
+    done.toArray
+  }
+}
+
+/** One rank's work on one bucket. `sums(i)` belongs to `reduce(i)`; null where that stage receives nothing. */
+private[topology] final class Route(
+    val reduce: Array[Stage],
+    val sums: Array[Summation],
+    val gather: Array[Stage],
+    val parameters: Wire
+)

@@ -1,0 +1,46 @@
+package sparkdlbench.train
+
+import sparkdlbench.engine.Evaluation
+
+import java.util.concurrent.{ConcurrentHashMap, LinkedBlockingQueue}
+
+/** What a rank of a one-stage run tells the driver while it trains. Their number does not grow with the steps. */
+sealed trait RankReport extends Serializable {
+  def runId: String
+  def attempt: Int
+}
+
+/** At most once a second, from rank 0. */
+final case class StepReport(runId: String, attempt: Int, step: Long, loss: Double, rowsPerSecond: Double) extends RankReport
+
+/**
+ * At the end of an epoch, from every rank.
+ *
+ * @param seconds
+ *   length of the epoch as the rank measured it, with its evaluation
+ */
+final case class EpochReport(
+    runId: String,
+    attempt: Int,
+    rank: Int,
+    epoch: Int,
+    seconds: Double,
+    lossSum: Double,
+    evaluation: Option[Evaluation]
+) extends RankReport
+
+/** The driver's letter boxes for reports, one a run; the plugin's RPC end delivers here. */
+object RankReports {
+  private val boxes = new ConcurrentHashMap[String, LinkedBlockingQueue[RankReport]]()
+
+  def open(runId: String): LinkedBlockingQueue[RankReport] =
+    boxes.computeIfAbsent(runId, _ => new LinkedBlockingQueue[RankReport]())
+
+  /** False when nobody waits for reports of that run (it has ended). */
+  def deliver(report: RankReport): Boolean = Option(boxes.get(report.runId)).exists(_.offer(report))
+
+  def close(runId: String): Unit = {
+    boxes.remove(runId)
+    ()
+  }
+}

@@ -1,0 +1,62 @@
+package sparkdlbench.train
+
+import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.codec.Codec
+import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.engine.EngineVariant
+import sparkdlbench.model.ModelSpec
+import sparkdlbench.optimizer.OptimizerVariant
+
+/**
+ * Everything about a run that does not change while it trains; sent to the executors once.
+ *
+ * @param runId
+ *   unique in the application
+ * @param threads
+ *   compute threads of a rank
+ */
+final case class RunSetup(
+    runId: String,
+    settings: Settings,
+    spec: ModelSpec,
+    data: DataFacts,
+    threads: Int,
+    hadoop: SerializableConfiguration
+) {
+  def workers: Int = settings(RunKeys.workers)
+  def batch: Int = RunKeys.globalBatch(settings)
+  def stepsPerEpoch: Int = (data.trainRows + batch - 1) / batch
+  def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
+
+  /** Rows of the global batch of a step; an epoch's last one may be smaller. */
+  def rowsOf(step: Long): Int = {
+    val first = (step % stepsPerEpoch).toInt * batch
+    math.min(batch, data.trainRows - first)
+  }
+
+  /** Rows that an epoch trains on: all of them, fewer where `max_steps` ends the run in it. */
+  def rowsOfEpoch(epoch: Int): Long = {
+    val steps = math.min(stepsPerEpoch.toLong, totalSteps - epoch.toLong * stepsPerEpoch)
+    math.min(steps * batch, data.trainRows.toLong)
+  }
+
+  /** Steps that the whole run makes. */
+  def totalSteps: Long = {
+    val all = settings(RunKeys.epochs).toLong * stepsPerEpoch
+    val limit = settings(RunKeys.maxSteps)
+    if (limit > 0) math.min(limit, all) else all
+  }
+
+
+  /** In which bytes gradients travel. */
+  def codec: Codec = Variants.find[Codec]("codec", settings(RunKeys.codec)).configured(settings)
+
+  /** In which bytes weights travel: codecs that leave values out are for gradients alone. */
+  def parameterCodec: Codec =
+    if (codec.fixedBytes(1).isDefined && !codec.keepsResidual) codec else Variants.find[Codec]("codec", "fp32")
+
+  def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
+  def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
+  def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+}

@@ -1,0 +1,47 @@
+package sparkdlbench.transport
+
+import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Key
+
+/**
+ * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.
+ *
+ * Each rank keeps one upload stream to every rank it has lanes to. A stream is a sequence of ordinary Spark block uploads
+ * (`UploadStream`, for a reserved shuffle id) on a connection made by Spark's client factory, so it passes Spark's
+ * authentication and encryption and needs no port of its own. Messages are frames of 16 bytes and the payload within the
+ * uploads: per message there is no request, no acknowledgement and no serialisation. The receiver's network thread copies a
+ * payload once, straight to where the rank reads it, and wakes the rank's thread.
+ *
+ * Ranks of one executor process exchange through direct memory, executors of one host through a mapped file (`host_local`);
+ * both are counted apart.
+ *
+ *   - Purpose: the fastest in-band way; one barrier stage for the whole training
+ *   - Messages to the driver: one `allGather` an attempt, none a step
+ *   - Bytes: those of the topology; framing (16 bytes a message, about 300 an upload of up to 4 MiB) apart
+ *   - Not for: sessions whose shuffle manager cannot be wrapped (see SparkDLPlugin)
+ */
+final class BlockStream extends TransportVariant with OneStageTransport {
+  def name = "block-stream"
+  def doc = "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
+  def inBand = true
+  override def keys: Seq[Key[_]] = Seq(HostLocal.mode)
+
+  override def connect(group: GroupContext): Transport = BlockStream.connect(group, SparkBlockStreamNetwork)
+}
+
+object BlockStream {
+
+  def connect(group: GroupContext, network: BlockStreamNetwork): Transport = {
+    if (group.size > StreamId.MaxFrom)
+      throw new ConfigurationException(s"block-stream carries at most ${StreamId.MaxFrom} ranks, not ${group.size}.")
+    val mailbox = Mailbox.open(StreamId.attemptNumber(group.attemptId), group.rank) // before anybody can know our address
+    try {
+      val self = network.describe(group.rank)
+      val peers = group.allGather(BlockStreamPeer.print(self)).map(BlockStreamPeer.parse)
+      if (peers.exists(_.process != self.process))
+        network.obstacle.foreach(text => throw new ConfigurationException(text))
+      new BlockStreamTransport(group, network, mailbox, peers)
+    } catch { case error: Throwable => mailbox.close(); throw error }
+  }
+}

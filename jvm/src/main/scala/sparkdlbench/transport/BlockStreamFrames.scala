@@ -1,0 +1,166 @@
+package sparkdlbench.transport
+
+import sparkdlbench.RunFailedException
+
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.MessageDigest
+import scala.util.Try
+
+/**
+ * Names the stream of frames from one rank to another in one attempt of one run.
+ *
+ * @param attempt
+ *   63 bits of a digest of the attempt's id
+ * @param from
+ *   below 32,768
+ * @param to
+ *   below 65,536
+ */
+final case class StreamId(attempt: Long, from: Int, to: Int) {
+  require(attempt >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo, s"$attempt, $from, $to")
+
+  /** Both ranks in one non-negative Int, as Spark's shuffle block ids have room for. */
+  def ranks: Int = (from << 16) | to
+  override def toString: String = s"$attempt-$from-$to"
+}
+
+object StreamId {
+  val MaxFrom: Int = 1 << 15
+  val MaxTo: Int = 1 << 16
+
+  def apply(attempt: Long, ranks: Int): StreamId = StreamId(attempt, ranks >>> 16, ranks & 0xffff)
+
+  def parse(text: String): Option[StreamId] = text.split('-') match {
+    case Array(attempt, from, to) => Try(StreamId(attempt.toLong, from.toInt, to.toInt)).toOption
+    case _ => None
+  }
+
+  def attemptNumber(attemptId: String): Long =
+    ByteBuffer.wrap(MessageDigest.getInstance("SHA-256").digest(attemptId.getBytes(UTF_8))).getLong & Long.MaxValue
+}
+
+/** What ranks say to each other beside their messages. Prints and parses. */
+sealed trait Control
+
+object Control {
+
+  /** The sender's inboxes for `open` number `generation` exist; `offer`: a mapped file that may replace the sockets. */
+  final case class Ready(generation: Int, offer: Option[HostLocalOffer]) extends Control
+
+  /** The other end has mapped the offered file, or could not. */
+  final case class Attached(generation: Int, attached: Boolean) extends Control
+
+  /** Both ends see the same memory, or do not: from now on messages go through it, or through sockets. */
+  final case class Verdict(generation: Int, shared: Boolean) extends Control
+
+  /** The rank leaves the group. */
+  case object Bye extends Control
+
+  def print(control: Control): String = control match {
+    case Ready(generation, None) => s"ready $generation"
+    case Ready(generation, Some(offer)) => s"ready $generation ${offer.bytes} ${offer.nonce} ${offer.path}"
+    case Attached(generation, attached) => s"attached $generation $attached"
+    case Verdict(generation, shared) => s"verdict $generation $shared"
+    case Bye => "bye"
+  }
+
+  def parse(text: String): Option[Control] = Try[Control](text.split(" ", 5) match {
+    case Array("ready", generation) => Ready(generation.toInt, None)
+    case Array("ready", generation, bytes, nonce, path) =>
+      Ready(generation.toInt, Some(HostLocalOffer(path, bytes.toLong, nonce)))
+    case Array("attached", generation, attached) => Attached(generation.toInt, attached.toBoolean)
+    case Array("verdict", generation, shared) => Verdict(generation.toInt, shared.toBoolean)
+    case Array("bye") => Bye
+    case _ => throw new IllegalArgumentException(text)
+  }).toOption
+}
+
+/** A frame is 16 bytes of header (lane: Int, length: Int, sequence: Long, network order) and `length` bytes. */
+object BlockStreamFrame {
+  val HeaderBytes = 16
+  val ControlLane: Int = -1
+  val PaddingLane: Int = -2
+
+  def putHeader(target: ByteBuffer, lane: Int, length: Int, sequence: Long): Unit = {
+    target.putInt(lane)
+    target.putInt(length)
+    target.putLong(sequence)
+  }
+}
+
+/**
+ * Takes the bytes of one stream apart, in whatever pieces they come, and writes messages straight to their slots. Called
+ * by one network thread at a time; never blocks.
+ */
+final class BlockStreamReader(mailbox: Mailbox, from: Int) {
+  private val header = ByteBuffer.allocate(BlockStreamFrame.HeaderBytes)
+  private var lane: BlockStreamSlots = _
+  private var laneId = 0
+  private var length = 0
+  private var sequence = 0L
+  private var target: ByteBuffer = _
+  private var left = 0
+  private var inFrame = false
+
+  def accept(data: ByteBuffer): Unit =
+    try while (data.hasRemaining) if (inFrame) body(data) else head(data)
+    catch { case error: RuntimeException => mailbox.fail(error); throw error }
+
+  private def head(data: ByteBuffer): Unit = {
+    moveInto(header, data, header.remaining)
+    if (!header.hasRemaining) {
+      header.flip()
+      laneId = header.getInt()
+      length = header.getInt()
+      sequence = header.getLong()
+      header.clear()
+      begin()
+    }
+  }
+
+  private def begin(): Unit = {
+    if (length < 0) malformed(s"length $length")
+    laneId match {
+      case BlockStreamFrame.PaddingLane => target = null
+      case BlockStreamFrame.ControlLane if length <= BlockStreamReader.MaxControlBytes => target = ByteBuffer.allocate(length)
+      case id if id >= 0 =>
+        lane = mailbox.slots(id).getOrElse(malformed(s"lane $id, which is not open"))
+        if (lane.lane.from != from) malformed(s"lane $id, which starts at rank ${lane.lane.from}")
+        target = lane.claim(sequence, length)
+      case other => malformed(s"lane $other, length $length")
+    }
+    left = length
+    inFrame = true
+    if (left == 0) end()
+  }
+
+  private def body(data: ByteBuffer): Unit = {
+    val count = math.min(left, data.remaining)
+    if (target == null) data.position(data.position() + count) else moveInto(target, data, count)
+    left -= count
+    if (left == 0) end()
+  }
+
+  private def moveInto(target: ByteBuffer, data: ByteBuffer, most: Int): Unit = {
+    val limit = data.limit()
+    data.limit(data.position() + math.min(most, data.remaining))
+    target.put(data)
+    data.limit(limit)
+  }
+
+  private def end(): Unit = {
+    inFrame = false
+    if (laneId >= 0) { lane.publish(sequence, length); mailbox.wakeUp() }
+    else if (laneId == BlockStreamFrame.ControlLane) {
+      val text = new String(target.array, UTF_8)
+      mailbox.tell(from, Control.parse(text).getOrElse(malformed(s"control text '$text'")))
+    }
+  }
+
+  private def malformed(what: String): Nothing = throw new RunFailedException(
+    s"Rank $from sent rank ${mailbox.rank} a frame that makes no sense: $what. Check that all executors run the same version of this package."
+  )
+}
+
+object BlockStreamReader { val MaxControlBytes: Int = 1 << 16 }

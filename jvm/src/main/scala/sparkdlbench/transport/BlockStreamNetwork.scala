@@ -1,0 +1,95 @@
+package sparkdlbench.transport
+
+import sparkdlbench.RunFailedException
+
+import java.nio.ByteBuffer
+import java.nio.file.Path
+import java.util.UUID
+import scala.util.Try
+
+/**
+ * Where a rank lives.
+ *
+ * @param process
+ *   same for ranks of one executor process, different otherwise
+ * @param kernel
+ *   same for processes of one running kernel
+ * @param encrypted
+ *   whether the process' connections are encrypted
+ */
+final case class BlockStreamPeer(
+    rank: Int,
+    host: String,
+    port: Int,
+    executor: String,
+    process: String,
+    kernel: String,
+    encrypted: Boolean
+) {
+  override def toString: String = s"rank $rank on host $host, executor $executor"
+}
+
+object BlockStreamPeer {
+
+  /** This process' own part of `process`. */
+  val thisProcess: String = UUID.randomUUID().toString
+
+  def print(peer: BlockStreamPeer): String =
+    Seq[Any](peer.rank, peer.host, peer.port, peer.executor, peer.process, peer.kernel, peer.encrypted).mkString(" ")
+
+  def parse(text: String): BlockStreamPeer = text.split(' ') match {
+    case Array(rank, host, port, executor, process, kernel, encrypted) =>
+      Try(BlockStreamPeer(rank.toInt, host, port.toInt, executor, process, kernel, encrypted.toBoolean))
+        .getOrElse(unreadable(text))
+    case _ => unreadable(text)
+  }
+
+  private def unreadable(text: String): Nothing = throw new RunFailedException(
+    s"A rank announced itself as '$text', which cannot be read. Check that all executors run the same version of this package."
+  )
+}
+
+/** An ordered, one-way path for frames to one rank in another process. Used by one thread. */
+trait PushChannel {
+
+  /** Queues a frame without waiting; throws what broke the channel, if it is broken. `payload` must stay unchanged until `isDrained`. */
+  def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit
+
+  /** True when all payloads pushed so far may be changed. */
+  def isDrained: Boolean
+
+  /** Bytes written that are no payload of a lane. */
+  def framingBytes: Long
+
+  /** Ends the channel in good order after what was pushed; does not wait. */
+  def finish(): Unit
+  def isFinished: Boolean
+
+  /** Ends the channel at once. */
+  def abort(): Unit
+}
+
+/** What `block-stream` needs of the world around it. */
+trait BlockStreamNetwork {
+
+  /** This process as seen by others, for `rank`. */
+  def describe(rank: Int): BlockStreamPeer
+
+  /** Why other processes cannot be reached, if so: what to set. */
+  def obstacle: Option[String]
+
+  /**
+   * Connects to a peer; blocks.
+   *
+   * @param id
+   *   the stream's name; its `attempt` and `to` choose the mailbox there
+   * @param onFailure
+   *   called once when the stream breaks after this method has returned
+   * @param onDrained
+   *   called whenever `isDrained` or `isFinished` may have become true
+   */
+  def connect(peer: BlockStreamPeer, id: StreamId, onFailure: Throwable => Unit, onDrained: () => Unit): PushChannel
+
+  /** Folders for mapped files, best first. */
+  def sharedDirectories: Seq[Path]
+}

@@ -1,0 +1,93 @@
+package sparkdlbench.transport
+
+import sparkdlbench.RunFailedException
+
+import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
+import java.util.concurrent.locks.LockSupport
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
+import java.util.function.BooleanSupplier
+import scala.jdk.CollectionConverters._
+
+/**
+ * Where everything for one rank of one attempt arrives: network threads and other ranks of this process write, the rank's
+ * own thread waits and reads.
+ */
+final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
+  private val lanes = new ConcurrentHashMap[Int, BlockStreamSlots]
+  private val readers = new ConcurrentHashMap[Int, BlockStreamReader]
+  private val controls = new ConcurrentLinkedQueue[(Int, Control)]
+  private val gone = ConcurrentHashMap.newKeySet[Int]()
+  private val failure = new AtomicReference[Throwable]
+  @volatile private var sleeper: Thread = _
+
+  def register(slots: BlockStreamSlots): Unit =
+    if (lanes.putIfAbsent(slots.lane.id, slots) != null)
+      throw new IllegalArgumentException(s"Lane ${slots.lane.id} was opened twice.")
+
+  def slots(lane: Int): Option[BlockStreamSlots] = Option(lanes.get(lane))
+
+  /** The one reader of the stream from `from`, which may come in several uploads one after the other. */
+  def reader(from: Int): BlockStreamReader = readers.computeIfAbsent(from, rank => new BlockStreamReader(this, rank))
+
+  /** Delivers a control word from rank `from`. */
+  def tell(from: Int, control: Control): Unit = {
+    if (control == Control.Bye) gone.add(from) else controls.add(from -> control)
+    wakeUp()
+  }
+
+  /** The first control word of rank `from` that `expected` accepts, taken out; None when there is none yet. */
+  def take[C <: Control](from: Int)(expected: PartialFunction[Control, C]): Option[C] =
+    controls.asScala.find { case (sender, control) => sender == from && expected.isDefinedAt(control) }.map { found =>
+      controls.remove(found)
+      expected(found._2)
+    }
+
+  def hasLeft(peer: Int): Boolean = gone.contains(peer)
+
+  /** The run cannot go on: the rank's thread gets `cause` at its next wait. The first cause stays. */
+  def fail(cause: Throwable): Unit = { failure.compareAndSet(null, cause); wakeUp() }
+
+  def failed: Option[Throwable] = Option(failure.get)
+
+  def wakeUp(): Unit = { val thread = sleeper; if (thread != null) LockSupport.unpark(thread) }
+
+  /** Parks the rank's thread until somebody wakes it, or the time is over, or `ready` holds. May return early. */
+  def sleep(ready: BooleanSupplier, nanos: Long): Unit = {
+    sleeper = Thread.currentThread()
+    try if (!ready.getAsBoolean && failure.get == null) LockSupport.parkNanos(this, nanos)
+    finally sleeper = null
+  }
+
+  override def close(): Unit = { Mailbox.forget(this); lanes.clear() }
+}
+
+/**
+ * All mailboxes of this process. Global because Spark, not we, makes the shuffle manager through which streams come in;
+ * keyed by attempt, so that runs side by side in one executor cannot meet.
+ */
+object Mailbox {
+  private val open = new ConcurrentHashMap[(Long, Int), Mailbox]
+  private val refused = new AtomicLong
+
+  def open(attempt: Long, rank: Int): Mailbox = {
+    val mailbox = new Mailbox(attempt, rank)
+    if (open.putIfAbsent((attempt, rank), mailbox) != null)
+      throw new RunFailedException(s"Rank $rank of this attempt runs twice in one executor; attempt ids must differ between attempts.")
+    mailbox
+  }
+
+  def find(attempt: Long, rank: Int): Option[Mailbox] = Option(open.get((attempt, rank)))
+
+  private def forget(mailbox: Mailbox): Unit = open.remove((mailbox.attempt, mailbox.rank), mailbox)
+
+  /** The mailbox that a stream is for. A stream of another run or attempt is counted and refused; nothing of it is written. */
+  def accept(id: StreamId): Mailbox = find(id.attempt, id.to).getOrElse {
+    refused.incrementAndGet()
+    throw new RunFailedException(
+      s"Rank ${id.to} of attempt ${id.attempt} is not (or no longer) in this executor; stream $id is refused. The sender belongs to another attempt."
+    )
+  }
+
+  /** Streams of other runs or attempts refused in this process so far. */
+  def refusedStreams: Long = refused.get
+}

@@ -1,0 +1,106 @@
+package sparkdlbench.topology
+
+import sparkdlbench.codec.Codec
+import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.transport.Transport
+
+/**
+ * One rank's side of the laws: goes through whole training steps and checks every value. Runs on any transport, in
+ * threads as in Spark tasks.
+ *
+ * @param inPlace
+ *   gradient and parameters are one buffer (a plain all-reduce)
+ */
+final case class CollectiveCheck(
+    topology: Topology,
+    gradientCodec: Codec,
+    parameterCodec: Codec,
+    length: Int,
+    bucketLength: Int,
+    steps: Int,
+    inPlace: Boolean = false
+) {
+  import CollectiveCheck._
+
+  def label: String = s"${topology.name} ${gradientCodec.name}/${parameterCodec.name} $length values in buckets of " +
+    s"$bucketLength${if (inPlace) " in place" else ""}"
+
+  /** @return the owned ranges of this rank */
+  def run(transport: Transport): Seq[(Int, Int)] = {
+    val gradient = new FlatBuffer(length)
+    val parameters = if (inPlace) gradient else new FlatBuffer(length)
+    val collective = topology.bind(transport, gradient, parameters, bucketLength, gradientCodec, parameterCodec)
+    val owned = (0 until collective.buckets).map(collective.owned)
+    checkRanges(collective)
+    for (sequence <- 0L until steps.toLong) {
+      for (bucket <- 0 until collective.buckets) {
+        val (from, until) = collective.range(bucket)
+        if (!inPlace && sequence > 0)
+          expect(parameters, from, until, s"before step $sequence", transport)(finished(transport.size, sequence - 1))
+        (from until until).foreach(i => gradient.floats.put(i, input(transport.rank, i, sequence)))
+        collective.contribute(bucket, sequence)
+      }
+      for (bucket <- 0 until collective.buckets) {
+        collective.reduce(bucket, sequence)
+        val (from, until) = owned(bucket)
+        expect(gradient, from, until, s"reduced in step $sequence", transport)(sumOfInputs(transport.size, sequence))
+        if (!inPlace) for (i <- from until until) parameters.floats.put(i, finished(transport.size, sequence)(i))
+        collective.publish(bucket, sequence)
+      }
+      (0 until collective.buckets).foreach(collective.collect(_, sequence))
+      collective.flush()
+      val expected = if (inPlace) sumOfInputs(transport.size, sequence) _ else finished(transport.size, sequence) _
+      expect(parameters, 0, length, s"collected in step $sequence", transport)(expected)
+    }
+    checkBytes(transport)
+    owned
+  }
+
+  private def checkRanges(collective: Collective): Unit = {
+    val ranges = (0 until collective.buckets).map(collective.range)
+    val ends = ranges.map(_._1)
+    assert(ranges.map(_._2) == (if (length == 0) Nil else length +: ends.dropRight(1)), s"$label: buckets $ranges")
+    assert(ends.lastOption.forall(_ == 0) && ranges.forall(range => range._1 < range._2), s"$label: buckets $ranges")
+  }
+
+  private def checkBytes(transport: Transport): Unit = {
+    val sent = transport.bytesSent.collect { case (channel, bytes) if !channel.endsWith(".framing") => bytes }.sum
+    topology
+      .bytesPerStep(transport.rank, transport.size, length, bucketLength, gradientCodec, parameterCodec)
+      .foreach(bytes =>
+        assert(sent == bytes * steps, s"$label: rank ${transport.rank} sent $sent bytes, stated $bytes a step")
+      )
+  }
+
+  private def expect(buffer: FlatBuffer, from: Int, until: Int, when: String, transport: Transport)(
+      expected: Int => Float
+  ): Unit = {
+    var i = from
+    while (i < until) {
+      if (buffer.floats.get(i) != expected(i))
+        throw new AssertionError(
+          s"$label, rank ${transport.rank} of ${transport.size}: value $i $when is " +
+            s"${buffer.floats.get(i)}, not ${expected(i)}"
+        )
+      i += 1
+    }
+  }
+}
+
+object CollectiveCheck {
+
+  /** Small whole numbers: sums are exact in whatever order, and in bf16 too. */
+  def input(rank: Int, index: Int, sequence: Long): Float =
+    (Math.floorMod(index * 31L + rank * 17 + sequence * 7, 13L) - 6).toFloat
+
+  def sumOfInputs(size: Int, sequence: Long)(index: Int): Float = {
+    var sum = 0f
+    var rank = 0
+    while (rank < size) { sum += input(rank, index, sequence); rank += 1 }
+    sum
+  }
+
+  /** What owners make of the sum. */
+  def finished(size: Int, sequence: Long)(index: Int): Float =
+    2 * sumOfInputs(size, sequence)(index) + (sequence % 5).toFloat
+}

@@ -39,7 +39,12 @@ private[libtorch] object NativeCache {
    */
   def loading[T](folder: Path, fingerprint: String)(load: => T): T = {
     val manifest = folder.resolve(s"complete-$fingerprint.txt")
-    val channel = FileChannel.open(folder.resolve("sparkdl-bench.lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.READ)
+    val channel = FileChannel.open(
+      folder.resolve("sparkdl-bench.lock"),
+      StandardOpenOption.CREATE,
+      StandardOpenOption.WRITE,
+      StandardOpenOption.READ
+    )
     try {
       val reading = lock(channel, folder, shared = true)
       if (isComplete(folder, manifest)) load
@@ -96,7 +101,11 @@ private[libtorch] object NativeCache {
         val found = attempt()
         if (found.isEmpty) {
           if (System.nanoTime > deadline)
-            throw unusable(folder, s"its lock sparkdl-bench.lock was held by another process for ${TimeoutMillis / 1000} s", null)
+            throw unusable(
+              folder,
+              s"its lock sparkdl-bench.lock was held by another process for ${TimeoutMillis / 1000} s",
+              null
+            )
           Thread.sleep(PollMillis)
         }
         found
@@ -127,7 +136,10 @@ private[libtorch] object NativeCache {
 
   private def create(folder: Path): Unit =
     if (folder.getFileSystem.supportedFileAttributeViews.contains("posix"))
-      Files.createDirectories(folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")))
+      Files.createDirectories(
+        folder,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+      )
     else Files.createDirectories(folder)
 
   private def unusable(folder: Path, reason: String, cause: Throwable) = new ConfigurationException(

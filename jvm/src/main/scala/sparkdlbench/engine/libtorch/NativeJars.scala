@@ -51,7 +51,9 @@ private[libtorch] object NativeJars {
     def jar(artifact: String, library: String, suffix: String = "") =
       NativeJar(artifact, platform + suffix, s"org/bytedeco/$artifact/$platform/${System.mapLibraryName(library)}")
     val always = Seq(jar("javacpp", "jnijavacpp"), jar("openblas", "jniopenblas_nolapack"), jar("pytorch", "jnitorch"))
-    if (blas == "mkl") always ++ Seq(jar("mkl", "jnimkl_rt"), jar("mkl", "mkl_rt", "-redist").copy(resource = mklRuntime)) else always
+    if (blas == "mkl")
+      always ++ Seq(jar("mkl", "jnimkl_rt"), jar("mkl", "mkl_rt", "-redist").copy(resource = mklRuntime))
+    else always
   }
 
   private def mklRuntime = s"org/bytedeco/mkl/$platform/libmkl_rt.so.2"

@@ -117,7 +117,8 @@ object NativeLibraries {
   /** libtorch's own OpenMP runtime first: MKL then finds it by its name and takes no second one from the system. */
   private def loadOpenMp(): Unit = {
     val resource = s"/org/bytedeco/pytorch/${NativeJars.platform}/libgomp.so.1"
-    if (classOf[torch].getResource(resource) != null) System.load(Loader.cacheResource(classOf[torch], resource).getPath)
+    if (classOf[torch].getResource(resource) != null)
+      System.load(Loader.cacheResource(classOf[torch], resource).getPath)
   }
 
   /** The file behind the name `libopenblas`, through which libtorch calls its BLAS; None where the system does not tell. */

@@ -9,11 +9,22 @@ import java.util.SplittableRandom
 /** Models, seeded synthetic rows and a plain SGD loop for the engine's tests, in this JVM and in forked ones. */
 object EngineFixture {
   def mlp(inputs: Int, hidden: String, classes: Int, activation: String = "relu"): ModelSpec =
-    new MlpFamily().build(Seq(inputs), classes, RunKeysForTests.settings("model.hidden" -> hidden, "model.activation" -> activation))
+    new MlpFamily().build(
+      Seq(inputs),
+      classes,
+      RunKeysForTests.settings("model.hidden" -> hidden, "model.activation" -> activation)
+    )
 
-  def softmax(inputs: Int, classes: Int): ModelSpec = new SoftmaxFamily().build(Seq(inputs), classes, RunKeysForTests.settings())
+  def softmax(inputs: Int, classes: Int): ModelSpec =
+    new SoftmaxFamily().build(Seq(inputs), classes, RunKeysForTests.settings())
 
-  def load(spec: ModelSpec, rows: Int, threads: Int = 1, settings: Seq[(String, String)] = Nil, seed: Long = 1): Engine = {
+  def load(
+      spec: ModelSpec,
+      rows: Int,
+      threads: Int = 1,
+      settings: Seq[(String, String)] = Nil,
+      seed: Long = 1
+  ): Engine = {
     val engine = new LibtorchVariant().load(spec, rows, threads, RunKeysForTests.settings(settings: _*))
     Initializers.fill(spec, seed, engine.parameters)
     engine

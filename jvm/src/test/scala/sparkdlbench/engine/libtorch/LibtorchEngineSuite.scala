@@ -54,7 +54,12 @@ class LibtorchEngineSuite extends AnyFunSuite {
         val weight = 0.37f
         val loss = engine.step(data, weight, (_, _) => ())
         val (expectedLoss, expected) = new ReferenceNetwork(spec)
-          .lossAndGradient(engine.parameters.toArray.map(_.toDouble), rowsOf(data, spec.inputShape.product), labelsOf(data), weight)
+          .lossAndGradient(
+            engine.parameters.toArray.map(_.toDouble),
+            rowsOf(data, spec.inputShape.product),
+            labelsOf(data),
+            weight
+          )
         assert((loss - expectedLoss).abs < 1e-5 * expectedLoss)
         assertClose(engine.gradients.toArray, expected, 1e-5)
       }
@@ -86,7 +91,7 @@ class LibtorchEngineSuite extends AnyFunSuite {
   test("row counts may change from step to step, and come back, without changing a bit") {
     val spec = mlp(20, "33", 10)
     using(load(spec, 64)) { engine =>
-      val fresh = (1 to 64).map { rows => rows -> gradient(engine, batch(spec, rows, 3), 1f).toSeq }.toMap
+      val fresh = (1 to 64).map(rows => rows -> gradient(engine, batch(spec, rows, 3), 1f).toSeq).toMap
       for (rows <- Seq(64, 1, 63, 17, 2, 64, 5, 40, 41, 39, 38, 37, 36, 1))
         assert(gradient(engine, batch(spec, rows, 3), 1f).toSeq == fresh(rows), s"$rows rows")
     }
@@ -198,7 +203,10 @@ class LibtorchEngineSuite extends AnyFunSuite {
     using(load(spec, 2)) { engine =>
       val data = batch(spec, 2, 1)
       data.labels.put(1, 3L)
-      assert(intercept[IllegalArgumentException](engine.step(data, 1f, (_, _) => ())).getMessage.contains("row 1 has the label 3"))
+      assert(
+        intercept[IllegalArgumentException](engine.step(data, 1f, (_, _) => ())).getMessage
+          .contains("row 1 has the label 3")
+      )
       assert(intercept[IllegalArgumentException](engine.evaluate(batch(spec, 3, 1))).getMessage.contains("at most 2"))
     }
   }

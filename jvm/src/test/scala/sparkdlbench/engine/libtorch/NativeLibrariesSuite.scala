@@ -19,7 +19,13 @@ class NativeLibrariesSuite extends AnyFunSuite {
   private final class Probe(classPath: String, arguments: Seq[String]) {
     private val output = Files.createTempFile("engine-probe", ".log")
     private val process = new ProcessBuilder(
-      (Seq(s"${System.getProperty("java.home")}/bin/java", "-Xmx512m", "-cp", classPath, "sparkdlbench.engine.libtorch.EngineProbe") ++
+      (Seq(
+        s"${System.getProperty("java.home")}/bin/java",
+        "-Xmx512m",
+        "-cp",
+        classPath,
+        "sparkdlbench.engine.libtorch.EngineProbe"
+      ) ++
         arguments).asJava
     ).redirectErrorStream(true).redirectOutput(output.toFile).start()
 
@@ -27,7 +33,11 @@ class NativeLibrariesSuite extends AnyFunSuite {
       try {
         if (!process.waitFor(timeoutSeconds, TimeUnit.SECONDS)) fail(s"no end after $timeoutSeconds s: $text")
         assert(process.exitValue == 0, text)
-        text.split('\n').filter(_.contains(": ")).map(line => line.takeWhile(_ != ':') -> line.drop(line.indexOf(':') + 2)).toMap
+        text
+          .split('\n')
+          .filter(_.contains(": "))
+          .map(line => line.takeWhile(_ != ':') -> line.drop(line.indexOf(':') + 2))
+          .toMap
       } finally {
         process.destroyForcibly()
         Files.deleteIfExists(output)
@@ -102,7 +112,9 @@ class NativeLibrariesSuite extends AnyFunSuite {
       assert(withoutMkl.contains(":linux-x86_64-redist") && withoutMkl.contains("org.bytedeco:mkl:20"))
       assert(withoutMkl.contains("sparkdl-bench jars fetch DIR"))
       val withoutNatives = refusal(entry => !entry.matches(".*linux-x86_64.*jar"))
-      Seq("javacpp", "pytorch", "openblas", "mkl").foreach(name => assert(withoutNatives.contains(s"org.bytedeco:$name:")))
+      Seq("javacpp", "pytorch", "openblas", "mkl").foreach(name =>
+        assert(withoutNatives.contains(s"org.bytedeco:$name:"))
+      )
     }
     assert(refusal(entry => !entry.contains("bytedeco")).contains("org.bytedeco:pytorch"))
   }
@@ -112,7 +124,8 @@ class NativeLibrariesSuite extends AnyFunSuite {
     val first = NativeLibraries.load(settings)
     assert(NativeLibraries.load(RunKeysForTests.settings("engine.blas" -> first.facts("blas"))) eq first)
     val other = if (first.facts("blas") == "mkl") "openblas" else "mkl"
-    val refused = intercept[ConfigurationException](NativeLibraries.load(RunKeysForTests.settings("engine.blas" -> other)))
+    val refused =
+      intercept[ConfigurationException](NativeLibraries.load(RunKeysForTests.settings("engine.blas" -> other)))
     assert(refused.getMessage.contains(s"engine.blas=$other") || refused.getMessage.contains("needs an x86-64 host"))
     assert(NativeLibraries.load(settings) eq first)
   }
@@ -130,9 +143,13 @@ class NativeLibrariesSuite extends AnyFunSuite {
       val foreign = Files.createDirectory(folder.resolve("foreign"))
       try Files.setOwner(foreign, foreign.getFileSystem.getUserPrincipalLookupService.lookupPrincipalByName("nobody"))
       catch {
-        case error @ (_: FileSystemException | _: UserPrincipalNotFoundException) => cancel(s"cannot give a folder away: $error")
+        case error @ (_: FileSystemException | _: UserPrincipalNotFoundException) =>
+          cancel(s"cannot give a folder away: $error")
       }
-      assert(intercept[ConfigurationException](NativeCache.prepare(foreign.toString)).getMessage.contains("belongs to nobody"))
+      assert(
+        intercept[ConfigurationException](NativeCache.prepare(foreign.toString)).getMessage
+          .contains("belongs to nobody")
+      )
     }
   }
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.transport
 
-import sparkdlbench.config.Settings
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 
 import java.nio.ByteBuffer
 
@@ -95,4 +95,14 @@ trait OneStageTransport extends TransportVariant {
 
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
+}
+
+object OneStageTransport {
+
+  /** The one that the settings name. */
+  def of(settings: Settings): OneStageTransport =
+    Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
+      case transport: OneStageTransport => transport
+      case other => throw new IllegalStateException(s"transport ${other.name} is not of the one-stage shape")
+    }
 }

@@ -17,11 +17,11 @@ object BuildFacts {
       Try(Process("git" +: arguments, base).!!(ProcessLogger(_ => ())).trim).toOption
     val facts = Seq(
       "version" -> version,
-      "spark.line" -> sparkLine,
-      "spark.version" -> sparkVersion,
-      "scala.version" -> scala,
-      "git.commit" -> git("rev-parse", "HEAD").getOrElse("unknown"),
-      "git.dirty" -> git("status", "--porcelain").fold("unknown")(_.nonEmpty.toString)
+      "spark_line" -> sparkLine,
+      "spark_version" -> sparkVersion,
+      "scala" -> scala,
+      "commit" -> git("rev-parse", "HEAD").getOrElse("unknown"),
+      "dirty" -> git("status", "--porcelain").fold("unknown")(_.nonEmpty.toString)
     )
     val file = target / "sparkdlbench" / "build.properties"
     val text = facts.map { case (key, value) => s"$key=$value\n" }.mkString

@@ -6,14 +6,20 @@ val scalaForSpark35 = "2.12.18"
 def sparkLine(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5" else "4"
 def sparkVersion(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5.8" else "4.1.0"
 
-val pytorchVersion = "2.10.0-1.5.13"
-val openblasVersion = "0.3.31-1.5.13"
-val mklVersion = "2025.3-1.5.13"
-val javacppVersion = "1.5.13"
+// What the natives of the POM and of the assembled jar are for; other platforms come by `sparkdl-bench jars fetch`.
+val platform = "linux-x86_64"
+
+// Jars whose classes go into the thin jar, so that it needs nothing besides Spark and the natives.
+lazy val Bundled = config("bundled").hide
+
+lazy val stageJars =
+  taskKey[File]("Places the thin jar and all that it needs besides Spark into target/jars-<Spark line>")
 
 ThisBuild / organization := "io.github.sparkdl-bench"
 ThisBuild / version := "0.1.0"
 ThisBuild / scalaVersion := scalaForSpark4
+ThisBuild / versionScheme := Some("early-semver")
+ThisBuild / description := "Trains neural nets on Spark, in-band, and measures every way of synchronising them"
 ThisBuild / licenses := Seq("Apache-2.0" -> url("https://www.apache.org/licenses/LICENSE-2.0"))
 
 lazy val root = (project in file("."))
@@ -23,10 +29,10 @@ lazy val root = (project in file("."))
 lazy val jvm = (project in file("jvm"))
   .settings(
     name := "sparkdl-bench-spark-" + sparkLine(scalaBinaryVersion.value),
+    moduleName := name.value, // by itself sbt would make 3-5 of 3.5
     crossScalaVersions := Seq(scalaForSpark4, scalaForSpark35),
-    scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xlint:_,-byname-implicit", "-Xfatal-warnings", "-release", "17")
-      .filterNot(option => scalaBinaryVersion.value == "2.12" && option.startsWith("-Xlint")) ++
-      (if (scalaBinaryVersion.value == "2.12") Seq("-Xlint") else Nil),
+    scalacOptions ++= Seq("-deprecation", "-feature", "-unchecked", "-Xfatal-warnings", "-release", "17"),
+    scalacOptions += (if (scalaBinaryVersion.value == "2.12") "-Xlint" else "-Xlint:_,-byname-implicit"),
     javacOptions ++= Seq("--release", "17"),
     Compile / unmanagedSourceDirectories ++= Seq(
       baseDirectory.value / "src" / "main" / "scala-spark",
@@ -35,31 +41,74 @@ lazy val jvm = (project in file("jvm"))
     libraryDependencies ++= Seq(
       "org.apache.spark" %% "spark-core" % sparkVersion(scalaBinaryVersion.value) % Provided,
       "org.apache.spark" %% "spark-sql" % sparkVersion(scalaBinaryVersion.value) % Provided,
-      "com.electronwill.night-config" % "toml" % "3.8.3",
-      "org.bytedeco" % "javacpp" % javacppVersion,
-      "org.bytedeco" % "javacpp" % javacppVersion classifier "linux-x86_64",
-      "org.bytedeco" % "pytorch" % pytorchVersion,
-      "org.bytedeco" % "pytorch" % pytorchVersion classifier "linux-x86_64",
-      "org.bytedeco" % "openblas" % openblasVersion,
-      "org.bytedeco" % "openblas" % openblasVersion classifier "linux-x86_64",
-      "org.bytedeco" % "mkl" % mklVersion,
-      "org.bytedeco" % "mkl" % mklVersion classifier "linux-x86_64",
-      "org.bytedeco" % "mkl" % mklVersion classifier "linux-x86_64-redist",
+      // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.
+      ("com.fasterxml.jackson.dataformat" % "jackson-dataformat-toml" % "2.15.2" % Bundled).intransitive(),
       "org.scalatest" %% "scalatest" % "3.2.19" % Test
+    ),
+    libraryDependencies ++= Natives.modules(
+      (ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "natives.properties",
+      platform
     ),
     Compile / resourceGenerators += Def.task {
       Services.generate((Compile / sources).value, (Compile / resourceManaged).value)
     }.taskValue,
+    Compile / resourceGenerators += Def.task {
+      val scalaBinary = scalaBinaryVersion.value
+      BuildFacts.generate(
+        (Compile / resourceManaged).value,
+        (ThisBuild / baseDirectory).value,
+        version.value,
+        sparkLine(scalaBinary),
+        sparkVersion(scalaBinary),
+        scalaVersion.value
+      )
+    }.taskValue,
     Test / fork := true,
-    Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens,
-    assembly / assemblyJarName := s"sparkdl-bench-spark-${sparkLine(scalaBinaryVersion.value)}-assembly-${version.value}.jar",
-    assembly / assemblyOption := (assembly / assemblyOption).value.withIncludeScala(false),
-    assembly / assemblyMergeStrategy := {
-      case PathList("META-INF", "services", _*) => MergeStrategy.concat
-      case PathList("META-INF", "native-image", _*) => MergeStrategy.discard
-      case PathList("META-INF", "versions", _*) => MergeStrategy.first
-      case PathList("module-info.class") => MergeStrategy.discard
-      case PathList("META-INF", _*) => MergeStrategy.discard
-      case _ => MergeStrategy.first
-    }
+    Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens
   )
+  .settings(bundling ++ publishing ++ assembling)
+  .settings(
+    stageJars := StageJars.stage(
+      (ThisBuild / baseDirectory).value / "target" / s"jars-${sparkLine(scalaBinaryVersion.value)}",
+      (Compile / packageBin).value,
+      (Runtime / managedClasspath).value.files.filterNot(_.getName.startsWith("scala-library"))
+    )
+  )
+
+def bundling: Seq[Setting[_]] = Seq(
+  ivyConfigurations += Bundled,
+  Compile / unmanagedJars ++= Classpaths.managedJars(Bundled, Set("jar", "bundle"), update.value),
+  Compile / packageBin / mappings ++= {
+    val folder = target.value / "bundled"
+    val jars = Classpaths.managedJars(Bundled, Set("jar", "bundle"), update.value).files
+    val classes =
+      jars.flatMap(IO.unzip(_, folder, (path: String) => path.startsWith("com/") && path.endsWith(".class")))
+    classes pair Path.relativeTo(folder)
+  }
+)
+
+// `SPARKDL_REPOSITORY=DIR sbt +publish` writes a folder that Maven, sbt, Ivy and `spark-submit --packages` can read.
+def publishing: Seq[Setting[_]] = Seq(
+  publishMavenStyle := true,
+  publishTo := {
+    val default = (ThisBuild / baseDirectory).value / "target" / "repository"
+    Some(MavenCache("folder", sys.env.get("SPARKDL_REPOSITORY").fold(default)(file)))
+  },
+  publishConfiguration := publishConfiguration.value.withOverwrite(true),
+  publishM2Configuration := publishM2Configuration.value.withOverwrite(true),
+  Compile / packageDoc / publishArtifact := false
+)
+
+def assembling: Seq[Setting[_]] = Seq(
+  assembly / assemblyJarName := s"${name.value}_${scalaBinaryVersion.value}-assembly-${version.value}.jar",
+  assembly / assemblyOption := (assembly / assemblyOption).value.withIncludeScala(false),
+  assembly / assemblyMergeStrategy := {
+    case PathList("META-INF", "services", service) if service.startsWith("sparkdlbench.") => MergeStrategy.concat
+    case PathList("META-INF", name) if name.startsWith("LICENSE") || name.startsWith("NOTICE") => MergeStrategy.rename
+    case PathList("META-INF", _*) => MergeStrategy.discard
+    case PathList("module-info.class") => MergeStrategy.discard
+    // C and Fortran headers: nothing reads them at run time.
+    case PathList("org", "bytedeco", _, _, "include", _*) => MergeStrategy.discard
+    case _ => MergeStrategy.first
+  }
+)

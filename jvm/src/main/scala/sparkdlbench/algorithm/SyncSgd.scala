@@ -1,8 +1,163 @@
 package sparkdlbench.algorithm
 
-/** Synchronous mini-batch SGD: all ranks' gradients are summed in every step before any weight changes. */
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Key
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.metrics.Phase
+import sparkdlbench.topology.{Collective, Topology}
+import sparkdlbench.train.{RankState, Snapshot, StateRange}
+import sparkdlbench.transport.Transport
+
+import java.nio.ByteOrder
+import scala.collection.mutable
+
+/**
+ * Synchronous mini-batch SGD: all ranks' gradients are summed in every step before any weight changes. The owner of a range
+ * updates it, so the optimiser's state is sharded over the ranks (Dai et al., SoCC 2019; ZeRO stage 1, Rajbhandari et al., SC
+ * 2020). Staleness 0.
+ */
 final class SyncSgd extends Algorithm {
   def name = "sync-sgd"
   def doc = "Gradients of all workers are summed in every step; the same as one worker with the whole batch"
   def staleness = "0"
+  override def keys: Seq[Key[_]] = Seq(SyncSgd.bucketBytes)
+  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+    new SyncSgdRank(rank, transport, topology)
+}
+
+object SyncSgd {
+  private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
+    s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
+
+  val bucketBytes: Key[Int] = Key.int(
+    "bucket_bytes",
+    "1048576",
+    4,
+    "Bytes of gradient that travel as one bucket: sending overlaps the backward pass, and reducing overlaps receiving"
+  )
+}
+
+private final class SyncSgdRank(rank: RankState, transport: Transport, topology: Topology) extends RankAlgorithm {
+  private val settings = rank.setup.settings
+  private val codec = rank.setup.codec
+  private val weightCodec = rank.setup.parameterCodec
+  private val parameters = rank.parameters
+  private val collective: Collective =
+    topology.bind(transport, rank.gradients, parameters, math.max(1, settings(SyncSgd.bucketBytes) / 4), codec, weightCodec)
+  private val buckets = Array.tabulate(collective.buckets)(new Bucket(_))
+  private var sequence = 0L
+
+  /** The owned part of one bucket: its weights in fp32 and its optimiser. */
+  private final class Bucket(val index: Int) {
+    val (from, until) = collective.owned(index)
+    val start: Int = collective.range(index)._1
+    val gradient = rank.gradients.floatSlice(from, until)
+    val weights = parameters.floatSlice(from, until)
+    val optimizer = rank.setup.optimizer.create(until - from, settings)
+
+    /** Full-precision weights apart, where the travelling ones are rounded. */
+    val master: FlatBuffer = if (weightCodec.lossless) null else new FlatBuffer(until - from)
+    if (master != null) FloatOps.copy(weights, master.floats)
+
+    def update(step: Long): Unit =
+      if (master == null) optimizer.update(weights, gradient, step)
+      else {
+        optimizer.update(master.floats, gradient, step)
+        FloatOps.copy(master.floats, weights)
+      }
+
+    def values: Array[Float] = {
+      val copied = new Array[Float](until - from)
+      (if (master == null) weights else master.floats).get(0, copied)
+      copied
+    }
+
+    def state: Seq[StateRange] =
+      StateRange("weights", from, values) +:
+        optimizer.state.toSeq.map { case (name, vector) => StateRange(s"optimizer.$name", from, vector.clone()) }
+
+    def restore(vector: String => Array[Float]): Unit = {
+      if (master != null) master.floats.put(0, vector("weights"), from, until - from)
+      optimizer.state.foreach { case (name, own) => System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length) }
+    }
+  }
+
+  def step(step: Long): Double = {
+    val timer = rank.timer
+    timer.switch(Phase.Send)
+    collective.flush()
+    var sent = 0
+    val loss = rank.computeGradient(
+      step,
+      (from, _) => {
+        timer.switch(Phase.Encode)
+        while (sent < buckets.length && buckets(sent).start >= from) {
+          collective.contribute(sent, sequence)
+          sent += 1
+        }
+        timer.switch(Phase.Compute)
+      }
+    )
+    while (sent < buckets.length) { collective.contribute(sent, sequence); sent += 1 }
+    exchange(step)
+    sequence += 1
+    loss
+  }
+
+  private def exchange(step: Long): Unit = {
+    val timer = rank.timer
+    var index = 0
+    while (index < buckets.length) {
+      timer.switch(Phase.Reduce)
+      collective.reduce(index, sequence)
+      timer.switch(Phase.Update)
+      buckets(index).update(step)
+      timer.switch(Phase.Encode)
+      collective.publish(index, sequence)
+      index += 1
+    }
+    timer.switch(Phase.Decode)
+    index = 0
+    while (index < buckets.length) { collective.collect(index, sequence); index += 1 }
+  }
+
+  def state: Seq[StateRange] = {
+    collective.flush()
+    buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left => StateRange(s"residual.${rank.rank}", 0, left.toArray))
+  }
+
+  def restore(snapshot: Snapshot): Unit = {
+    val length = parameters.length
+    val vectors = mutable.Map.empty[String, Array[Float]]
+    def vector(name: String): Array[Float] = vectors.getOrElseUpdate(
+      name,
+      snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
+    )
+    parameters.floats.put(0, vector("weights"))
+    if (!weightCodec.lossless && transport.size > 1) roundAsSent()
+    buckets.foreach(_.restore(vector))
+    collective.residual.foreach(restoreResidual(_, snapshot))
+  }
+
+  /** Everybody computes with the rounded weights that travelled; the checkpoint holds the owners' own. */
+  private def roundAsSent(): Unit = {
+    val encoded = new FlatBuffer(Math.toIntExact((weightCodec.maxBytes(parameters.length) + 3) / 4)).bytes
+    val written = weightCodec.encode(parameters.floats, encoded)
+    weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
+  }
+
+  /** Its own, where as many ranks go on; with another number rank 0 takes what all left out, so that nothing is lost. */
+  private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
+    val parts = if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
+    FloatOps.fill(own.floats, 0f)
+    parts.flatMap(part => snapshot.vector(s"residual.$part", own.length)).foreach { left =>
+      val buffer = new FlatBuffer(own.length)
+      buffer.floats.put(0, left)
+      FloatOps.addInto(own.floats, buffer.floats)
+    }
+  }
+
+  def settle(): Unit = collective.flush()
+
+  def weights: Seq[(Int, Array[Float])] = buckets.toSeq.map(bucket => (bucket.from, bucket.values))
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.config.Variant
+import sparkdlbench.config.{Settings, Variant}
 
 import java.nio.{ByteBuffer, FloatBuffer}
 
@@ -9,6 +9,9 @@ import java.nio.{ByteBuffer, FloatBuffer}
  * say which part is meant and are left unchanged. Sums are always made in fp32.
  */
 trait Codec extends Variant {
+
+  /** This codec with the parameters that the settings give it. Called once, before the first message. */
+  def configured(settings: Settings): Codec = this
 
   /** Exact payload bytes for `count` values, or None where they depend on the values (then `maxBytes` bounds them). */
   def fixedBytes(count: Int): Option[Long]
@@ -24,6 +27,22 @@ trait Codec extends Variant {
 
   /** Writes `source`'s remaining values from `target`'s position on; returns the bytes written. */
   def encode(source: FloatBuffer, target: ByteBuffer): Int
+
+  /**
+   * True where what a message leaves out is kept for the next one (error feedback: Seide et al., 1-Bit Stochastic Gradient
+   * Descent, Interspeech 2014). The sender then owns one residual for each vector that it sends again and again: as long as
+   * the vector, zero at first, given to the three-argument `encode`, part of the checkpoint.
+   */
+  def keepsResidual: Boolean = false
+
+  /**
+   * As `encode` of source + residual, after which residual is source + residual − what was sent. A codec that keeps no
+   * residual leaves the argument alone.
+   *
+   * @param residual
+   *   its remaining values are as many as `source`'s
+   */
+  def encode(source: FloatBuffer, target: ByteBuffer, residual: FloatBuffer): Int = encode(source, target)
 
   /** Overwrites `target`'s remaining values with what `source`'s remaining bytes say. */
   def decode(source: ByteBuffer, target: FloatBuffer): Unit

@@ -7,6 +7,7 @@ import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.optimizer.OptimizerVariant
 import sparkdlbench.topology.Topology
+import sparkdlbench.train.Checkpointing
 import sparkdlbench.transport.TransportVariant
 
 /** The keys that every run has. A variant's own keys are declared beside the variant. */
@@ -29,21 +30,29 @@ object RunKeys {
   val model: Key[String] = Key.text("model.name", "mlp", "Model family")
   val data: Key[String] = Key.text("data.source", "digits", "Where rows come from")
   val engine: Key[String] = Key.text("engine.name", "libtorch", "What computes loss and gradients")
+  val threads: Key[Int] =
+    Key.int("engine.threads", "0", 0, "Compute threads of a worker; 0: as many as spark.task.cpus")
   val timeoutSeconds: Key[Int] = Key.int("timeout", "60", 1, "Longest wait for any other rank, seconds")
+  val slotsWaitSeconds: Key[Int] =
+    Key.int("slots_wait", "60", 0, "Longest wait for executors to register, seconds")
   val sliceLimit: Key[Int] =
     Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
   val evaluateEvery: Key[Int] = Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
 
+  val shuffleDelegate: Key[String] =
+    Key.text("shuffle.delegate", "sort", "The session's own shuffle manager, which block-stream's wraps; read when the session starts")
+
   val own: Seq[Key[_]] = Seq(
+    shuffleDelegate,
     name, seed, results, workers, batch, batchPerWorker, epochs, maxSteps, algorithm, topology, transport, codec, optimizer,
-    learningRate, model, data, engine, timeoutSeconds, sliceLimit, evaluateEvery
+    learningRate, model, data, engine, threads, timeoutSeconds, slotsWaitSeconds, sliceLimit, evaluateEvery
   )
 
   /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
   def all: Seq[Key[_]] = {
     val variants = Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
       Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants.all[OptimizerVariant]
-    (own ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
+    (own ++ Checkpointing.keys ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
   /** Checks names and values, and that every variant named exists. */

@@ -26,7 +26,7 @@ object Settings {
    */
   def resolve(raw: Map[String, String], keys: Seq[Key[_]]): Settings = {
     val known: Map[String, Key[_]] = keys.map(key => (key.name, key: Key[_])).toMap[String, Key[_]]
-    val named = raw.map { case (name, value) => Key.snakeCase(name.stripPrefix(Key.SparkPrefix)) -> value }
+    val named = Settings.named(raw)
     named.keys.toSeq.sorted.filterNot(known.contains).foreach { name =>
       throw new ConfigurationException(
         s"Unknown configuration key '$name'.${suggestion(name, known.keys.toSeq)} " +
@@ -37,6 +37,10 @@ object Settings {
     keys.foreach(key => parsed(key, complete(key.name)))
     new Settings(complete)
   }
+
+  /** The same settings under their TOML names, whichever way they were written. */
+  def named(raw: Map[String, String]): Map[String, String] =
+    raw.map { case (name, value) => Key.snakeCase(name.stripPrefix(Key.SparkPrefix)) -> value }
 
   def parsed[T](key: Key[T], value: String): T = key
     .parse(value)

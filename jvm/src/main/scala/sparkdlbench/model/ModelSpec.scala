@@ -1,5 +1,6 @@
 package sparkdlbench.model
 
+import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Settings, Variant}
 
 /**
@@ -14,7 +15,12 @@ import sparkdlbench.config.{Settings, Variant}
  * @param initializer
  *   name of the weights' initialiser; empty where the layer has no weights
  */
-final case class LayerSpec(name: String, kind: String, options: Map[String, Double] = Map.empty, initializer: String = "")
+final case class LayerSpec(
+    name: String,
+    kind: String,
+    options: Map[String, Double] = Map.empty,
+    initializer: String = ""
+)
 
 /** One parameter tensor's place in the flat buffer: values `offset` until `offset + length`, row-major `shape`. */
 final case class ParameterSpec(name: String, shape: Seq[Int], offset: Int, initializer: String) {
@@ -33,6 +39,26 @@ final case class ModelSpec(name: String, inputShape: Seq[Int], classes: Int, lay
   lazy val layout: Seq[ParameterSpec] = ParameterLayout.of(layers)
 
   def parameterCount: Int = layout.lastOption.fold(0)(last => last.offset + last.length)
+
+  /** Shapes of one row: the input's, then each layer's output's. A ConfigurationException where layers do not fit together. */
+  lazy val shapes: Seq[Seq[Int]] = {
+    val found = layers.scanLeft(inputShape)((shape, layer) => LayerKinds.outputShape(layer, shape))
+    if (found.last.map(_.toLong).product != classes)
+      throw new ConfigurationException(
+        s"Model '$name' ends with rows of ${found.last.mkString("×")} values, but the data have $classes classes; the last layer " +
+          s"must give one value a class."
+      )
+    found
+  }
+
+  /** The specification as JSON (docs/models.md); `ModelSpec.fromJson` reads it back. */
+  def toJson: String = ModelJson.write(this)
+}
+
+object ModelSpec {
+
+  /** Reads what `toJson` wrote; a ConfigurationException says what is wrong with other text. */
+  def fromJson(json: String): ModelSpec = ModelJson.read(json)
 }
 
 object ParameterLayout {

@@ -1,4 +1,95 @@
 package sparkdlbench.train
 
-/** The ranks of a job-a-step run, seen from the driver. */
-trait RankGroup
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sparkdlbench.SparkFacts
+import org.apache.spark.{BarrierTaskContext, Partition, SparkContext, SparkEnv, TaskContext}
+import sparkdlbench.metrics.Phase
+
+import scala.reflect.ClassTag
+
+/** Where a rank's state lives. */
+final case class Placement(rank: Int, host: String, executorId: String)
+
+/**
+ * The ranks of a job-a-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
+ * executor that holds it.
+ */
+final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseable {
+  private val critical = new Array[Long](Phase.names.size)
+
+  /** Made by one barrier stage, so that all ranks exist at once and each slot takes one. */
+  val placements: IndexedSeq[Placement] = place()
+  private val pinned = new PinnedRanks(sc, placements)
+
+  /**
+   * Runs `body` on every rank; returns the results by rank. The job's time is added to the phases: what the slowest rank
+   * measured, and the rest of the job's wall clock as `scheduler`.
+   */
+  def run[T: ClassTag](body: RankState => T): IndexedSeq[T] = {
+    val start = System.nanoTime()
+    val runId = setup.runId
+    val results = new Array[(T, Array[Long])](setup.workers)
+    sc.runJob(
+      pinned,
+      (task: TaskContext, _: Iterator[Int]) => {
+        val state = ExecutorRuns.rank(runId, task.partitionId())
+        state.timer.restart(Phase.Data)
+        val result = body(state)
+        (result, state.timer.take())
+      },
+      placements.indices,
+      (rank: Int, result: (T, Array[Long])) => results(rank) = result
+    )
+    count(System.nanoTime() - start, results.map(_._2))
+    results.toIndexedSeq.map(_._1)
+  }
+
+  /** Exposed nanoseconds by phase since the last call. */
+  def takePhases(): Array[Long] = {
+    val taken = critical.clone()
+    java.util.Arrays.fill(critical, 0L)
+    taken
+  }
+
+  private def count(wall: Long, ranks: Array[Array[Long]]): Unit = {
+    val slowest = ranks.maxBy(_.sum)
+    slowest.indices.foreach(phase => critical(phase) += slowest(phase))
+    critical(Phase.Scheduler) += math.max(0L, wall - slowest.sum)
+  }
+
+  private def place(): IndexedSeq[Placement] = {
+    val shipped = sc.broadcast(setup)
+    val found = sc
+      .parallelize(0 until setup.workers, setup.workers)
+      .barrier()
+      .mapPartitions { _ =>
+        val rank = BarrierTaskContext.get().partitionId()
+        ExecutorRuns.acquire(shipped.value).keep(rank)
+        val env = SparkEnv.get
+        Iterator(Placement(rank, env.blockManager.blockManagerId.host, env.executorId))
+      }
+      .collect()
+    shipped.unpersist()
+    found.sortBy(_.rank).toIndexedSeq
+  }
+
+  /** Drops what the executors hold of the run. An executor that is gone has dropped it already. */
+  override def close(): Unit = {
+    val runId = setup.runId
+    sc.runJob(pinned, (_: Iterator[Int]) => ExecutorRuns.close(runId))
+    ()
+  }
+}
+
+/** One partition a rank, each preferring the executor that holds the rank's state. */
+private final class PinnedRanks(sc: SparkContext, placements: IndexedSeq[Placement]) extends RDD[Int](sc, Nil) {
+  override protected def getPartitions: Array[Partition] =
+    placements.map(placed => new RankPartition(placed.rank): Partition).toArray
+  override def compute(split: Partition, context: TaskContext): Iterator[Int] = Iterator.single(split.index)
+  override protected def getPreferredLocations(split: Partition): Seq[String] = {
+    val placed = placements(split.index)
+    Seq(SparkFacts.executorLocation(placed.host, placed.executorId))
+  }
+}
+
+private final class RankPartition(val index: Int) extends Partition

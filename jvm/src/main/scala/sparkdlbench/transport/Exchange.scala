@@ -14,9 +14,17 @@ trait JobTransport extends TransportVariant {
 /** Brings a group of ranks from the weights of one step to those of the next, by Spark jobs. Driver side. */
 trait Exchange extends AutoCloseable {
 
-  /** One step: every rank computes its gradient, the sum is made, owners update, everybody can see the new weights. */
-  def step(step: Long): Unit
+  /**
+   * One step: every rank computes its gradient, the sum is made, owners update, everybody can see the new weights.
+   *
+   * @return
+   *   the sum of the losses of all rows of the global batch
+   */
+  def step(step: Long): Double
 
   /** Makes every rank's engine hold the weights after the last step. */
   def synchronize(): Unit
+
+  /** The weights after the last step in fp32, flat, gathered from their owners. */
+  def weights(): Array[Float]
 }

@@ -28,7 +28,10 @@ object ThreadGroup {
     try {
       val deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMillis)
       threads.foreach(thread => thread.join(math.max(1, (deadline - System.nanoTime()) / 1000000)))
-      threads.filter(_.isAlive).foreach(thread => failures.add(stuck(thread, limitMillis)))
+      val stuck = threads.filter(_.isAlive)
+      // All stacks first: an interrupted rank fails, and its failure must not come before its stack.
+      stuck.foreach(thread => failures.add(stillRuns(thread, limitMillis)))
+      stuck.foreach(_.interrupt())
     } finally group.close()
     Option(failures.poll()).foreach { first =>
       failures.forEach(other => if (other ne first) first.addSuppressed(other))
@@ -54,10 +57,9 @@ object ThreadGroup {
         group.abort(error)
     }
 
-  private def stuck(thread: Thread, limitMillis: Long): Throwable = {
+  private def stillRuns(thread: Thread, limitMillis: Long): Throwable = {
     val error = new AssertionError(s"${thread.getName} still runs after $limitMillis ms")
     error.setStackTrace(thread.getStackTrace)
-    thread.interrupt()
     error
   }
 }

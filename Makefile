@@ -1,0 +1,100 @@
+# The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
+#   make demo            from a bare clone to a trained model
+#   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
+#   make check           formatters, linters, types, warnings as errors, on both Spark lines
+#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
+#   make soak            campaigns of kills and memory
+#   make wheel | docs | clean | distclean
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak venv jars assembly wheel docs clean distclean
+
+SPARK ?= 4.1
+ifeq ($(SPARK),4.1)
+  VENV := .venv
+  PYSPARK := pyspark==4.1.4
+  LINE := 4
+  SCALA := 2.13.16
+else ifeq ($(SPARK),3.5)
+  VENV := .venv-3.5
+  PYSPARK := pyspark==3.5.9 numpy<2
+  LINE := 3.5
+  SCALA := 2.12.18
+else
+  $(error SPARK=$(SPARK) is not known; valid are SPARK=4.1 (the default) and SPARK=3.5)
+endif
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
+  $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $(name))))
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed-$(LINE)
+# A commit is a source too: every jar holds the commit it was built from.
+COMMIT := $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
+BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties) python/sparkdl_bench/natives.properties
+SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
+
+demo: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml
+
+test: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python project/run_tests.py --scala $(SCALA) $(TESTS)
+
+check: $(INSTALLED)
+	project/sbt scalafmtSbtCheck scalafmtCheckAll +jvm/Test/compile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python -m sparkdl_bench.bench short
+
+bench-net bench-train bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python -m sparkdl_bench.bench $*
+
+soak: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python -m sparkdl_bench.bench soak
+
+# The virtual environment with this package in it, editable, beside the pyspark of the chosen line.
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python 3.10 or later on the PATH; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
+
+venv: $(INSTALLED)
+
+# target/jars-LINE: the thin jar and all that it needs besides Spark, where sessions of this checkout find them.
+jars: target/.jars-$(LINE)
+target/.jars-4: $(SOURCES) | $(INSTALLED)
+	project/sbt ++2.13.16 jvm/stageJars
+	touch $@
+target/.jars-3.5: $(SOURCES) | $(INSTALLED)
+	project/sbt ++2.12.18 jvm/stageJars
+	touch $@
+
+assembly: $(INSTALLED)
+	project/sbt ++$(SCALA) jvm/assembly
+
+# One wheel with the thin jars of both lines, made from a copy so that nothing built lies among the sources.
+wheel: target/.jars-4 target/.jars-3.5
+	rm -rf target/wheel
+	mkdir -p target/wheel/python dist
+	cp pyproject.toml README.md LICENSE target/wheel/
+	cp -R python/sparkdl_bench target/wheel/python/
+	find target/wheel -name __pycache__ -prune -exec rm -rf {} +
+	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist target/wheel
+
+docs: $(INSTALLED)
+	project/sbt ++$(SCALA) jvm/doc
+	rm -rf target/docs
+	mkdir -p target/docs
+	cp -R docs/. target/docs/
+	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs/scaladoc
+
+clean:
+	rm -rf target jvm/target dist
+
+distclean: clean
+	rm -rf .venv .venv-3.5 project/target project/project

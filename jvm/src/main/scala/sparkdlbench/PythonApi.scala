@@ -1,0 +1,143 @@
+package sparkdlbench
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.SparkSession
+import sparkdlbench.algorithm.SyncSgd
+import sparkdlbench.bench.{NetBench, NetEffort}
+import sparkdlbench.config.RunKeys
+import sparkdlbench.results.{Facts, Json}
+import sparkdlbench.train.{Catalogue, RunResult, TrainingRun}
+
+import java.nio.channels.FileChannel
+import java.nio.file.{Path, Paths, StandardOpenOption}
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.concurrent.ConcurrentHashMap
+import scala.jdk.CollectionConverters._
+
+/**
+ * All that Python sees of the JVM side: static methods, JDK types. A run goes on in a thread of its own, so that Python can
+ * look at it, show it and cancel it.
+ */
+object PythonApi {
+  private final class Handle(val run: TrainingRun) {
+    @volatile var seen: Long = -1
+    @volatile var result: Option[RunResult] = None
+    var thread: Thread = _
+  }
+  private val runs = new ConcurrentHashMap[String, Handle]()
+
+  def version(): String = Facts.build.getOrElse("version", "unknown")
+
+  /** JSON object: version, spark_line, scala, commit. */
+  def buildFacts(): String = Json.line(Facts.build)
+
+  /** JSON list of the axis's variants, each with name, doc and keys. */
+  def variants(axis: String): String = Json.line(Catalogue.variants(axis))
+
+  /** JSON list of the axes. */
+  def axes(): String = Json.line(Catalogue.axes)
+
+  /** JSON list of all configuration keys. */
+  def keys(): String = Json.line(RunKeys.all.map(Catalogue.describe))
+
+  /** Checks names and values; throws ConfigurationException. Needs no session. */
+  def check(raw: java.util.Map[String, String]): Unit = {
+    train.Combination.check(RunKeys.resolve(raw.asScala.toMap))
+  }
+
+  /** Checks session and data, then starts training; returns the run's id. */
+  def start(raw: java.util.Map[String, String]): String = {
+    val run = TrainingRun.prepare(context, raw.asScala.toMap)
+    val handle = new Handle(run)
+    runs.put(run.runId, handle)
+    handle.thread = new Thread(() => finish(handle), s"sparkdl-run-${run.runId}")
+    handle.thread.setDaemon(true)
+    handle.thread.start()
+    run.runId
+  }
+
+  /** JSON object: state, epoch, step, loss, … */
+  def poll(runId: String): String = handle(runId).run.progress.json
+
+  /** As `poll`, when something has changed since the last `await`, at most `millis` later. */
+  def await(runId: String, millis: Long): String = {
+    val waiting = handle(runId)
+    waiting.run.progress.awaitChange(waiting.seen, millis)
+    waiting.seen = waiting.run.progress.currentVersion
+    if (!waiting.run.progress.isRunning) waiting.thread.join()
+    waiting.run.progress.json
+  }
+
+  def cancel(runId: String): Unit = handle(runId).run.cancel()
+
+  /** The summary of a finished run, as in summary.json. */
+  def summary(runId: String): String = finished(runId).summary
+
+  def modelSpec(runId: String): String = handle(runId).run.spec.toJson
+
+  /** Writes the trained weights to `path` as flat little-endian fp32; returns the layout as JSON. */
+  def weights(runId: String, path: String): String = {
+    val result = finished(runId)
+    write(result.weights, Paths.get(path))
+    Trainer.layoutJson(result)
+  }
+
+  /**
+   * The collective microbenchmark of one transport, topology and codec.
+   *
+   * @param raw
+   *   the run's keys, and `net.elements` (numbers of values, separated by commas), `net.warmup` and `net.iterations` (0: by size)
+   * @return
+   *   a JSON list with one object a size, samples included
+   */
+  def net(raw: java.util.Map[String, String]): String = {
+    val (own, run) = raw.asScala.toMap.partition(_._1.startsWith("net."))
+    val settings = RunKeys.resolve(run)
+    train.Combination.check(settings)
+    val elements = own.getOrElse("net.elements", "814090").split(',').map(_.trim.toInt).toSeq
+    val effort = NetEffort(
+      warmupCount = own.getOrElse("net.warmup", "0").toInt,
+      sampleCount = own.getOrElse("net.iterations", "0").toInt
+    )
+    NetBench.run(context, settings, elements, settings(SyncSgd.bucketBytes), effort).map(_.json).mkString("[", ",", "]")
+  }
+
+  /** Forgets a run and its weights. */
+  def forget(runId: String): Unit = {
+    runs.remove(runId)
+    ()
+  }
+
+  private def finish(handle: Handle): Unit =
+    try handle.result = Some(handle.run.train())
+    catch {
+      // The reason stands in the run's progress and summary, where Python reads it.
+      case _: SparkDLException => ()
+    }
+
+  private def context: SparkContext = SparkSession.getActiveSession
+    .orElse(SparkSession.getDefaultSession)
+    .map(_.sparkContext)
+    .getOrElse(SparkContext.getOrCreate())
+
+  private def handle(runId: String): Handle = Option(runs.get(runId)).getOrElse(
+    throw new ConfigurationException(
+      s"There is no run '$runId' in this session. Valid: ${runs.keySet.asScala.toSeq.sorted.mkString(", ")}."
+    )
+  )
+
+  private def finished(runId: String): RunResult = handle(runId).result.getOrElse(
+    throw new RunFailedException(s"Run $runId has no result: it has not finished, or it failed (${poll(runId)}).")
+  )
+
+  private def write(values: Array[Float], path: Path): Unit = {
+    val channel = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)
+    try
+      values.grouped(1 << 20).foreach { part =>
+        val bytes = ByteBuffer.allocate(part.length * 4).order(ByteOrder.LITTLE_ENDIAN)
+        bytes.asFloatBuffer().put(part)
+        while (bytes.hasRemaining) channel.write(bytes)
+      }
+    finally channel.close()
+  }
+}

@@ -1,0 +1,55 @@
+package sparkdlbench
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.SparkSession
+import sparkdlbench.train.{RunResult, TrainingRun}
+
+/**
+ * Trains a net in a Spark session from Java or Scala:
+ * {{{
+ * val fitted = Trainer.builder().set("model.name", "mlp").set("data.source", "digits").set("workers", "2").fit(spark)
+ * println(fitted.testAccuracy)
+ * }}}
+ * Keys are those of the run files (docs/configuration.md). Throws ConfigurationException before any Spark job starts where the
+ * settings, the data or the session do not fit, RunFailedException where training fails.
+ */
+object Trainer {
+  def builder(): Builder = new Builder(Map.empty)
+
+  /** Settings so far; immutable: each call returns a new one. */
+  final class Builder private[Trainer] (settings: Map[String, String]) {
+    def set(key: String, value: String): Builder = new Builder(settings.updated(key, value))
+    def fit(spark: SparkSession): Fitted = fit(spark.sparkContext)
+    def fit(sc: SparkContext): Fitted = new Fitted(TrainingRun.prepare(sc, settings).train())
+  }
+
+  /** A finished run. */
+  final class Fitted private[Trainer] (result: RunResult) {
+    private val summary = results.Json.read(result.summary)
+
+    /** The summary as it stands in summary.json. */
+    def summaryJson: String = result.summary
+
+    /** The run's folder. */
+    def resultsFolder: String = result.folder
+
+    /** Share of the test rows classified right after the last epoch. */
+    def testAccuracy: Double = summary.path("final").path("test_accuracy").asDouble(Double.NaN)
+
+    /** The trained weights by parameter name, row-major; shapes are in `modelJson`. */
+    def weights: java.util.Map[String, Array[Float]] = {
+      val named = new java.util.LinkedHashMap[String, Array[Float]]()
+      result.spec.layout.foreach { parameter =>
+        named.put(parameter.name, result.weights.slice(parameter.offset, parameter.offset + parameter.length))
+      }
+      named
+    }
+
+    /** The model's engine-neutral specification. */
+    def modelJson: String = result.spec.toJson
+  }
+
+  private[sparkdlbench] def layoutJson(result: RunResult): String = results.Json.line(result.spec.layout.map { parameter =>
+    results.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
+  })
+}

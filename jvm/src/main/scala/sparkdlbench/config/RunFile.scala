@@ -1,0 +1,66 @@
+package sparkdlbench.config
+
+import com.fasterxml.jackson.core.JsonProcessingException
+import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.dataformat.toml.TomlMapper
+import sparkdlbench.ConfigurationException
+
+import java.io.IOException
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Paths}
+import scala.jdk.CollectionConverters._
+
+/**
+ * A run's TOML file.
+ *
+ * @param settings
+ *   the run's keys by dotted name, values as text (lists joined by commas)
+ * @param spark
+ *   the `[spark]` table: `master` and `spark.*` keys
+ */
+final case class RunFile(settings: Map[String, String], spark: Map[String, String]) {
+
+  /** Applies one `--set key=value`. */
+  def set(assignment: String): RunFile = assignment.split("=", 2) match {
+    case Array("master", value) => copy(spark = spark.updated("master", value))
+    case Array(key, value) if key.startsWith("spark.") && !key.startsWith(Key.SparkPrefix) =>
+      copy(spark = spark.updated(key, value))
+    case Array(key, value) if key.nonEmpty => copy(settings = settings ++ Settings.named(Map(key -> value)))
+    case _ =>
+      throw new ConfigurationException(s"--set '$assignment' is not of the form key=value, for example --set workers=4.")
+  }
+}
+
+object RunFile {
+  def read(path: String): RunFile = {
+    val text =
+      try new String(Files.readAllBytes(Paths.get(path)), UTF_8)
+      catch {
+        case e: IOException =>
+          throw new ConfigurationException(
+            s"The run file '$path' cannot be read (${e.getClass.getSimpleName}). Give the path of a TOML file, for example conf/runs/digits-mlp.toml.",
+            e
+          )
+      }
+    val parsed =
+      try new TomlMapper().readTree(text)
+      catch {
+        case e: JsonProcessingException =>
+          throw new ConfigurationException(s"The run file '$path' is not valid TOML: ${e.getMessage}", e)
+      }
+    val name = Paths.get(path).getFileName.toString.stripSuffix(".toml")
+    val spark = flatten(parsed.path("spark"), "")
+    val all = flatten(parsed, "").filter { case (key, _) => key != "spark" && !key.startsWith("spark.") }
+    RunFile(Map("name" -> name) ++ all, spark)
+  }
+
+  private def flatten(table: JsonNode, prefix: String): Map[String, String] =
+    table.properties.asScala.toSeq.flatMap { entry =>
+      val key = prefix + entry.getKey
+      entry.getValue match {
+        case inner if inner.isObject => flatten(inner, s"$key.")
+        case items if items.isArray => Map(key -> items.elements.asScala.map(_.asText).mkString(","))
+        case other => Map(key -> other.asText)
+      }
+    }.toMap
+}

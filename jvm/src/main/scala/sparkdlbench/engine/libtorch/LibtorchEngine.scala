@@ -1,0 +1,139 @@
+package sparkdlbench.engine.libtorch
+
+import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer}
+import sparkdlbench.model.ModelSpec
+
+import java.nio.FloatBuffer
+import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
+
+/**
+ * Forward and backward passes written out layer by layer over libtorch's kernels, without autograd: gradients are written
+ * straight into the flat buffer, and a step allocates nothing that grows with the model.
+ *
+ * @param maxRows
+ *   most rows of a batch
+ * @param threads
+ *   compute threads
+ */
+private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, threads: Int, libraries: NativeLibraries)
+    extends Engine {
+  require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
+  val parameters = new FlatBuffer(spec.parameterCount)
+  val gradients = new FlatBuffer(spec.parameterCount)
+  private val width = spec.inputShape.product
+  private val logits = new FlatBuffer(Math.multiplyExact(maxRows, spec.classes))
+  private val logitGradients = new FlatBuffer(logits.length)
+  private val ownFeatures = new FlatBuffer(Math.multiplyExact(maxRows, width))
+  private val (network, loss) = configured {
+    (
+      new TorchNetwork(spec, maxRows, parameters, gradients, logits, logitGradients),
+      new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients)
+    )
+  }
+  private val passes = new PassCache
+  private var closed = false
+
+  def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = configured {
+    if (batch.rows == 0) {
+      zeroGradients()
+      onBucketReady(0, gradients.length)
+      0.0
+    } else {
+      val bound = passes.of(batch)
+      bound.pass.forward()
+      val lossSum = bound.loss.forward(batch.labels)
+      bound.loss.backward(batch.labels, weight)
+      bound.pass.backward(onBucketReady)
+      lossSum
+    }
+  }
+
+  def evaluate(batch: Batch): Evaluation = configured {
+    if (batch.rows == 0) Evaluation(0, 0.0, 0)
+    else {
+      val bound = passes.of(batch)
+      bound.pass.forward()
+      val lossSum = bound.loss.forward(batch.labels)
+      Evaluation(batch.rows.toLong, lossSum, bound.loss.correct(batch.labels))
+    }
+  }
+
+  def facts: Map[String, String] = libraries.facts + ("engine" -> "libtorch") + ("threads" -> threads.toString)
+
+  def close(): Unit = if (!closed) {
+    configured {
+      passes.close()
+      loss.close()
+      network.close()
+    }
+    closed = true
+  }
+
+  private def configured[T](body: => T): T = {
+    if (closed) throw new IllegalStateException("the engine is closed")
+    libraries.pinThreads(threads)
+    Tensors.inference(body)
+  }
+
+  private def zeroGradients(): Unit = {
+    var index = 0
+    while (index < gradients.length) {
+      gradients.floats.put(index, 0f)
+      index += 1
+    }
+  }
+
+  private final class BoundPass(val pass: TorchNetwork#Pass, val loss: SoftmaxCrossEntropy#Bound)
+      extends AutoCloseable {
+    def close(): Unit = {
+      pass.close()
+      loss.close()
+    }
+  }
+
+  /**
+   * The views for the row counts and feature buffers used last. A loop needs two or three (its share of the batch, the
+   * evaluation's, the rest); the bound keeps memory flat whatever it does.
+   */
+  private final class PassCache extends AutoCloseable {
+    private val capacity = 8
+    private val held = new JavaLinkedHashMap[(Int, Long), BoundPass](16, 0.75f, true) {
+      override def removeEldestEntry(eldest: JavaMap.Entry[(Int, Long), BoundPass]): Boolean = {
+        val full = size > capacity
+        if (full) eldest.getValue.close()
+        full
+      }
+    }
+
+    def of(batch: Batch): BoundPass = {
+      require(
+        batch.rows <= maxRows,
+        s"a batch of ${batch.rows} rows was given to an engine loaded for at most $maxRows"
+      )
+      val features = aligned(batch)
+      val key = (batch.rows, Tensors.address(features))
+      val found = held.get(key)
+      if (found != null) found
+      else {
+        val made = new BoundPass(network.pass(batch.rows, features), loss.bind(batch.rows))
+        held.put(key, made)
+        made
+      }
+    }
+
+    /** Features at a cache line's start are used where they are; others are copied, or their place could change the bits. */
+    private def aligned(batch: Batch): FloatBuffer =
+      if (batch.features.isDirect && Tensors.address(batch.features) % FlatBuffer.Alignment == 0) batch.features
+      else {
+        val source = batch.features.duplicate()
+        source.limit(batch.rows * width)
+        ownFeatures.floats.duplicate().put(source)
+        ownFeatures.floats
+      }
+
+    def close(): Unit = {
+      held.values.forEach(_.close())
+      held.clear()
+    }
+  }
+}

@@ -1,0 +1,138 @@
+package sparkdlbench.engine.libtorch
+
+import org.bytedeco.javacpp.Loader
+import org.bytedeco.pytorch.global.torch
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, Settings}
+
+import java.nio.file.{Path, Paths}
+
+/** libtorch and its BLAS as this JVM holds them. */
+final class NativeLibraries private[libtorch] (blas: Blas, cache: Path, blasFile: Option[String]) {
+  private val pinned = ThreadLocal.withInitial[Integer](() => 0)
+
+  /**
+   * Makes libtorch and the BLAS use `threads` threads in calls from the calling thread. Both counts belong to a thread, so
+   * ranks that are threads of one JVM do not disturb each other.
+   */
+  def pinThreads(threads: Int): Unit = {
+    if (pinned.get != threads) {
+      // The first question makes ATen initialise this thread from the process-wide count; only after that does ours last.
+      torch.get_num_threads()
+      torch.set_num_threads(threads)
+      pinned.set(threads)
+    }
+    blas.pinThreads(threads)
+  }
+
+  /** What is really loaded. */
+  def facts: Map[String, String] = Map(
+    "libtorch.version" -> Option(Loader.getVersion("org.bytedeco", "pytorch")).getOrElse("unknown"),
+    "libtorch.cpu_capability" -> torch.get_cpu_capability().getString,
+    "blas" -> blas.name,
+    "blas.library" -> blasFile.getOrElse("unknown"),
+    "native.cache" -> cache.toString,
+    "native.platform" -> NativeJars.platform
+  ) ++ blas.facts
+}
+
+/**
+ * Loads the native libraries of the libtorch engine. A JVM can hold them once: with one BLAS, chosen by whoever comes first;
+ * a second request for another is an error, never another library than asked for.
+ */
+object NativeLibraries {
+  val blas: Key[String] = Key.choice(
+    "engine.blas",
+    "auto",
+    Seq("auto", "mkl", "openblas"),
+    "Matrix library under libtorch; auto: mkl on x86-64, openblas elsewhere"
+  )
+  val cbwr: Key[String] = Key.choice(
+    "engine.cbwr",
+    "auto",
+    Seq("auto", "compatible", "avx2", "avx512", "off"),
+    "MKL's reproducibility mode (MKL_CBWR); auto: the best branch of the CPU, bit-identical runs on the same kind of CPU"
+  )
+  val cache: Key[String] = Key.text(
+    "engine.cache",
+    "",
+    "Folder on each executor's host into which native libraries are unpacked; empty: sparkdl-bench-<user> in java.io.tmpdir"
+  )
+  val keys: Seq[Key[_]] = Seq(blas, cbwr, cache)
+
+  private final case class Choice(blas: String, cbwr: String) {
+    override def toString: String = if (blas == "mkl") s"engine.blas=$blas, engine.cbwr=$cbwr" else s"engine.blas=$blas"
+  }
+
+  // Process-wide, because native libraries are.
+  private var held: Option[(Choice, Either[Throwable, NativeLibraries])] = None
+
+  /** Loads what `settings` ask for, or returns what is loaded when it is the same. */
+  def load(settings: Settings): NativeLibraries = synchronized {
+    NativeJars.checkClasses()
+    val choice = chosen(settings)
+    held match {
+      case Some((`choice`, Right(libraries))) => libraries
+      case Some((_, Left(failure))) => throw failure
+      case Some((other, _)) => throw conflict(choice, other)
+      case None =>
+        NativeJars.check(choice.blas)
+        val folder = NativeCache.prepare(settings(cache))
+        val result =
+          try Right(NativeCache.loading(folder, NativeJars.fingerprint(choice.blas))(loadOnce(choice, folder)))
+          catch {
+            case error: ConfigurationException => Left(error)
+            case error: LinkageError => Left(unloadable(folder, error))
+          }
+        held = Some((choice, result))
+        result.fold(failure => throw failure, libraries => libraries)
+    }
+  }
+
+  private def chosen(settings: Settings): Choice = {
+    val isX86 = NativeJars.platform.endsWith("x86_64")
+    val name = if (settings(blas) != "auto") settings(blas) else if (isX86) "mkl" else "openblas"
+    if (name == "mkl" && !isX86)
+      throw new ConfigurationException(
+        s"engine.blas=mkl needs an x86-64 host, but this one is ${NativeJars.platform}; set engine.blas=openblas or auto."
+      )
+    Choice(name, if (name == "mkl") settings(cbwr) else "off")
+  }
+
+  private def loadOnce(choice: Choice, folder: Path): NativeLibraries = {
+    if (choice.blas == "mkl") System.setProperty("org.bytedeco.openblas.load", "mkl_rt")
+    loadOpenMp()
+    val library = if (choice.blas == "mkl") new Mkl(choice.cbwr) else new OpenBlas
+    Loader.load(classOf[torch])
+    val file = blasFile()
+    val isMkl = file.map(_.contains("/org/bytedeco/mkl/"))
+    if (isMkl.exists(_ != (choice.blas == "mkl")))
+      throw new ConfigurationException(
+        s"$choice was asked for, but this JVM has loaded ${file.mkString} as libtorch's BLAS, so something else in it has used " +
+          "bytedeco's libraries before. Start the session without it, or set engine.blas to what it has loaded."
+      )
+    new NativeLibraries(library, folder, file)
+  }
+
+  /** libtorch's own OpenMP runtime first: MKL then finds it by its name and takes no second one from the system. */
+  private def loadOpenMp(): Unit = {
+    val resource = s"/org/bytedeco/pytorch/${NativeJars.platform}/libgomp.so.1"
+    if (classOf[torch].getResource(resource) != null)
+      System.load(Loader.cacheResource(classOf[torch], resource).getPath)
+  }
+
+  /** The file behind the name `libopenblas`, through which libtorch calls its BLAS; None where the system does not tell. */
+  private def blasFile(): Option[String] =
+    NativeCache.mappedFiles(Paths.get("/")).map(_.toString).find(_.matches(".*/libopenblas\\.so[.0-9]*"))
+
+  private def conflict(wanted: Choice, held: Choice) = new ConfigurationException(
+    s"$wanted was asked for, but this JVM already holds the native libraries for $held, and a JVM can hold one choice only. Use the " +
+      "same setting for all runs of a session, or start a new session (new executors) for each."
+  )
+
+  private def unloadable(folder: Path, error: LinkageError) = new ConfigurationException(
+    s"The native libraries of the libtorch engine for ${NativeJars.platform} could not be loaded from $folder: $error. The folder " +
+      "(engine.cache) needs 1.5 GB free on a file system that allows execution, and the system needs libstdc++.",
+    error
+  )
+}

@@ -1,0 +1,92 @@
+package sparkdlbench.engine.libtorch
+
+import org.bytedeco.pytorch.global.torch
+import org.bytedeco.pytorch.{Scalar, Tensor}
+import sparkdlbench.engine.FlatBuffer
+
+import java.nio.{FloatBuffer, LongBuffer}
+
+/**
+ * loss(row) = −log softmax(logits)[label], in nats; its gradient with respect to the logits is softmax(logits) − onehot(label).
+ *
+ * @param logits
+ *   maxRows × classes
+ * @param gradients
+ *   where the weighted gradient goes, maxRows × classes
+ */
+private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, logits: FlatBuffer, gradients: FlatBuffer)
+    extends AutoCloseable {
+  private val logProbabilities = new FlatBuffer(maxRows * classes)
+  private val probabilityValues: FloatBuffer = logProbabilities.floats
+  private val gradientValues: FloatBuffer = gradients.floats
+  private var weightScalar = new Scalar(1f)
+  private var weightOfScalar = 1f
+
+  /** The views for one number of rows. */
+  final class Bound private[SoftmaxCrossEntropy] (rows: Int) extends AutoCloseable {
+    private val logitRows = Tensors.over(logits, 0, Seq(rows, classes))
+    private val logProbabilityRows = Tensors.over(logProbabilities, 0, Seq(rows, classes))
+    private val gradientRows = Tensors.over(gradients, 0, Seq(rows, classes))
+
+    /** The sum of the rows' losses. */
+    def forward(labels: LongBuffer): Double = {
+      torch.log_softmax_out(logProbabilityRows, logitRows, 1L)
+      var sum = 0.0
+      var row = 0
+      while (row < rows) {
+        sum -= probabilityValues.get(row * classes + label(labels, row))
+        row += 1
+      }
+      sum
+    }
+
+    /** After `forward`: the gradient of `weight` × the sum of the losses. */
+    def backward(labels: LongBuffer, weight: Float): Unit = {
+      torch.exp_out(gradientRows, logProbabilityRows)
+      gradientRows.mul_(scalar(weight))
+      var row = 0
+      while (row < rows) {
+        val index = row * classes + label(labels, row)
+        gradientValues.put(index, gradientValues.get(index) - weight)
+        row += 1
+      }
+    }
+
+    /** After `forward`: rows whose label has the highest probability; the lowest class wins a tie, NaN never wins. */
+    def correct(labels: LongBuffer): Long = (0 until rows).count(row => highest(row) == label(labels, row)).toLong
+
+    def close(): Unit = Seq[Tensor](logitRows, logProbabilityRows, gradientRows).foreach(_.close())
+  }
+
+  def bind(rows: Int): Bound = new Bound(rows)
+
+  def close(): Unit = weightScalar.close()
+
+  private def label(labels: LongBuffer, row: Int): Int = {
+    val value = labels.get(row)
+    if (value < 0 || value >= classes)
+      throw new IllegalArgumentException(s"row $row has the label $value; labels are 0 until $classes")
+    value.toInt
+  }
+
+  private def highest(row: Int): Int = {
+    var best = -1
+    var bestValue = Float.NegativeInfinity
+    var index = 0
+    while (index < classes) {
+      val value = probabilityValues.get(row * classes + index)
+      if (value > bestValue) { best = index; bestValue = value }
+      index += 1
+    }
+    best
+  }
+
+  private def scalar(weight: Float): Scalar = {
+    if (weight != weightOfScalar) {
+      weightScalar.close()
+      weightScalar = new Scalar(weight)
+      weightOfScalar = weight
+    }
+    weightScalar
+  }
+}

@@ -1,0 +1,38 @@
+package sparkdlbench.engine.libtorch
+
+import org.bytedeco.javacpp.FloatPointer
+import org.bytedeco.pytorch.global.torch
+import org.bytedeco.pytorch.{InferenceMode, Tensor, TensorOptions}
+import sparkdlbench.engine.FlatBuffer
+
+import java.nio.FloatBuffer
+
+/** Tensors over memory that somebody else owns, and libtorch's inference mode. */
+private[libtorch] object Tensors {
+
+  /** Values `from` until `from` + product(shape) of a flat buffer; the buffer must outlive the tensor. */
+  def over(buffer: FlatBuffer, from: Int, shape: Seq[Int]): Tensor =
+    over(buffer.floatSlice(from, from + shape.product), shape)
+
+  /** A direct buffer's values from index 0 on, row-major; the buffer must outlive the tensor. */
+  def over(buffer: FloatBuffer, shape: Seq[Int]): Tensor = {
+    val options = new TensorOptions(torch.ScalarType.Float)
+    try torch.from_blob(new FloatPointer(buffer), sizes(shape), options)
+    finally options.close()
+  }
+
+  /** Address of a direct buffer's index 0. */
+  def address(buffer: FloatBuffer): Long = new FloatPointer(buffer).address
+
+  def sizes(shape: Seq[Int]): Array[Long] = shape.map(_.toLong).toArray
+
+  /** The first `rows` rows of a tensor, same memory. */
+  def rows(tensor: Tensor, rows: Int): Tensor = tensor.narrow(0, 0, rows.toLong)
+
+  /** Runs `body` without libtorch's autograd bookkeeping; the mode belongs to the calling thread. */
+  def inference[T](body: => T): T = {
+    val mode = new InferenceMode(true)
+    try body
+    finally mode.close()
+  }
+}

@@ -1,0 +1,158 @@
+package sparkdlbench.train
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.{FileSystem, Path}
+import sparkdlbench.ConfigurationException
+
+import java.io.{DataInputStream, DataOutputStream, IOException}
+import java.nio.ByteBuffer
+import java.util.zip.{CRC32C, CheckedInputStream, CheckedOutputStream}
+
+/** Values `from` until `from + values.length` of the vector called `name` (`weights`, `momentum`, `residual`, …). */
+final case class StateRange(name: String, from: Int, values: Array[Float])
+
+/**
+ * One rank's part of a checkpoint: what it answers for, taken after `step` steps were made.
+ *
+ * @param epochLoss
+ *   sum of the losses of the rank's rows so far in the epoch that `step` is in
+ */
+final case class RankSnapshot(step: Long, rank: Int, size: Int, epochLoss: Double, ranges: Seq[StateRange])
+
+/** A whole checkpoint, the parts of all ranks of the run that wrote it. */
+final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
+
+  /** The vector `name`, put together from all ranks' ranges; None when no rank wrote any. */
+  def vector(name: String, length: Int): Option[Array[Float]] = {
+    val ranges = parts.flatMap(_.ranges).filter(_.name == name)
+    if (ranges.isEmpty) None
+    else {
+      val whole = new Array[Float](length)
+      ranges.foreach(range => System.arraycopy(range.values, 0, whole, range.from, range.values.length))
+      Some(whole)
+    }
+  }
+}
+
+/**
+ * Checkpoints in a folder of any Hadoop file system, one file a rank and step: `step-<steps made>/rank-<r>-of-<N>`. A file
+ * appears whole (written beside, then renamed) and ends in a CRC-32C of what it holds; a checkpoint is complete when all N
+ * files are there, so no rank waits for another to write one.
+ */
+final class CheckpointStore(folder: String, hadoop: Configuration) {
+  private val root = new Path(folder)
+  private lazy val files: FileSystem = root.getFileSystem(hadoop)
+
+  def write(snapshot: RankSnapshot): Unit = {
+    val target = path(snapshot.step, snapshot.rank, snapshot.size)
+    val partial = new Path(target.getParent, s".${target.getName}.partial")
+    val checksum = new CRC32C
+    val out = new DataOutputStream(new CheckedOutputStream(new java.io.BufferedOutputStream(files.create(partial, true), 1 << 16), checksum))
+    try {
+      out.writeLong(CheckpointStore.Magic)
+      out.writeLong(snapshot.step)
+      out.writeInt(snapshot.rank)
+      out.writeInt(snapshot.size)
+      out.writeDouble(snapshot.epochLoss)
+      out.writeInt(snapshot.ranges.size)
+      snapshot.ranges.foreach(writeRange(out, _))
+      out.writeLong(checksum.getValue)
+    } finally out.close()
+    files.delete(target, false)
+    if (!files.rename(partial, target)) throw new IOException(s"cannot rename $partial to $target")
+  }
+
+  /** Numbers of steps after which there is a checkpoint with a file of each of its ranks, newest first. */
+  def complete: Seq[Long] =
+    if (!files.exists(root)) Nil
+    else
+      files
+        .listStatus(root)
+        .toSeq
+        .map(_.getPath.getName)
+        .collect { case CheckpointStore.StepFolder(number) => number.toLong }
+        .filter(step => writers(step).isDefined)
+        .sorted
+        .reverse
+
+  /** Reads a complete checkpoint; None when one of its files is damaged. */
+  def read(step: Long): Option[Snapshot] =
+    try writers(step).map(size => Snapshot(step, (0 until size).map(rank => readRank(path(step, rank, size)))))
+    catch { case _: IOException => None }
+
+  /** With how many ranks the checkpoint was written, where all their files are there. */
+  private def writers(step: Long): Option[Int] = files
+    .listStatus(stepFolder(step))
+    .toSeq
+    .map(_.getPath.getName)
+    .collect { case CheckpointStore.RankFile(rank, count) => (rank.toInt, count.toInt) }
+    .groupBy(_._2)
+    .collectFirst { case (count, found) if found.map(_._1).toSet == (0 until count).toSet => count }
+
+  /** The newest checkpoint whose files are all there and whole. */
+  def newest: Option[Snapshot] = complete.iterator.map(read).collectFirst { case Some(snapshot) => snapshot }
+
+  /** Removes this rank's files of checkpoints older than the newest `keep` before `step`; the last rank out takes the folder along. */
+  def prune(rank: Int, size: Int, step: Long, keep: Int): Unit =
+    complete.filter(_ < step).drop(keep).foreach { old =>
+      files.delete(path(old, rank, size), false)
+      if (files.exists(stepFolder(old)) && files.listStatus(stepFolder(old)).isEmpty) files.delete(stepFolder(old), false)
+    }
+
+  private def stepFolder(step: Long) = new Path(root, f"step-$step%012d")
+  private def path(step: Long, rank: Int, size: Int) = new Path(stepFolder(step), s"rank-$rank-of-$size")
+
+  private def writeRange(out: DataOutputStream, range: StateRange): Unit = {
+    out.writeUTF(range.name)
+    out.writeInt(range.from)
+    out.writeInt(range.values.length)
+    range.values.grouped(CheckpointStore.Chunk).foreach { part =>
+      val bytes = ByteBuffer.allocate(part.length * 4)
+      bytes.asFloatBuffer().put(part)
+      out.write(bytes.array)
+    }
+  }
+
+  private def readRank(path: Path): RankSnapshot = {
+    val checksum = new CRC32C
+    val in = new DataInputStream(new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum))
+    try {
+      if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
+      val (step, rank, size) = (in.readLong(), in.readInt(), in.readInt())
+      val epochLoss = in.readDouble()
+      val count = in.readInt()
+      val ranges = (0 until count).map(_ => readRange(in))
+      val expected = checksum.getValue
+      if (in.readLong() != expected) throw new IOException(s"$path is damaged: its checksum does not fit")
+      RankSnapshot(step, rank, size, epochLoss, ranges)
+    } finally in.close()
+  }
+
+  private def readRange(in: DataInputStream): StateRange = {
+    val (name, from, length) = (in.readUTF(), in.readInt(), in.readInt())
+    if (length < 0) throw new IOException("negative length")
+    val values = new Array[Float](length)
+    (0 until length by CheckpointStore.Chunk).foreach { first =>
+      val bytes = new Array[Byte](math.min(CheckpointStore.Chunk, length - first) * 4)
+      in.readFully(bytes)
+      ByteBuffer.wrap(bytes).asFloatBuffer().get(values, first, bytes.length / 4)
+    }
+    StateRange(name, from, values)
+  }
+}
+
+object CheckpointStore {
+
+  /** "SPDLCKP" and the version of the layout. */
+  private val Magic = 0x5350444c434b5001L
+  private val Chunk = 1 << 18
+  private val StepFolder = """step-(\d+)""".r
+  private val RankFile = """rank-(\d+)-of-(\d+)""".r
+
+  /** The newest whole checkpoint of a folder that the user named, or what to do about it. */
+  def require(folder: String, hadoop: Configuration): Snapshot = new CheckpointStore(folder, hadoop).newest.getOrElse(
+    throw new ConfigurationException(
+      s"There is no complete checkpoint in '$folder' to resume from. Name the folder that checkpoint.dir was set to, or start without --resume."
+    )
+  )
+}

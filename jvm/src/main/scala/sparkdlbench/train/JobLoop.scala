@@ -1,0 +1,76 @@
+package sparkdlbench.train
+
+import org.apache.spark.SparkContext
+import sparkdlbench.config.RunKeys
+import sparkdlbench.engine.Evaluation
+import sparkdlbench.metrics.ByteCounter
+import sparkdlbench.results.Recorder
+import sparkdlbench.transport.JobTransport
+
+/**
+ * What a loop brings back.
+ *
+ * @param weights
+ *   the trained weights, flat, fp32, in the model's layout
+ * @param bytes
+ *   payload bytes sent by all ranks, by channel
+ * @param engine
+ *   what rank 0's engine says it is
+ */
+final case class Trained(weights: Array[Float], bytes: Map[String, Long], engine: Map[String, String])
+
+/** A way to train: one of the two execution shapes. Knows no variant. */
+trait TrainingLoop {
+  def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained
+}
+
+/** The loop of the job-a-step shape: it runs here, in the driver; each step is a few Spark jobs of the exchange's. */
+final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingLoop {
+
+  def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {
+    val group = new RankGroup(sc, setup)
+    try {
+      val exchange = transport.exchange(group)
+      val steps = setup.totalSteps
+      var step = 0L
+      group.takePhases()
+      while (step < steps) {
+        val epoch = (step / setup.stepsPerEpoch).toInt
+        val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
+        recorder.epochStarted(epoch)
+        var losses = 0.0
+        var rows = 0L
+        while (step < end) {
+          if (cancelled()) throw new CancelledException
+          val loss = exchange.step(step)
+          val stepRows = setup.rowsOf(step)
+          recorder.stepDone(step, stepRows, loss, group.takePhases())
+          losses += loss
+          rows += stepRows
+          step += 1
+        }
+        if (Evaluations.due(setup, epoch, step == steps)) {
+          exchange.synchronize()
+          recorder.evaluated(epoch, group.run(_.evaluate()).foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+          group.takePhases()
+        }
+        recorder.epochStopped(epoch, losses / math.max(1L, rows))
+      }
+      val weights = exchange.weights()
+      val facts = group.run(_.engine.facts).head
+      val bytes = ByteCounter.sum(group.run(_.bytes.toMap))
+      exchange.close()
+      Trained(weights, bytes, facts)
+    } finally group.close()
+  }
+}
+
+/** The user ended the run. */
+final class CancelledException extends RuntimeException("the run was cancelled")
+
+private[train] object Evaluations {
+  def due(setup: RunSetup, epoch: Int, last: Boolean): Boolean = {
+    val every = setup.settings(RunKeys.evaluateEvery)
+    last || (every > 0 && (epoch + 1) % every == 0)
+  }
+}

@@ -1,0 +1,60 @@
+package sparkdlbench.train
+
+import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.codec.{ChosenCodecs, Codec}
+import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.engine.EngineVariant
+import sparkdlbench.model.ModelSpec
+import sparkdlbench.optimizer.OptimizerVariant
+
+/**
+ * Everything about a run that does not change while it trains; sent to the executors once.
+ *
+ * @param runId
+ *   unique in the application
+ * @param threads
+ *   compute threads of a rank
+ * @param submission
+ *   how many times the driver has submitted the training anew after Spark gave it up
+ */
+final case class RunSetup(
+    runId: String,
+    settings: Settings,
+    spec: ModelSpec,
+    data: DataFacts,
+    threads: Int,
+    hadoop: SerializableConfiguration,
+    submission: Int = 0
+) {
+  def workers: Int = settings(RunKeys.workers)
+  def batch: Int = RunKeys.globalBatch(settings)
+  def stepsPerEpoch: Int = (data.trainRows + batch - 1) / batch
+  def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
+
+  /** Rows of the global batch of a step; an epoch's last one may be smaller. */
+  def rowsOf(step: Long): Int = {
+    val first = (step % stepsPerEpoch).toInt * batch
+    math.min(batch, data.trainRows - first)
+  }
+
+  /** Rows that an epoch trains on: all of them, fewer where `max_steps` ends the run in it. */
+  def rowsOfEpoch(epoch: Int): Long = {
+    val steps = math.min(stepsPerEpoch.toLong, totalSteps - epoch.toLong * stepsPerEpoch)
+    math.min(steps * batch, data.trainRows.toLong)
+  }
+
+  /** Steps that the whole run makes. */
+  def totalSteps: Long = {
+    val all = settings(RunKeys.epochs).toLong * stepsPerEpoch
+    val limit = settings(RunKeys.maxSteps)
+    if (limit > 0) math.min(limit, all) else all
+  }
+
+
+  def codec: Codec = ChosenCodecs.gradient(settings)
+  def parameterCodec: Codec = ChosenCodecs.parameters(settings)
+  def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
+  def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
+  def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+}

@@ -1,0 +1,189 @@
+package sparkdlbench.transport
+
+import sparkdlbench.RunFailedException
+import sparkdlbench.codec.Codec
+import sparkdlbench.config.RunKeys
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.metrics.Phase
+import sparkdlbench.topology.Slices
+import sparkdlbench.train.{Placement, RankState}
+
+import java.nio.{ByteBuffer, ByteOrder}
+import java.util.concurrent.{Callable, ExecutionException, Future, TimeUnit, TimeoutException}
+
+/**
+ * One rank's side of the block-manager exchange: puts, fetches and removes slices, and owns slice `state.rank` of the
+ * weights. Sums are made in rank order, in fp32. With a lossy codec the owner keeps its weights in fp32 apart, and computes
+ * with the rounded ones that everybody sees.
+ *
+ * @param placements
+ *   where every rank lives, by rank
+ */
+private[transport] final class BlockManagerRank(state: RankState, placements: IndexedSeq[Placement])
+    extends AutoCloseable {
+  private val size = placements.size
+  private val rank = state.rank
+  private val runId = state.setup.runId
+  private val blocks = state.run.blocks
+  private val slices = Slices(state.parameters.length, size)
+  private val codec = state.setup.codec
+  private val weightCodec = state.setup.parameterCodec
+  private val limit = state.setup.settings(RunKeys.sliceLimit)
+  private val sum = new FlatBuffer(slices.size(rank))
+  private val master: FlatBuffer = new FlatBuffer(slices.size(rank))
+  FloatOps.copy(state.parameters.floatSlice(slices.from(rank), slices.until(rank)), master.floats)
+  private val optimizer = state.setup.optimizer.create(slices.size(rank), state.setup.settings)
+  private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
+  private val staging = new FlatBuffer(
+    Math.toIntExact((math.max(codec.maxBytes(slices.maxSize), weightCodec.maxBytes(slices.maxSize)) + 3) / 4)
+  )
+  private var updated = BlockManagerRank.NoStep
+  private var live = List.empty[SliceBlock]
+
+  /** Brings the engine's parameters to those after `step`; nothing to do before the first. */
+  def fetchWeights(step: Long): Unit = if (step != BlockManagerRank.NoStep) {
+    forEachFetched(from => pieces(SliceBlock.Weights, step, from, SliceBlock.Everyone, weightCodec, slices.size(from))) {
+      (from, offset, length, bytes) =>
+        val target = state.parameters.floatSlice(slices.from(from) + offset, slices.from(from) + offset + length)
+        state.timer.switch(Phase.Decode)
+        weightCodec.decode(bytes, target)
+    }
+    removeOlder(SliceBlock.Gradient, step + 1)
+  }
+
+  /** Makes this rank's gradient available, one slice for each owner. */
+  def putGradient(step: Long): Unit = {
+    state.timer.switch(Phase.Send)
+    for (to <- 0 until size)
+      putPieces(SliceBlock.Gradient, step, to, state.gradients, slices.from(to), slices.until(to))
+  }
+
+  /** Sums the parts of this rank's slice, updates its weights and makes them available. A second call for a step changes nothing. */
+  def update(step: Long): Unit = {
+    if (updated != step) {
+      state.timer.switch(Phase.Reduce)
+      FloatOps.fill(sum.floats, 0f)
+      forEachFetched(from => pieces(SliceBlock.Gradient, step, from, rank, codec, slices.size(rank))) { (_, offset, length, bytes) =>
+        state.timer.switch(Phase.Reduce)
+        codec.decodeAdd(bytes, sum.floatSlice(offset, offset + length))
+      }
+      state.timer.switch(Phase.Update)
+      optimizer.update(master.floats, sum.floats, step)
+      updated = step
+    }
+    removeOlder(SliceBlock.Weights, step)
+    putPieces(SliceBlock.Weights, step, SliceBlock.Everyone, master, 0, master.length)
+  }
+
+  def masterWeights: Array[Float] = master.toArray
+
+  def removeBlocks(): Unit = {
+    live.foreach(block => blocks.remove(block.print))
+    live = Nil
+  }
+
+  override def close(): Unit = ()
+
+  /** The blocks of a slice of `length` values: (block, first value, values). */
+  private def pieces(kind: String, step: Long, from: Int, to: Int, of: Codec, length: Int): Seq[Piece] = {
+    val perPart = math.max(1L, limit.toLong * 1024 / of.maxBytes(1024)).min(math.max(1, length)).toInt
+    (0 until length by perPart).zipWithIndex.map { case (first, part) =>
+      Piece(SliceBlock(runId, kind, step, from, to, part), first, math.min(perPart, length - first))
+    }
+  }
+
+  private def putPieces(kind: String, step: Long, to: Int, source: FlatBuffer, from: Int, until: Int): Unit = {
+    val travels = if (kind == SliceBlock.Gradient) codec else weightCodec
+    for (piece <- pieces(kind, step, rank, to, travels, until - from)) {
+      val first = from + piece.first
+      val bytes =
+        if (isRaw(travels)) source.byteSlice(first, first + piece.length)
+        else {
+          state.timer.switch(Phase.Encode)
+          val target = staging.bytes.duplicate().order(ByteOrder.nativeOrder())
+          val values = source.floatSlice(first, first + piece.length)
+          val written =
+            if (travels.keepsResidual) travels.encode(values, target, residual.floatSlice(first, first + piece.length))
+            else travels.encode(values, target)
+          staging.bytes.slice(0, written)
+        }
+      state.timer.switch(Phase.Send)
+      live = piece.block :: live
+      blocks.put(piece.block.print, bytes)
+      count(to, bytes.remaining)
+    }
+  }
+
+  private def isRaw(of: Codec): Boolean = of.lossless && of.fixedBytes(1).contains(4L)
+
+  private def count(to: Int, bytes: Int): Unit =
+    (if (to == SliceBlock.Everyone) (0 until size).filter(_ != rank) else Seq(to).filter(_ != rank)).foreach { receiver =>
+      val local = placements(receiver).executorId == placements(rank).executorId
+      state.bytes.add(if (local) "in-process" else "block-manager", bytes.toLong)
+    }
+
+  /** Fetches the pieces of all ranks at once, hands them over in rank order, and fails when one is missing. */
+  private def forEachFetched(piecesOf: Int => Seq[Piece])(use: (Int, Int, Int, ByteBuffer) => Unit): Unit = {
+    state.timer.switch(Phase.Wait)
+    val pending = for (from <- 0 until size; piece <- piecesOf(from)) yield (from, piece, request(from, piece))
+    try
+      pending.foreach { case (from, piece, future) =>
+        state.timer.switch(Phase.Wait)
+        val bytes = await(from, piece, future)
+        use(from, piece.first, piece.length, bytes)
+      }
+    finally pending.foreach(_._3.cancel(true))
+  }
+
+  private def request(from: Int, piece: Piece): Future[Option[Array[ByteBuffer]]] = {
+    val fetch: Callable[Option[Array[ByteBuffer]]] = () => blocks.fetch(piece.block.print)
+    state.run.fetchers.submit(fetch)
+  }
+
+  private def await(from: Int, piece: Piece, future: Future[Option[Array[ByteBuffer]]]): ByteBuffer = {
+    def failed(what: String, cause: Throwable) = throw new RunFailedException(
+      s"Rank $rank on ${state.host} (executor ${state.executorId}) $what the ${piece.block.kind} slice ${piece.block.print} of rank $from, " +
+        s"which executor ${placements(from).executorId} on ${placements(from).host} should hold. That executor was lost or is out of memory; see its log.",
+      cause
+    )
+    try future.get(state.setup.timeoutMillis, TimeUnit.MILLISECONDS) match {
+        case Some(chunks) => BlockManagerRank.joined(chunks)
+        case None => failed("did not find", null)
+      }
+    catch {
+      case _: TimeoutException => failed(s"waited ${state.setup.timeoutMillis / 1000} s in vain for", null)
+      case e: ExecutionException => failed("could not fetch", e.getCause)
+    }
+  }
+
+  private def removeOlder(kind: String, before: Long): Unit = {
+    state.timer.switch(Phase.Send)
+    val (old, kept) = live.partition(block => block.kind == kind && block.step < before)
+    old.foreach(block => blocks.remove(block.print))
+    live = kept
+  }
+}
+
+/** One block of a slice: values `first` until `first + length` of the slice. */
+private final case class Piece(block: SliceBlock, first: Int, length: Int)
+
+private[transport] object BlockManagerRank {
+  val NoStep: Long = -1L
+
+  def of(state: RankState): BlockManagerRank = state.exchangeState match {
+    case rank: BlockManagerRank => rank
+    case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its block-manager state")
+  }
+
+  private def joined(chunks: Array[ByteBuffer]): ByteBuffer = {
+    val whole =
+      if (chunks.length == 1) chunks.head.duplicate()
+      else {
+        val all = ByteBuffer.allocate(chunks.map(_.remaining).sum)
+        chunks.foreach(chunk => all.put(chunk.duplicate()))
+        all.flip()
+        all
+      }
+    whole.order(ByteOrder.nativeOrder())
+  }
+}

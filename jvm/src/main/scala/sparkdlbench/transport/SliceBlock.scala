@@ -1,0 +1,27 @@
+package sparkdlbench.transport
+
+import scala.util.Try
+
+/**
+ * Name of one block of one step.
+ *
+ * @param kind
+ *   `gradient` (part of rank `from`'s gradient, for owner `to`) or `weights` (slice of owner `from`; `to` is -1: for all)
+ * @param part
+ *   number of this piece of a slice that is over `slice_limit`, from 0
+ */
+final case class SliceBlock(runId: String, kind: String, step: Long, from: Int, to: Int, part: Int) {
+  def print: String = s"sparkdl:$runId:$kind:$step:$from:$to:$part"
+}
+
+object SliceBlock {
+  val Gradient = "gradient"
+  val Weights = "weights"
+  val Everyone: Int = -1
+
+  def parse(text: String): Option[SliceBlock] = text.split(':') match {
+    case Array("sparkdl", runId, kind, step, from, to, part) if kind == Gradient || kind == Weights =>
+      Try(SliceBlock(runId, kind, step.toLong, from.toInt, to.toInt, part.toInt)).toOption
+    case _ => None
+  }
+}

@@ -1,0 +1,37 @@
+package sparkdlbench.transport
+
+import sparkdlbench.metrics.{Phase, PhaseTimer}
+
+import java.nio.ByteBuffer
+
+/** A transport whose sends and waits are counted apart from the phase around them. */
+final class TimedTransport(inner: Transport, timer: PhaseTimer) extends Transport {
+  def rank: Int = inner.rank
+  def size: Int = inner.size
+  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = inner.open(lanes, destination)
+
+  def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = {
+    val outer = timer.switch(Phase.Send)
+    inner.send(lane, sequence, data)
+    timer.switch(outer)
+    ()
+  }
+
+  def flush(): Unit = {
+    val outer = timer.switch(Phase.Send)
+    inner.flush()
+    timer.switch(outer)
+    ()
+  }
+
+  def receive(lane: Lane, sequence: Long): ByteBuffer = {
+    val outer = timer.switch(Phase.Wait)
+    val received = inner.receive(lane, sequence)
+    timer.switch(outer)
+    received
+  }
+
+  def release(lane: Lane, sequence: Long): Unit = inner.release(lane, sequence)
+  def bytesSent: Map[String, Long] = inner.bytesSent
+  override def close(): Unit = inner.close()
+}

@@ -1,0 +1,54 @@
+package sparkdlbench.config
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
+
+import java.nio.file.Files
+
+class RunFileSuite extends AnyFunSuite {
+  private def file(text: String): String = {
+    val path = Files.createTempDirectory("run-file").resolve("small-net.toml")
+    Files.writeString(path, text)
+    path.toString
+  }
+
+  private val example = file("""
+      |workers = 2
+      |[model]
+      |name = "mlp"
+      |hidden = [100, 50]
+      |[optimizer]
+      |learning_rate = 0.5
+      |[spark]
+      |master = "local[2]"
+      |"spark.executor.memory" = "2g"
+      |""".stripMargin)
+
+  test("tables become dotted keys, lists commas, and [spark] stays apart") {
+    val run = RunFile.read(example)
+    assert(
+      run.settings === Map(
+        "name" -> "small-net",
+        "workers" -> "2",
+        "model.name" -> "mlp",
+        "model.hidden" -> "100,50",
+        "optimizer.learning_rate" -> "0.5"
+      )
+    )
+    assert(run.spark === Map("master" -> "local[2]", "spark.executor.memory" -> "2g"))
+  }
+
+  test("assignments change settings, the master and Spark's own keys") {
+    val run = Seq("workers=4", "master=local[4]", "spark.executor.memory=1g", "spark.sparkdl.engine.blas=openblas")
+      .foldLeft(RunFile.read(example))(_ set _)
+    assert(run.settings("workers") === "4")
+    assert(run.settings("engine.blas") === "openblas")
+    assert(run.spark === Map("master" -> "local[4]", "spark.executor.memory" -> "1g"))
+  }
+
+  test("what cannot be read or parsed is said in one sentence") {
+    assert(intercept[ConfigurationException](RunFile.read("/no/such.toml")).getMessage.contains("/no/such.toml"))
+    assert(intercept[ConfigurationException](RunFile.read(file("workers = = 2"))).getMessage.contains("not valid TOML"))
+    assert(intercept[ConfigurationException](RunFile.read(example).set("workers")).getMessage.contains("key=value"))
+  }
+}

@@ -1,0 +1,62 @@
+package sparkdlbench.config
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
+
+class SettingsSuite extends AnyFunSuite {
+  private val workers = Key.int("workers", "2", 1, "ranks")
+  private val hidden = Key.ints("model.hidden", "1024", "widths")
+  private val blas = Key.choice("engine.blas", "mkl", Seq("mkl", "openblas"), "library")
+  private val local = Key.text("host_local", "auto", "mapped memory")
+  private val keys = Seq(workers, hidden, blas, local)
+
+  private def complaint(raw: (String, String)*): String =
+    intercept[ConfigurationException](Settings.resolve(raw.toMap, keys)).getMessage
+
+  test("what is not set has its default, what is set is parsed") {
+    val settings = Settings.resolve(Map("model.hidden" -> "100, 50", "workers" -> "3"), keys)
+    assert(settings(workers) === 3)
+    assert(settings(hidden) === Seq(100, 50))
+    assert(settings(blas) === "mkl")
+  }
+
+  test("a key has one TOML name and one Spark name") {
+    assert(local.sparkName === "spark.sparkdl.hostLocal")
+    assert(Settings.resolve(Map("spark.sparkdl.hostLocal" -> "off"), keys)(local) === "off")
+    assert(Settings.resolve(Map("hostLocal" -> "on"), keys)(local) === "on")
+    keys.foreach(key => assert(Key.snakeCase(key.sparkName.stripPrefix(Key.SparkPrefix)) === key.name))
+  }
+
+  test("an unknown key is refused with the nearest one") {
+    val message = complaint("engine.blass" -> "mkl")
+    assert(message.contains("'engine.blass'") && message.contains("Did you mean 'engine.blas'?"))
+    assert(message.contains("host_local, model.hidden, workers"))
+  }
+
+  test("a value that is not valid is refused with the valid ones and the remedy") {
+    assert(complaint("engine.blas" -> "openbls").contains("Did you mean 'openblas'?"))
+    assert(complaint("workers" -> "0").contains("at least 1"))
+    assert(complaint("workers" -> "two").contains("--set workers=VALUE"))
+    assert(complaint("model.hidden" -> "100,-5").contains("whole numbers above 0"))
+  }
+
+  test("settings checked once can be changed only to what is valid") {
+    val settings = Settings.resolve(Map.empty, keys)
+    assert(settings.updated(workers, "5")(workers) === 5)
+    intercept[ConfigurationException](settings.updated(workers, "-1"))
+  }
+
+  test("every key of the project has a valid default, a documentation and a name of its own") {
+    val all = RunKeys.all
+    assert(all.map(_.name).distinct.size === all.size)
+    all.foreach { key =>
+      assert(key.parse(key.default).isDefined, s"default of ${key.name}")
+      assert(key.doc.nonEmpty)
+    }
+  }
+
+  test("a variant that does not exist is refused with those that do") {
+    val message = intercept[ConfigurationException](RunKeys.resolve(Map("codec" -> "bf61"))).getMessage
+    assert(message.contains("codec called 'bf61'") && message.contains("'bf16'") && message.contains("fp32"))
+  }
+}

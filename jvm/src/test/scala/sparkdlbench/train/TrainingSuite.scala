@@ -1,0 +1,127 @@
+package sparkdlbench.train
+
+import org.apache.spark.{SparkConf, SparkContext}
+import org.scalatest.BeforeAndAfterAll
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
+import sparkdlbench.{ConfigurationException, RunFailedException}
+
+import java.nio.file.{Files, Path, Paths}
+import scala.jdk.CollectionConverters._
+
+/** Whole runs through Spark jobs in one JVM; the tests on real executors are the Python ones and `BlockStreamSuite`. */
+class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
+  private var sc: SparkContext = _
+  private lazy val results: Path = Files.createTempDirectory("results")
+
+  override def beforeAll(): Unit = {
+    val conf = new SparkConf().setMaster("local[4]").setAppName("training-suite").set("spark.ui.enabled", "false")
+    sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1"))
+    sc.setLogLevel("ERROR")
+  }
+  override def afterAll(): Unit = sc.stop()
+
+  private val small = Map(
+    "data.source" -> "digits",
+    "model.name" -> "mlp",
+    "model.hidden" -> "32",
+    "batch" -> "50",
+    "epochs" -> "2",
+    "optimizer.learning_rate" -> "0.1"
+  )
+
+  private def run(settings: (String, String)*): RunResult =
+    TrainingRun.prepare(sc, small ++ settings + ("results" -> results.toString)).train()
+
+  private def losses(result: RunResult): Seq[Double] =
+    Json.read(result.summary).path("history").elements.asScala.map(_.path("train_loss").asDouble).toSeq
+
+  private def blocksLeft: Int = org.apache.spark.SparkEnv.get.blockManager.getMatchingBlockIds(_.name.contains("sparkdl:")).size
+
+  test("a run trains, evaluates and leaves its files") {
+    val result = run("workers" -> "2", "epochs" -> "8")
+    val summary = Json.read(result.summary)
+    assert(summary.path("status").asText === "success")
+    assert(summary.path("final").path("test_accuracy").asDouble > 0.9)
+    val folder = Paths.get(result.folder)
+    Seq("run.json", "events.jsonl", "summary.json", "page.html").foreach(file => assert(Files.exists(folder.resolve(file)), file))
+    val events = Files.readAllLines(folder.resolve("events.jsonl")).asScala.map(Json.read(_).path("key").asText)
+    assert(events.count(_ == "epoch_stop") === 8 && events.head === "run_start" && events.last === "run_stop")
+    assert(blocksLeft === 0)
+  }
+
+  test("the phases add up to the step's time") {
+    val result = run("workers" -> "2")
+    val phases = Json.read(result.summary).path("phases_ms")
+    val steps = Json.read(Files.readString(Paths.get(result.folder, "steps.json"))).elements.asScala.map(_.asDouble).toSeq
+    assert(steps.size === 58)
+    assert(math.abs(phases.elements.asScala.map(_.asDouble).sum / (steps.sum / steps.size) - 1) < 0.02)
+    Seq("compute", "send", "wait", "scheduler").foreach(phase => assert(phases.path(phase).asDouble > 0, phase))
+  }
+
+  test("N workers give the loss curve of one, for a batch that N does not divide") {
+    val one = run("workers" -> "1")
+    for (workers <- 2 to 4) {
+      val many = run("workers" -> workers.toString)
+      losses(one).zip(losses(many)).foreach { case (a, b) => assert(math.abs(a - b) / a < 1e-4, s"$workers workers") }
+      val apart = one.weights.zip(many.weights).map { case (a, b) => math.abs(a - b) }.max
+      assert(apart < 1e-4, s"$workers workers: weights differ by $apart")
+    }
+  }
+
+  test("the same seed twice gives the same bits, another seed others") {
+    val first = run("workers" -> "3", "seed" -> "7", "epochs" -> "1").weights
+    assert(first === run("workers" -> "3", "seed" -> "7", "epochs" -> "1").weights)
+    assert(first !== run("workers" -> "3", "seed" -> "8", "epochs" -> "1").weights)
+  }
+
+  test("slices over the limit travel cut up and change nothing") {
+    val whole = run("workers" -> "2", "epochs" -> "1").weights
+    assert(whole === run("workers" -> "2", "epochs" -> "1", "slice_limit" -> "100").weights)
+  }
+
+  test("bf16 trains as well, with half the bytes") {
+    val exact = Json.read(run("workers" -> "1", "epochs" -> "8").summary)
+    val rounded = run("workers" -> "2", "epochs" -> "8", "codec" -> "bf16")
+    val gap = exact.path("final").path("test_accuracy").asDouble - Json.read(rounded.summary).path("final").path("test_accuracy").asDouble
+    assert(gap < 0.02)
+    assert(blocksLeft === 0)
+  }
+
+  test("bytes counted are the formula's") {
+    val summary = Json.read(run("workers" -> "4", "epochs" -> "1").summary)
+    val steps = summary.path("final").path("steps").asLong
+    val parameters = 64 * 32 + 32 + 32 * 10 + 10
+    // All ranks together send 2(N-1) · S a step; here they all live in one executor.
+    assert(summary.path("bytes").path("in-process").asLong === steps * 2 * 3 * parameters * 4)
+  }
+
+  test("what a user can mend is found before any job") {
+    def complaint(settings: (String, String)*): String = {
+      var jobs = 0
+      val listener = new org.apache.spark.scheduler.SparkListener {
+        override def onJobStart(start: org.apache.spark.scheduler.SparkListenerJobStart): Unit = jobs += 1
+      }
+      sc.addSparkListener(listener)
+      val message =
+        try intercept[ConfigurationException](run(settings: _*)).getMessage
+        finally sc.removeSparkListener(listener)
+      assert(jobs === 0)
+      message
+    }
+    assert(complaint("workers" -> "9", "batch" -> "90").contains("4 task slots"))
+    assert(complaint("workers" -> "4", "batch" -> "3").contains("batch = 3"))
+    assert(complaint("transport" -> "block-manger").contains("Did you mean 'block-manager'?"))
+    assert(complaint("topology" -> "ring").contains("sliced"))
+    assert(complaint("data.source" -> "idx", "data.path" -> "/no/such/folder").contains("/no/such/folder"))
+  }
+
+  test("a run that fails leaves a summary that says so") {
+    val prepared = TrainingRun.prepare(sc, small + ("results" -> results.toString) + ("optimizer.learning_rate" -> "0.1"))
+    prepared.cancel()
+    intercept[RunFailedException](prepared.train())
+    val last = Files.list(results).iterator.asScala.toSeq.maxBy(_.toString)
+    val summary = Json.read(Files.readString(last.resolve("summary.json")))
+    assert(summary.path("status").asText === "cancelled" && summary.path("error").asText.nonEmpty)
+  }
+}

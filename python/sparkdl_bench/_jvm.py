@@ -1,0 +1,210 @@
+"""The way to the JVM: the only module that knows py4j. It sees one class, `sparkdlbench.PythonApi`, and JDK types."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+
+from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+
+_API_CLASS = "sparkdlbench.PythonApi"
+_ERRORS: dict[str, type[SparkDLError]] = {
+    "sparkdlbench.ConfigurationException": ConfigurationError,
+    "sparkdlbench.RunFailedException": RunFailedError,
+}
+_MIN_JAVA = 17
+
+
+class Api:
+    """`sparkdlbench.PythonApi` with Python types. Errors of the JVM arrive as this package's own."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._api = jvm.sparkdlbench.PythonApi
+
+    def version(self) -> str:
+        return str(self._call("version"))
+
+    def build_facts(self) -> dict[str, Any]:
+        """`version`, `spark_line`, `scala` and `commit` of the jar."""
+        return self._object("buildFacts")
+
+    def variants(self, axis: str) -> list[dict[str, Any]]:
+        """The variants of an axis: `name`, `doc`, and `keys` with `name`, `default`, `valid`, `doc` each."""
+        return self._list("variants", axis)
+
+    def all_keys(self) -> list[dict[str, Any]]:
+        """Every configuration key: `name`, `default`, `valid`, `doc`."""
+        return self._list("keys")
+
+    def check(self, settings: Mapping[str, str]) -> None:
+        """Raises ConfigurationError for an unknown key or a value that is not valid. Needs no Spark session."""
+        self._call("check", dict(settings))
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        """Checks session and data, then starts the run in the background; returns the run's id."""
+        return str(self._call("start", dict(settings)))
+
+    def poll(self, run_id: str) -> dict[str, Any]:
+        """The run's state and progress now."""
+        return self._object("poll", run_id)
+
+    def wait(self, run_id: str, millis: int) -> dict[str, Any]:
+        """As `poll`, after the state or the step has changed or `millis` milliseconds have passed."""
+        return self._object("await", run_id, millis)
+
+    def cancel(self, run_id: str) -> None:
+        self._call("cancel", run_id)
+
+    def forget(self, run_id: str) -> None:
+        """Lets the JVM drop a finished run and its weights."""
+        self._call("forget", run_id)
+
+    def weights(self, run_id: str, path: str) -> list[dict[str, Any]]:
+        """Writes the weights to `path` as flat little-endian fp32.
+
+        Returns:
+            `name`, `shape` and `offset` (in values) of each parameter.
+        """
+        return self._list("weights", run_id, path)
+
+    def model_spec(self, run_id: str) -> dict[str, Any]:
+        return self._object("modelSpec", run_id)
+
+    def _object(self, method: str, *arguments: Any) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self._call(method, *arguments))
+        return value
+
+    def _list(self, method: str, *arguments: Any) -> list[dict[str, Any]]:
+        value: list[dict[str, Any]] = json.loads(self._call(method, *arguments))
+        return value
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return translated(lambda: getattr(self._api, method)(*arguments))
+
+
+def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
+    """Starts the driver's JVM, without a Spark context, or finds the one that spark-submit started.
+
+    Args:
+        conf: what the JVM is started with (class path, memory).
+        jvm_log: an open file for what the JVM writes to standard error; None: this process's standard error.
+    """
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    # pyspark keeps its JVM in these two attributes; there is no public way to start one before the Spark context.
+    holder: Any = SparkContext
+    launch: Callable[..., Any] = launch_gateway
+    if holder._gateway is None:
+        try:
+            gateway = launch(conf, {"stderr": jvm_log} if jvm_log else None)
+        except (PySparkRuntimeError, OSError) as error:
+            raise ConfigurationError(
+                f"The Java virtual machine for Spark did not start: {_reason(jvm_log) or error}. Spark needs JDK "
+                f"{_MIN_JAVA} or newer: install one and set JAVA_HOME to it (it is {os.environ.get('JAVA_HOME', '')!r} "
+                "now), and check the Spark properties of the run."
+            ) from error
+        holder._gateway, holder._jvm = gateway, gateway.jvm
+    jvm = holder._jvm
+    _check_java(jvm)
+    return jvm
+
+
+def jvm_of(spark: Any) -> Any:
+    """The JVM behind a classic Spark session."""
+    return spark.sparkContext._jvm
+
+
+def is_running() -> bool:
+    """True where this process has a driver JVM already, whose class path can no longer be changed."""
+    from pyspark import SparkContext
+
+    return getattr(SparkContext, "_gateway", None) is not None
+
+
+def running() -> Any:
+    """The JVM that this process has."""
+    from pyspark import SparkContext
+
+    return SparkContext._jvm
+
+
+def has_api(jvm: Any) -> bool:
+    """True where the JVM can load this package's classes."""
+    # py4j cannot load a class that is not there, and then takes its name for a package.
+    return type(jvm.sparkdlbench.PythonApi).__name__ == "JavaClass"
+
+
+def translated(call: Callable[[], Any]) -> Any:
+    """Calls, and raises what the JVM throws as this package's errors; the Java error is their cause."""
+    try:
+        return call()
+    except Py4JJavaError as error:
+        raise _translate(error) from error
+    except Py4JNetworkError as error:
+        raise RunFailedError(
+            "The driver's JVM does not answer any more; it was stopped, or killed for want of memory "
+            "(spark.driver.memory). Nothing further is known of the run; its results folder holds what was written "
+            "until then."
+        ) from error
+    except Py4JError as error:
+        raise SparkDLError(
+            f"The jar and the Python package of sparkdl-bench do not fit: {error}. Install both from one version."
+        ) from error
+
+
+def is_linkage_error(error: BaseException) -> bool:
+    """True where the JVM could not link classes: a jar made for another Scala or Spark."""
+    cause = error.__cause__
+    return isinstance(cause, Py4JJavaError) and any(
+        name.startswith("java.lang.") and name.endswith("Error") for name, _ in _chain(cause.java_exception)
+    )
+
+
+def _translate(error: Py4JJavaError) -> SparkDLError:
+    chain = _chain(error.java_exception)
+    for name, message in chain:
+        if name in _ERRORS:
+            return _ERRORS[name](message)
+    name, message = chain[-1]
+    first = message.strip().splitlines()[0] if message.strip() else "no message"
+    return SparkDLError(
+        f"The JVM failed with {name}: {first}. Add --debug (or look at this error's cause) for its stack trace."
+    )
+
+
+def _chain(exception: Any) -> list[tuple[str, str]]:
+    """Class name and message of a Java exception and of its causes, outermost first."""
+    chain: list[tuple[str, str]] = []
+    while exception is not None and len(chain) < 20:
+        chain.append((str(exception.getClass().getName()), str(exception.getMessage() or "")))
+        exception = exception.getCause()
+    return chain
+
+
+def _check_java(jvm: Any) -> None:
+    version = str(jvm.java.lang.System.getProperty("java.specification.version"))
+    if int(version.split(".")[0]) < _MIN_JAVA:
+        raise ConfigurationError(
+            f"Spark runs on Java {version} ({jvm.java.lang.System.getProperty('java.home')}); sparkdl-bench needs JDK "
+            f"{_MIN_JAVA} or newer. Set JAVA_HOME to one."
+        )
+
+
+def _reason(log: IO[bytes] | None) -> str:
+    """The line of the JVM's log that says why it ended: an exception's, or the last one."""
+    if log is None:
+        return ""
+    lines = Path(log.name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    exceptions = [line for line in lines if "Exception" in line or "Error:" in line]
+    reason = exceptions[0] if exceptions else lines[-1] if lines else ""
+    return reason.strip().rstrip(".")

@@ -1,0 +1,172 @@
+"""Those that are measured: ours through its command line, our engine alone in a JVM, and the peers."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from sparkdl_bench import peers
+from sparkdl_bench.bench import machine
+from sparkdl_bench.bench.store import Trial
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.jarfiles import find_jars
+from sparkdl_bench.peers import Case, Measurement, TrainCase
+from sparkdl_bench.peers._process import measure, run_to_end
+from sparkdl_bench.results import RunResults
+
+ENGINE_MAIN = "sparkdlbench.bench.EngineBench"
+
+
+class Contestant(Protocol):
+    """One way to do the same work; `measure` is one trial, in processes that end with it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def prepare(self) -> None:
+        """Make ready what can be made ready beforehand; raise what the user must mend."""
+        ...
+
+    def measure(self, timeout_s: float) -> Trial: ...
+
+
+@dataclass(frozen=True)
+class PeerContestant:
+    """A peer, in its own environment, which `prepare` makes."""
+
+    name: str
+    peer: str
+    case: Case
+    directory: Path = field(default_factory=peers.default_directory)
+
+    def prepare(self) -> None:
+        peers.find(self.peer).install(self.directory)
+
+    def measure(self, timeout_s: float) -> Trial:
+        return _trial(peers.find(self.peer).run(self.case, timeout_s, self.directory))
+
+
+@dataclass(frozen=True)
+class OursContestant:
+    """`sparkdl-bench run` on a local-cluster of `case.workers` executors with one core each.
+
+    Attributes:
+        settings: keys of the run on top of the case, such as `transport`.
+    """
+
+    name: str
+    case: TrainCase
+    settings: Mapping[str, str]
+
+    def prepare(self) -> None:
+        _check_jars()
+
+    def measure(self, timeout_s: float) -> Trial:
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-ours-") as folder:
+            conf = Path(folder, "run.toml")
+            conf.write_text(run_file(self.case, folder, self.settings), encoding="utf-8")
+            run_to_end(self.name, [sys.executable, "-m", "sparkdl_bench", "run", str(conf)], timeout_s)
+            return read_run(only_run(Path(folder, "results")), self.case.warmup_steps)
+
+
+@dataclass(frozen=True)
+class EngineContestant:
+    """Our engine alone, in one JVM without Spark: forward, backward and SGD update."""
+
+    name: str
+    case: TrainCase
+
+    def prepare(self) -> None:
+        _check_jars()
+
+    def measure(self, timeout_s: float) -> Trial:
+        command = [machine.java(), "-Xmx1g", "-cp", jvm_class_path(), ENGINE_MAIN]
+        return _trial(measure(self.name, command, self.case, timeout_s))
+
+
+def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = None) -> str:
+    """The TOML file of a run that makes the case's steps, and evaluates only at its end."""
+    steps = case.warmup_steps + case.steps
+    data: dict[str, object] = {"source": "idx", "path": case.data_path} if case.data_path else _synthetic(case)
+    tables: dict[str, dict[str, object]] = {
+        "": {
+            "name": "bench",
+            "results": f"{folder}/results",
+            "workers": case.workers,
+            "batch": case.batch,
+            "epochs": -(-steps * case.batch // case.rows) + 1,
+            "max_steps": steps,
+            "evaluate_every": 0,
+            "seed": 1,
+        },
+        "model": {"name": "mlp", "hidden": list(case.hidden)},
+        "data": data,
+        "engine": {"name": "libtorch", "threads": case.threads},
+        "optimizer": {"name": "sgd", "learning_rate": case.learning_rate},
+        "spark": {"master": f"local-cluster[{case.workers},1,2048]", "spark.executor.memory": "2g"},
+    }
+    for key, value in (settings or {}).items():
+        table, _, name = ("spark", "", key) if key.startswith("spark.") else key.rpartition(".")
+        tables.setdefault(table, {})[name] = value
+    return "\n".join(_toml(table, values) for table, values in tables.items())
+
+
+def read_run(folder: Path, warmup_steps: int) -> Trial:
+    """The samples after the warm-up, and the facts, of a run that succeeded."""
+    results = RunResults(folder)
+    summary, run = results.summary, results.run
+    steps_ms = [float(step) for step in json.loads((folder / "steps.json").read_text(encoding="utf-8"))]
+    facts = {
+        "variant": summary["variant"],
+        "versions": run["versions"],
+        "engine": run.get("engine", {}),
+        "phases_ms": summary["phases_ms"],
+        "ms_per_step_median_with_warmup": summary["final"]["ms_per_step_median"],
+        "last_loss": summary["final"]["train_loss"],
+        "bytes": summary["bytes"],
+    }
+    return Trial(steps_ms[warmup_steps:], 1, facts)
+
+
+def only_run(results: Path) -> Path:
+    found = [path for path in results.iterdir() if path.is_dir()]
+    if len(found) != 1:
+        raise ConfigurationError(f"One run was expected under '{results}', and there are {len(found)}.")
+    return found[0]
+
+
+def jvm_class_path() -> str:
+    """Our classes, their native code, and Spark's own jars (Scala, JSON)."""
+    import pyspark
+
+    jars = find_jars(pyspark.__version__)
+    return ":".join([*(str(jar) for jar in jars.all), str(Path(pyspark.__file__).parent / "jars" / "*")])
+
+
+def _check_jars() -> None:
+    import pyspark
+
+    find_jars(pyspark.__version__)
+
+
+def _synthetic(case: TrainCase) -> dict[str, object]:
+    return {"source": "synthetic", "rows": case.rows, "shape": [case.features], "classes": case.classes}
+
+
+def _toml(table: str, values: Mapping[str, object]) -> str:
+    # JSON's scalars and lists are TOML's.
+    lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items()]
+    return "\n".join([f"[{table}]", *lines] if table else lines) + "\n"
+
+
+def _trial(measurement: Measurement) -> Trial:
+    return Trial(
+        [sample.ms for sample in measurement.samples],
+        measurement.samples[0].steps,
+        dict(measurement.facts),
+    )

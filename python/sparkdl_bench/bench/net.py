@@ -1,0 +1,130 @@
+"""The collective microbenchmark: every way of adding up a vector, on this machine, in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkdl_bench import peers
+from sparkdl_bench.bench import collective
+from sparkdl_bench.bench.collective import Row, Way
+from sparkdl_bench.bench.spark_collective import run_spark_transport, spark_transport_missing
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import CollectiveCase
+
+HOST_LOCAL = ("both", "on", "off")
+FLOOR = "memcpy"
+
+
+@dataclass(frozen=True)
+class NetPlan:
+    """What `sparkdl-bench net` measures: every combination of sizes, workers, and ways.
+
+    Attributes:
+        sizes: numbers of fp32 values.
+        workers: numbers of ranks.
+        transports: Spark transports of ours, and peers that can all-reduce.
+        topologies, codecs: of our transports.
+        host_local: `on`: shared memory where there is some; `off`: sockets alone; `both`: one row each.
+        warmup, iterations: all-reduces; 0: by size (`collective.counts`).
+        trials: how often each row is measured, in turn with the others; all samples go into the row.
+    """
+
+    sizes: tuple[int, ...]
+    workers: tuple[int, ...]
+    transports: tuple[str, ...]
+    topologies: tuple[str, ...] = ("sliced",)
+    codecs: tuple[str, ...] = ("fp32",)
+    host_local: str = "both"
+    warmup: int = 0
+    iterations: int = 0
+    trials: int = 1
+    timeout_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if self.host_local not in HOST_LOCAL:
+            raise ConfigurationError(f"host-local is '{self.host_local}'; valid: {', '.join(HOST_LOCAL)}.")
+        if not (self.sizes and self.workers and self.transports and self.topologies and self.codecs):
+            raise ConfigurationError("sizes, workers, transports, topologies and codecs need at least one value each.")
+        if min(self.sizes) < 0 or min(self.workers) < 1:
+            raise ConfigurationError("A size is a number of values, 0 or more; a number of workers is 1 or more.")
+
+    def counts(self, elements: int) -> tuple[int, int]:
+        warmup, iterations = collective.counts(elements)
+        return self.warmup or warmup, self.iterations or iterations
+
+    @property
+    def host_local_choices(self) -> tuple[bool, ...]:
+        return {"both": (False, True), "on": (True,), "off": (False,)}[self.host_local]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A transport that cannot be measured here, and why."""
+
+    transport: str
+    reason: str
+
+
+Samples = tuple[list[float], bool]
+
+
+def measure(plan: NetPlan, link_gbps: float, directory: Path, tell: Callable[[str], None]) -> Iterator[Row | Skipped]:
+    """Rows in the order of sizes and workers; a transport that is not installed gives one `Skipped` at the start."""
+    available = []
+    for transport in plan.transports:
+        peer = peers.discover().get(transport)
+        reason = peer.missing(directory) if peer else spark_transport_missing(transport)
+        if reason:
+            yield Skipped(transport, reason)
+        else:
+            available.append(transport)
+    for workers in plan.workers:
+        for elements in plan.sizes:
+            ways = [way for transport in available for way in ways_of(plan, transport, workers, elements)]
+            yield from _rows(plan, ways, link_gbps, directory, tell)
+
+
+def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[Way]:
+    """The rows of one transport at one size and number of ranks."""
+    peer = peers.discover().get(transport)
+    if peer is None:
+        return [
+            Way(transport, workers, elements, topology, codec, host_local)
+            for topology in plan.topologies
+            for codec in plan.codecs
+            for host_local in plan.host_local_choices
+        ]
+    if transport == FLOOR:
+        return [Way(transport, 1, elements)]
+    if workers == 1:
+        return []
+    return [
+        Way(transport, workers, elements, host_local=host_local)
+        for host_local in plan.host_local_choices
+        if host_local in peer.host_local_choices
+    ]
+
+
+def run_way(way: Way, plan: NetPlan, directory: Path) -> Samples:
+    """All samples (milliseconds) of one way in processes of its own, and whether the sums were right."""
+    warmup, iterations = plan.counts(way.elements)
+    if way.transport not in peers.discover():
+        return run_spark_transport(way, warmup, iterations, plan.timeout_s)
+    case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
+    measurement = peers.find(way.transport).run(case, plan.timeout_s, directory)
+    return [sample.ms for sample in measurement.samples], bool(measurement.facts.get("correct"))
+
+
+def _rows(
+    plan: NetPlan, ways: Sequence[Way], link_gbps: float, directory: Path, tell: Callable[[str], None]
+) -> Iterator[Row]:
+    taken: dict[Way, list[Samples]] = {way: [] for way in ways}
+    for trial in range(1, plan.trials + 1):
+        for way in ways:
+            tell(f"{way.transport}, {way.workers} workers, {way.elements} values, trial {trial} of {plan.trials} …")
+            taken[way].append(run_way(way, plan, directory))
+    for way, trials in taken.items():
+        samples_ms = [sample for samples, _ in trials for sample in samples]
+        yield collective.row(way, samples_ms, all(correct for _, correct in trials), link_gbps)

@@ -1,0 +1,191 @@
+"""Resident memory of executors and driver during one long run: a leak shows as growth between two steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import psutil
+from rich.table import Table
+
+from sparkdl_bench.bench import contestant, statistics, store
+from sparkdl_bench.bench.suites.short import RESULTS, find_mnist, warn_if_busy
+from sparkdl_bench.bench.table import default_console
+from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.peers import TrainCase
+from sparkdl_bench.peers._process import MARK, marked, stop_all
+
+NAME = "memory"
+GROWTH_LIMIT = 0.05
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """One run of a little more than `last_step` steps. Growth is between the windows around the two steps."""
+
+    transport: str = "block-manager"
+    first_step: int = 500
+    last_step: int = 5000
+    data: str = "synthetic"
+    trials: int = 1
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Resident bytes of one process at the two steps, each the median of a window of samples."""
+
+    process: str
+    first_bytes: float
+    last_bytes: float
+
+    @property
+    def share(self) -> float:
+        return self.last_bytes / self.first_bytes - 1
+
+    @property
+    def met(self) -> bool:
+        return self.share < GROWTH_LIMIT
+
+
+@dataclass(frozen=True)
+class Resident:
+    """What the processes of one run held: at `times_s` (Unix time), `bytes_by_process` (None: not there then)."""
+
+    times_s: list[float]
+    bytes_by_process: dict[str, list[int | None]]
+
+
+@click.command(NAME)
+@click.option("--transport", default="block-manager", show_default=True, help="Transport of the run.")
+@click.option("--first-step", type=click.IntRange(1), default=500, show_default=True)
+@click.option("--last-step", type=click.IntRange(2), default=5000, show_default=True)
+@click.option("--data", "data_path", help="Folder of MNIST's IDX files [default: $SPARKDL_DATA/mnist, else synthetic].")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=1800.0, show_default=True, help="Seconds.")
+def command(
+    transport: str, first_step: int, last_step: int, data_path: str | None, results: Path, timeout_s: float
+) -> None:
+    """Resident memory of driver and executors between two steps of one run; it must grow less than 5 %."""
+    path = find_mnist(data_path)
+    plan = MemoryPlan(transport, first_step, last_step, "mnist" if path else "synthetic")
+    file = store.create(results, NAME, asdict(plan))
+    warn_if_busy()
+    steps = last_step + last_step // 20
+    case = TrainCase(workers=2, warmup_steps=0, steps=steps, data_path=path)
+    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-memory-") as name:
+        folder = Path(name)
+        (folder / "run.toml").write_text(contestant.run_file(case, name, {"transport": transport}), encoding="utf-8")
+        resident = watch_run(folder / "run.toml", timeout_s)
+        reached_s = step_times(contestant.only_run(folder / "results"))
+    growths = [growth(process, resident, reached_s, (first_step, last_step)) for process in resident.bytes_by_process]
+    file.set("resident", asdict(resident))
+    file.set("growth", [{**asdict(each), "share": each.share, "met": each.met} for each in growths])
+    show(growths, plan)
+    click.echo(f"All samples: {file.path}")
+
+
+def watch_run(conf: Path, timeout_s: float) -> Resident:
+    """Train as `conf` says in a process of its own and look at its processes' resident memory twice a second."""
+    mark = secrets.token_hex(8)
+    resident = Resident([], {})
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(  # noqa: S603 (the command is ours)
+            [sys.executable, "-m", "sparkdl_bench", "run", str(conf)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, MARK: mark},
+            start_new_session=True,
+        )
+        deadline = time.monotonic() + timeout_s
+        try:
+            while child.poll() is None and time.monotonic() < deadline:
+                _look(marked(mark), resident)
+                time.sleep(POLL_S)
+            timed_out = child.poll() is None
+        finally:
+            stop_all(child, mark)
+        if timed_out or child.returncode != 0:
+            log.seek(0)
+            reason = f"took longer than {timeout_s:.0f} s" if timed_out else f"ended with status {child.returncode}"
+            raise RunFailedError(f"The watched run {reason}. It last said: {log.read()[-1000:].strip()}")
+    return resident
+
+
+def step_times(folder: Path) -> list[float]:
+    """When each step ended (Unix time): the steps' lengths, added up backwards from the end of their epoch."""
+    events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    starts = [event["time_ms"] / 1e3 for event in events if event["key"] == "epoch_start"]
+    steps_ms: list[float] = json.loads((folder / "steps.json").read_text(encoding="utf-8"))
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    per_epoch = -(-int(run["data"]["train_rows"]) // int(run["configuration"]["batch"]))
+    times: list[float] = []
+    for step, length_ms in enumerate(steps_ms):
+        before = starts[step // per_epoch] if step % per_epoch == 0 else times[-1]
+        times.append(before + length_ms / 1e3)
+    return times
+
+
+def growth(process: str, resident: Resident, reached_s: Sequence[float], steps: tuple[int, int]) -> Growth:
+    """Median resident memory in a window of ± 5 % of the last step around each of the two steps."""
+    half = max(1, steps[1] // 20)
+    held = []
+    for step in steps:
+        begin, end = (reached_s[min(max(0, each), len(reached_s) - 1)] for each in (step - half, step + half))
+        pairs = zip(resident.times_s, resident.bytes_by_process[process], strict=True)
+        window = [size for moment, size in pairs if size is not None and begin <= moment <= end]
+        if not window:
+            raise RunFailedError(
+                f"No sample of the memory of {process} lies around step {step}: the run is too fast for a look every "
+                f"{POLL_S} s, or the process was not there. Choose a larger --last-step."
+            )
+        held.append(statistics.median(window))
+    return Growth(process, held[0], held[1])
+
+
+def show(growths: Sequence[Growth], plan: MemoryPlan) -> None:
+    table = Table(title=f"Resident memory, {plan.transport}, steps {plan.first_step} and {plan.last_step}")
+    for heading in ("process", f"MB at {plan.first_step}", f"MB at {plan.last_step}", "growth", "target", "met"):
+        table.add_column(heading, justify="left" if heading == "process" else "right")
+    for each in growths:
+        met = "[green]yes[/green]" if each.met else "[red]no[/red]"
+        sizes = (f"{each.first_bytes / 1e6:.0f}", f"{each.last_bytes / 1e6:.0f}")
+        table.add_row(each.process, *sizes, f"{each.share:+.1%}", f"< {GROWTH_LIMIT:.0%}", met)
+    default_console().print(table)
+
+
+def _look(processes: Sequence[psutil.Process], resident: Resident) -> None:
+    sizes = _sizes(processes)
+    resident.times_s.append(time.time())
+    for name in sorted({*resident.bytes_by_process, *sizes}):
+        column = resident.bytes_by_process.setdefault(name, [None] * (len(resident.times_s) - 1))
+        column.append(sizes.get(name))
+
+
+def _sizes(processes: Sequence[psutil.Process]) -> Mapping[str, int]:
+    """Resident bytes of the driver's JVM and of each executor; short-lived helpers are left out."""
+    sizes: dict[str, int] = {}
+    for process in processes:
+        try:
+            name = _name(process.cmdline())
+            if name:
+                sizes[name] = process.memory_info().rss
+        except psutil.Error:
+            continue
+    return sizes
+
+
+def _name(command_line: Sequence[str]) -> str:
+    if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in command_line:
+        return f"executor {command_line[command_line.index('--executor-id') + 1]}"
+    return "driver" if "org.apache.spark.deploy.SparkSubmit" in command_line else ""

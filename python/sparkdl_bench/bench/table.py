@@ -1,0 +1,63 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from sparkdl_bench.bench.collective import Row
+from sparkdl_bench.bench.trials import Outcome
+
+
+def default_console() -> Console:
+    """The terminal; wide enough for every column where the output is a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
+
+
+def show_outcomes(title: str, outcomes: Sequence[Outcome], console: Console | None = None) -> None:
+    """Ours, the peer, their ratio with its interval, the target, and whether it is met."""
+    table = Table(
+        title=title, caption="ms a step: median over trials of each trial's median (p90 over all); ratio [95 %]"
+    )
+    for heading in ("comparison", "ours ms", "peer ms", "ratio", "target", "met"):
+        table.add_column(heading, justify="left" if heading == "comparison" else "right")
+    for outcome in outcomes:
+        table.add_row(
+            f"{outcome.title}: {outcome.ours} | {outcome.theirs}",
+            f"{outcome.ours_ms:.2f} ({outcome.ours_p90_ms:.2f})",
+            f"{outcome.theirs_ms:.2f} ({outcome.theirs_p90_ms:.2f})",
+            f"{outcome.ratio:.3f} [{outcome.low:.3f}, {outcome.high:.3f}]",
+            f"≤ {outcome.target:g}",
+            "[green]yes[/green]" if outcome.met else "[red]no[/red]",
+        )
+    (console or default_console()).print(table)
+
+
+def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = None) -> None:
+    """The collective microbenchmark: one line a way, size and number of ranks."""
+    table = Table(
+        title=f"All-reduce of fp32 values; a plain TCP stream on loopback: {link_gbps:.1f} Gbit/s",
+        caption="ms: mean over the ranks; bandwidths in Gbit/s at the median; link: busbw's share of the TCP stream",
+    )
+    for heading in ("transport", "topology", "codec", "host-local", "workers", "values"):
+        table.add_column(heading, justify="right" if heading in ("workers", "values") else "left")
+    for heading in ("median ms", "p90", "p99", "algbw", "busbw", "link", "drift", "correct"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.transport,
+            row.topology or "–",
+            row.codec,
+            {True: "yes", False: "no", None: "–"}[row.host_local],
+            str(row.workers),
+            f"{row.elements:,}",
+            *(f"{value:.3f}" for value in (row.median_ms, row.p90_ms, row.p99_ms)),
+            *(f"{value:.1f}" for value in (row.algbw_gbps, row.busbw_gbps)),
+            f"{row.link_share:.0%}",
+            f"{row.drift:.2f}",
+            "[green]yes[/green]" if row.correct else "[red]NO[/red]",
+        )
+    (console or default_console()).print(table)

@@ -1,0 +1,77 @@
+"""The command line. Each file in `commands/` is one command: it defines `command`, and is found by scanning."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+import sparkdl_bench.commands
+from sparkdl_bench.errors import SparkDLError
+from sparkdl_bench.version import __version__
+
+_INTERRUPTED = 130
+
+
+class Cli(click.Group):
+    """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration, 130: Ctrl-C.
+
+    An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
+    """
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(words, *rest, **extra)
+        except BaseException as error:
+            status = _report(error, debug="--debug" in words)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cli() -> None:
+    """Train neural nets on Spark, in-band, and compare every way of synchronising them."""
+
+
+def _report(error: BaseException, debug: bool) -> int:
+    """Writes the error's paragraph; returns the exit status."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, SparkDLError):
+        status, paragraph = error.exit_code, str(error)
+    elif isinstance(error, click.ClickException):
+        status, paragraph = error.exit_code, _usage(error)
+    elif isinstance(error, (KeyboardInterrupt, click.Abort)):
+        status, paragraph = _INTERRUPTED, str(error) or str(error.__cause__ or "") or "Interrupted."
+    else:
+        status = 1
+        paragraph = (
+            f"Internal error: {type(error).__name__}: {error}. This is a bug of sparkdl-bench; --debug shows where "
+            "it happened."
+        )
+    click.echo(paragraph, err=True)
+    if debug:
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    return status
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" `{context.command_path} --help` shows the usage." if context else ""
+    return error.format_message() + hint
+
+
+def _register_commands() -> None:
+    for module in pkgutil.iter_modules(sparkdl_bench.commands.__path__):
+        found = importlib.import_module(f"sparkdl_bench.commands.{module.name}")
+        cli.add_command(found.command)
+
+
+_register_commands()

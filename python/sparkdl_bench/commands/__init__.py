@@ -1,0 +1,1 @@
+"""The commands of `sparkdl-bench`: one file each, which defines `command`."""

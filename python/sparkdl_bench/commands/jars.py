@@ -1,0 +1,51 @@
+"""`sparkdl-bench jars`: the jars of native code."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.jarfiles import cache_folder, spark_line
+
+PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
+_SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@click.group("jars")
+def command() -> None:
+    """Bring the jars of native code beforehand, for clusters without a way out."""
+
+
+@command.command("fetch")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
+@click.option(
+    "--platform", "target", type=click.Choice(PLATFORMS), help="Of the hosts that will train; this host's by itself."
+)
+@click.option("--line", type=click.Choice(("3.5", "4")), help="Spark line; by itself that of the pyspark installed.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
+def fetch(directory: Path | None, target: str | None, line: str | None) -> None:
+    """Fetch into DIRECTORY; by itself the cache, where sessions find them (elsewhere, set SPARKDL_JARS to it)."""
+    import pyspark
+
+    from sparkdl_bench import jars
+
+    chosen_line = line or spark_line(pyspark.__version__)
+    folder = directory or cache_folder(chosen_line)
+    for jar in jars.fetch(folder, target or host_platform()):
+        click.echo(str(jar))
+
+
+def host_platform() -> str:
+    """This host as the jars' classifiers name it."""
+    name = (
+        f"{_SYSTEMS.get(platform.system(), platform.system())}-{_MACHINES.get(platform.machine(), platform.machine())}"
+    )
+    if name not in PLATFORMS:
+        raise ConfigurationError(
+            f"There is no native code for this host, {name}. Valid with --platform: {', '.join(PLATFORMS)}."
+        )
+    return name

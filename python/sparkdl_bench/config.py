@@ -1,0 +1,156 @@
+"""Run files: one complete, named run per TOML file, and what `--set` changes in it.
+
+Names and values are checked by the JVM, which knows every key; this module knows TOML alone.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkdl_bench.errors import ConfigurationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SPARK_PREFIX = "spark."
+_OWN_SPARK_PREFIX = "spark.sparkdl."
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A run as text: nothing is interpreted yet.
+
+    Attributes:
+        spark: Spark configuration by its full name, `spark.master` among it.
+        settings: the run's own keys, dotted (`model.hidden`), with their values as text.
+    """
+
+    spark: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.settings.get("name", "run")
+
+    def with_settings(self, assignments: Iterable[str]) -> RunFile:
+        """A copy in which each `key=value` holds: a Spark property (`spark.…`), `master`, or a key of the run."""
+        spark, settings = dict(self.spark), dict(self.settings)
+        for assignment in assignments:
+            key, equals, value = (part.strip() for part in assignment.partition("="))
+            if not equals or not key:
+                raise ConfigurationError(
+                    f"--set {assignment!r} is not of the form key=value. Write for example --set batch=256 or "
+                    "--set spark.executor.memory=2g."
+                )
+            _place(key, value, spark, settings)
+        return RunFile(spark, settings)
+
+
+def load_run_file(path: Path, assignments: Iterable[str] = ()) -> RunFile:
+    """Reads a run file and applies `--set` assignments.
+
+    Raises:
+        ConfigurationError: the file is missing or not TOML, or holds a value that no key can have (a date, a table in a
+            list).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except IsADirectoryError as error:
+        raise ConfigurationError(f"The run file '{path}' is a folder. Give the path of a TOML file in it.") from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"The run file '{path}' cannot be read: {error.strerror}.{_files_nearby(path)} A run file is TOML, such as "
+            "conf/runs/digits-mlp.toml."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"The run file '{path}' is not UTF-8 text: {error.reason}. A run file is TOML."
+        ) from error
+    return parse_run_file(text, str(path)).with_settings(assignments)
+
+
+def parse_run_file(text: str, origin: str) -> RunFile:
+    """Parses the text of a run file; `origin` names it in errors. Without a `name`, the file's name is the run's."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(
+            f"The run file '{origin}' is not valid TOML: {error}. Texts stand in quotes (transport = "
+            '"block-manager"), lists in brackets (hidden = [100, 50]).'
+        ) from error
+    spark: dict[str, str] = {}
+    settings: dict[str, str] = {}
+    table = document.pop("spark", {})
+    if not isinstance(table, dict):
+        raise ConfigurationError(
+            f"'spark' in the run file '{origin}' has the value {table!r}; it must be a table, headed [spark], that "
+            "holds 'master' and Spark properties."
+        )
+    for key, value in flatten(table, origin).items():
+        if key != "master" and not key.startswith(_SPARK_PREFIX):
+            raise ConfigurationError(
+                f"The key '{key}' in the [spark] table of '{origin}' is no Spark property. Valid are 'master' and "
+                f"names that begin with '{_SPARK_PREFIX}': did you mean '{_SPARK_PREFIX}{key}'? Keys of the run stand "
+                "outside that table."
+            )
+        _place(key, value, spark, settings)
+    settings.update(flatten(document, origin))
+    settings.setdefault("name", Path(origin).stem)
+    return RunFile(spark, settings)
+
+
+def flatten(table: Mapping[str, Any], origin: str, prefix: str = "") -> dict[str, str]:
+    """Nested tables as dotted keys, and every value as the text that the JVM parses."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        name = prefix + key
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, origin, name + "."))
+        else:
+            flat[name] = as_text(name, value, origin)
+    return flat
+
+
+def as_text(name: str, value: Any, origin: str) -> str:
+    """`True` is `true`, `[100, 50]` is `100,50`; numbers and texts are themselves."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, str, Path)):
+        return str(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(item, (int, float, str)) for item in value):
+        return ",".join(as_text(name, item, origin) for item in value)
+    if hasattr(value, "item") and callable(value.item) and getattr(value, "ndim", None) == 0:
+        return as_text(name, value.item(), origin)  # a NumPy scalar
+    raise ConfigurationError(
+        f"The key '{name}' in {origin} has the value {value!r} of type {type(value).__name__}. Valid are texts, "
+        "numbers, true and false, and lists of numbers or texts."
+    )
+
+
+def _place(key: str, value: str, spark: dict[str, str], settings: dict[str, str]) -> None:
+    if key == "master":
+        spark["spark.master"] = value
+    elif key.startswith(_OWN_SPARK_PREFIX) or not key.startswith(_SPARK_PREFIX):
+        settings[snake_case(key.removeprefix(_OWN_SPARK_PREFIX))] = value
+    else:
+        spark[key] = value
+
+
+def snake_case(name: str) -> str:
+    """`engine.blasThreads`, as it is written after `spark.sparkdl.`, and `engine.blas_threads` are the same key."""
+    return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
+
+
+def _files_nearby(path: Path) -> str:
+    try:
+        names = sorted(file.name for file in path.parent.glob("*.toml"))
+    except OSError:
+        return ""
+    return f" '{path.parent}' holds {', '.join(names)}." if names else ""

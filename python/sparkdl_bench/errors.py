@@ -1,0 +1,23 @@
+"""The errors of this package. Each message is one paragraph: what, which value, what is valid, what to do."""
+
+from __future__ import annotations
+
+
+class SparkDLError(Exception):
+    """Base of everything that this package raises on purpose; `exit_code` is the command line's exit status."""
+
+    exit_code = 1
+
+
+class ConfigurationError(SparkDLError):
+    """A wrong usage, configuration, data set or session, found before training starts. The user can mend it."""
+
+    exit_code = 2
+
+
+class RunFailedError(SparkDLError):
+    """A run that started and could not be finished."""
+
+
+class RunCancelledError(RunFailedError):
+    """A run that was cancelled, by `RunHandle.cancel` or Ctrl-C; its `summary.json` says so."""

@@ -1,0 +1,133 @@
+"""Where this package's jars are: the thin jar of each Spark line, and the jars of native code that it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from sparkdl_bench.errors import ConfigurationError
+
+SCALA_OF_LINE = {"3.5": "2.12", "4": "2.13"}
+FOLDER_VARIABLE = "SPARKDL_JARS"
+PLUGIN_CLASS = "sparkdlbench.SparkDLPlugin"
+_THIN_PREFIX = "sparkdl-bench-spark-"
+_NATIVE_PREFIX = "pytorch-"
+
+
+@dataclass(frozen=True)
+class Jars:
+    """The jars for one Spark line.
+
+    Attributes:
+        line: `3.5` or `4`.
+        thin: our own classes.
+        dependencies: what they need besides Spark, native code included; empty where none was found.
+    """
+
+    line: str
+    thin: Path
+    dependencies: tuple[Path, ...]
+
+    @property
+    def all(self) -> list[Path]:
+        return [self.thin, *self.dependencies]
+
+    def holds_class(self, name: str) -> bool:
+        """True where the thin jar has the class of that dotted name."""
+        with ZipFile(self.thin) as archive:
+            return name.replace(".", "/") + ".class" in archive.namelist()
+
+
+def spark_line(version: str) -> str:
+    """The Spark line of a version: `3.5` for 3.5.x, `4` for 4.x. Anything else is a ConfigurationError."""
+    if re.match(r"3\.5(\.|$)", version):
+        return "3.5"
+    if re.match(r"4\.", version):
+        return "4"
+    raise ConfigurationError(
+        f"Spark {version} is not supported. sparkdl-bench works with Spark 3.5 and Spark 4.x; install one, for example "
+        "with pip install 'pyspark>=4.1,<4.2'."
+    )
+
+
+def find_jars(version: str, *, natives: bool = True) -> Jars:
+    """The jars for a Spark version.
+
+    Args:
+        version: of the Spark (or pyspark) that will run.
+        natives: whether to insist on the jars of native code, which every training needs.
+
+    Raises:
+        ConfigurationError: unsupported Spark, or no jar where it is looked for.
+    """
+    line = spark_line(version)
+    thin = _find_thin(line)
+    dependencies = _find_dependencies(line)
+    if natives and not dependencies:
+        raise ConfigurationError(
+            f"The jars of native code for Spark {line} were not found in {_listed(_folders(line))}. Bring them with "
+            f"`sparkdl-bench jars fetch`, or set {FOLDER_VARIABLE} to the folder that holds them."
+        )
+    _check_readable(thin)
+    return Jars(line, thin, dependencies)
+
+
+def cache_folder(line: str) -> Path:
+    """Where `sparkdl-bench jars fetch` puts a line's jars unless told otherwise."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "sparkdl-bench" / "jars" / line
+
+
+def _folders(line: str) -> list[Path]:
+    """Folders in the order in which they are looked through."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return [Path(chosen), Path(chosen) / line]
+    checkout = Path(__file__).resolve().parents[2]
+    in_checkout = [checkout / "target" / f"jars-{line}"] if (checkout / "build.sbt").is_file() else []
+    return [*in_checkout, cache_folder(line)]
+
+
+def _find_thin(line: str) -> Path:
+    folders = [*_folders(line), Path(__file__).resolve().parent / "jars"]
+    pattern = f"{_THIN_PREFIX}{line}_{SCALA_OF_LINE[line]}-*.jar"
+    for folder in folders:
+        found = sorted(
+            path for path in folder.glob(pattern) if not path.stem.endswith(("-sources", "-javadoc", "-tests"))
+        )
+        if found:
+            return found[-1]
+    others = sorted({path.name for folder in folders for path in folder.glob(f"{_THIN_PREFIX}*.jar")})
+    held = (
+        f" They hold {', '.join(others)}, which {'fits' if len(others) == 1 else 'fit'} another Spark."
+        if others
+        else ""
+    )
+    raise ConfigurationError(
+        f"There is no jar of sparkdl-bench for Spark {line} (named {pattern}) in {_listed(folders)}.{held} Install the "
+        f"wheel, which holds it, build it in a checkout with `make jars`, or set {FOLDER_VARIABLE} to the folder that "
+        "holds it."
+    )
+
+
+def _find_dependencies(line: str) -> tuple[Path, ...]:
+    for folder in _folders(line):
+        jars = sorted(path for path in folder.glob("*.jar") if not path.name.startswith(_THIN_PREFIX))
+        if any(path.name.startswith(_NATIVE_PREFIX) for path in jars):
+            return tuple(path.resolve() for path in jars)
+    return ()
+
+
+def _check_readable(jar: Path) -> None:
+    try:
+        with ZipFile(jar):
+            return
+    except (OSError, BadZipFile) as error:
+        raise ConfigurationError(f"The jar '{jar}' cannot be read: {error}. Build or install it again.") from error
+
+
+def _listed(folders: list[Path]) -> str:
+    return ", ".join(f"'{folder}'" for folder in folders)

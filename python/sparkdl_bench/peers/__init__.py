@@ -1,0 +1,174 @@
+"""Peers: other ways to train, or to add up gradients, that ours are measured beside on the same machine.
+
+One peer is one file of this folder, found by scanning: a module whose name does not begin with an underscore and which
+holds a `Peer` called `PEER`. Its measuring program lies in `programs/` and runs in a virtual environment of the peer's
+own, so that a peer's dependencies never meet those of `sparkdl-bench`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from sparkdl_bench.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class TrainCase:
+    """Train a multilayer perceptron with plain SGD; a sample is one step (forward, backward, synchronise, update).
+
+    Attributes:
+        batch: global batch, rows a step over all workers.
+        hidden: widths of the hidden layers (ReLU between them).
+        workers: processes or Spark tasks, each one core unless `threads` says more.
+        threads: compute threads a worker.
+        warmup_steps: steps before the first sample.
+        steps: measured steps.
+        rows: rows of the training set that the steps walk over.
+        data_path: folder of MNIST's four IDX files (gzip); empty for synthetic rows of the same shape.
+    """
+
+    batch: int = 128
+    hidden: tuple[int, ...] = (1024,)
+    features: int = 784
+    classes: int = 10
+    workers: int = 1
+    threads: int = 1
+    warmup_steps: int = 200
+    steps: int = 400
+    rows: int = 20_000
+    learning_rate: float = 0.1
+    data_path: str = ""
+    kind: str = field(default="train", init=False)
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "batch", "workers", "threads", "steps", "rows")
+        if self.batch < self.workers:
+            raise ConfigurationError(
+                f"A global batch of {self.batch} rows cannot be spread over {self.workers} workers: each needs at "
+                "least one row. Raise batch or lower workers."
+            )
+
+
+@dataclass(frozen=True)
+class CollectiveCase:
+    """All-reduce (sum) of a vector of fp32; a sample is one all-reduce, the mean over the ranks of each one's time.
+
+    Attributes:
+        elements: fp32 values a rank.
+        workers: ranks, each a process of its own on this machine.
+        host_local: whether shared memory may be used; False forces sockets (TCP on loopback).
+        warmup: all-reduces before the first sample.
+        iterations: measured all-reduces.
+    """
+
+    elements: int = 814_090
+    workers: int = 2
+    host_local: bool = False
+    warmup: int = 200
+    iterations: int = 500
+    kind: str = field(default="allreduce", init=False)
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "workers", "iterations")
+        if self.elements < 0:
+            raise ConfigurationError(f"elements = {self.elements} is not valid; it is a number of values, 0 or more.")
+
+
+Case: TypeAlias = TrainCase | CollectiveCase
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Milliseconds a step (or an all-reduce). Where `steps` > 1 it is the mean over that many consecutive ones."""
+
+    ms: float
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All samples of one run of a peer, in the order they were taken, and what really ran (versions, BLAS, threads)."""
+
+    samples: tuple[Sample, ...]
+    facts: Mapping[str, object]
+
+
+class Peer(Protocol):
+    """What a peer's file offers as `PEER`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def doc(self) -> str: ...
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Which cases it can run: `train`, `allreduce`."""
+        ...
+
+    @property
+    def host_local_choices(self) -> tuple[bool, ...]:
+        """Values of `CollectiveCase.host_local` that it can run: False is sockets, True is shared memory."""
+        ...
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """Pinned requirements of its environment; empty when it needs none of its own."""
+        ...
+
+    def install(self, directory: Path, /) -> None:
+        """Make the environment under `directory`; does nothing when it is there and whole."""
+        ...
+
+    def missing(self, directory: Path, /) -> str | None:
+        """Why it cannot run now, with the command that mends it; None when it can."""
+        ...
+
+    def run(self, case: Case, timeout_s: float, directory: Path, /) -> Measurement:
+        """Measure `case` in a process group of its own, of which nothing is left afterwards."""
+        ...
+
+
+def default_directory() -> Path:
+    """Where environments are kept unless `--dir` says otherwise."""
+    return Path.home() / ".cache" / "sparkdl-bench" / "peers"
+
+
+def discover() -> dict[str, Peer]:
+    """Every peer by name, sorted."""
+    peers: dict[str, Peer] = {}
+    for module_info in pkgutil.iter_modules(__path__):
+        if module_info.ispkg or module_info.name.startswith("_"):
+            continue
+        peer: Peer = importlib.import_module(f"{__name__}.{module_info.name}").PEER
+        peers[peer.name] = peer
+    return dict(sorted(peers.items()))
+
+
+def find(name: str) -> Peer:
+    peers = discover()
+    if name in peers:
+        return peers[name]
+    near = get_close_matches(name, peers, n=1)
+    suggestion = f" Did you mean '{near[0]}'?" if near else ""
+    raise ConfigurationError(
+        f"There is no peer called '{name}'.{suggestion} Valid: {', '.join(peers)}. `sparkdl-bench peers list` "
+        "describes them."
+    )
+
+
+def case_to_dict(case: Case) -> dict[str, object]:
+    """As the measuring programs and the result files hold it."""
+    return asdict(case)
+
+
+def _check_positive(case: object, *names: str) -> None:
+    for name in names:
+        value = getattr(case, name)
+        if value < 1:
+            raise ConfigurationError(f"{name} = {value} is not valid; it is a whole number, at least 1.")

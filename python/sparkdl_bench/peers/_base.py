@@ -1,0 +1,103 @@
+"""What peers have in common: an environment that is checked before use, and a program that runs in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Case, CollectiveCase, Measurement, TrainCase, default_directory
+from sparkdl_bench.peers._environment import Environment
+from sparkdl_bench.peers._process import measure
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start of a peer's program: what it measures, and where its environment is."""
+
+    case: Case
+    environment: Environment
+    directory: Path
+
+    @property
+    def python(self) -> Path:
+        return self.environment.python(self.directory)
+
+    @property
+    def path(self) -> str:
+        """PATH with the environment's programs first."""
+        return f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
+
+
+@dataclass(frozen=True)
+class EnvironmentPeer:
+    """A peer whose program is `python -m measure.<program>` in `environment`.
+
+    Subclasses refine `check`, `command` and `variables`.
+
+    Attributes:
+        kinds: the cases that it can run.
+        program: module of `programs/measure` that measures.
+    """
+
+    name: str
+    doc: str
+    kinds: frozenset[str]
+    environment: Environment
+    program: str
+    host_local_choices: tuple[bool, ...] = (False,)
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        return self.environment.all_requirements
+
+    def install(self, directory: Path) -> None:
+        self.environment.install(directory)
+
+    def missing(self, directory: Path) -> str | None:
+        if self.environment.is_ready(directory):
+            return None
+        option = "" if directory == default_directory() else f" --dir {directory}"
+        return (
+            f"The peer '{self.name}' has no environment under {directory} (or one with other versions). Make it with "
+            f"`sparkdl-bench peers install {self.name}{option}` ({self.environment.disk_gb:g} GB)."
+        )
+
+    def run(self, case: Case, timeout_s: float, directory: Path) -> Measurement:
+        self.check(case)
+        reason = self.missing(directory)
+        if reason:
+            raise ConfigurationError(reason)
+        launch = Launch(case, self.environment, directory)
+        variables = {"PYTHONPATH": str(PROGRAMS), **self.variables(launch)}
+        return measure(self.name, self.command(launch), case, timeout_s, variables)
+
+    def check(self, case: Case) -> None:
+        """Refuse a case that this peer cannot run, with the reason."""
+        if isinstance(case, CollectiveCase) and case.host_local not in self.host_local_choices:
+            raise ConfigurationError(
+                f"The peer '{self.name}' has no {'shared memory' if case.host_local else 'socket'} channel between "
+                f"processes of one host. Ask for {'sockets' if case.host_local else 'host-local'}."
+            )
+        if case.kind not in self.kinds:
+            raise ConfigurationError(
+                f"The peer '{self.name}' cannot run a case of kind '{case.kind}'; it runs "
+                f"{', '.join(sorted(self.kinds))}."
+            )
+
+    def command(self, launch: Launch) -> Sequence[str]:
+        return [str(launch.python), "-m", f"measure.{self.program}"]
+
+    def variables(self, launch: Launch) -> Mapping[str, str]:
+        """Environment variables on top of this process's own."""
+        return thread_variables(launch.case.threads if isinstance(launch.case, TrainCase) else 1)
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """Pins every BLAS and OpenMP library to `threads`, before it is loaded."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {name: str(threads) for name in names}

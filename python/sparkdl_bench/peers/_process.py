@@ -1,0 +1,121 @@
+"""Starts a peer's program and leaves nothing of it behind: neither after success, nor an error, nor a timeout."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.peers import Case, Measurement, Sample, case_to_dict
+from sparkdl_bench.peers._environment import tail
+
+# Every process that a peer starts inherits this; it finds those that left the process group (MPI's daemons do).
+MARK = "SPARKDL_PEER_RUN"
+_STOP_GRACE_S = 5.0
+
+
+def measure(
+    name: str, command: Sequence[str], case: Case, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> Measurement:
+    """Run `command CASE.json OUT.jsonl`, and read the samples and facts that it wrote.
+
+    Raises:
+        RunFailedError: it ended with an error, said nothing, or took longer than `timeout_s`.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-") as folder:
+        case_file, out_file = Path(folder, "case.json"), Path(folder, "out.jsonl")
+        case_file.write_text(json.dumps(case_to_dict(case)))
+        run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, environment, folder)
+        return _read(name, out_file)
+
+
+def run_to_end(
+    name: str,
+    command: Sequence[str],
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+) -> None:
+    """Run `command` in a session of its own; whatever it started is gone when this returns or raises."""
+    mark = secrets.token_hex(8)
+    variables = {**os.environ, **(environment or {}), MARK: mark, "PYTHONUNBUFFERED": "1"}
+    with tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-") as log:
+        child = subprocess.Popen(  # noqa: S603 (the command is ours)
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=variables,
+            cwd=folder,
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            said = _said(log)  # before the end: stopping makes programs talk, too
+            raise RunFailedError(
+                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said} "
+                "Allow more time with --timeout, or ask for fewer steps."
+            ) from None
+        finally:
+            stop_all(child, mark)
+        if status != 0:
+            raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}")
+
+
+def stop_all(child: subprocess.Popen[bytes], mark: str) -> None:
+    """Ask, wait, then kill: the child's process group and every process that carries its mark."""
+    for stop, grace_s in ((signal.SIGTERM, _STOP_GRACE_S), (signal.SIGKILL, _STOP_GRACE_S)):
+        left = marked(mark)
+        if not left and child.poll() is not None:
+            return
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(stop)
+        deadline = time.monotonic() + grace_s
+        while (marked(mark) or child.poll() is None) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    still = marked(mark)
+    if still:
+        raise RunFailedError(
+            f"Processes {', '.join(str(process.pid) for process in still)} could not be stopped; stop them by hand."
+        )
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Living processes of this user that carry `mark`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _said(log: object) -> str:
+    log.seek(0)  # type: ignore[attr-defined]
+    return tail(log.read()) or "nothing."  # type: ignore[attr-defined]
+
+
+def _read(name: str, out_file: Path) -> Measurement:
+    samples: list[Sample] = []
+    facts: dict[str, object] = {}
+    for line in out_file.read_text().splitlines() if out_file.exists() else []:
+        record = json.loads(line)
+        facts.update(record.get("facts", {}))
+        samples.extend(Sample(float(ms), int(record.get("steps", 1))) for ms in record.get("samples_ms", []))
+    if not samples:
+        raise RunFailedError(f"'{name}' ended without an error but measured nothing.")
+    return Measurement(tuple(samples), facts)

@@ -1,0 +1,38 @@
+"""One copy of the same bytes inside one process: no all-reduce on one machine can be faster."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Case, Measurement
+from sparkdl_bench.peers._base import PROGRAMS, thread_variables
+from sparkdl_bench.peers._process import measure
+
+
+@dataclass(frozen=True)
+class MemoryCopy:
+    """Needs NumPy alone, which `sparkdl-bench` itself has: no environment of its own."""
+
+    name: str = "memcpy"
+    doc: str = "The floor: one copy of the same bytes from buffer to buffer, one process"
+    kinds: frozenset[str] = frozenset({"allreduce"})
+    host_local_choices: tuple[bool, ...] = (False, True)
+    requirements: tuple[str, ...] = ()
+
+    def install(self, _directory: Path) -> None:
+        """Nothing to install."""
+
+    def missing(self, _directory: Path) -> str | None:
+        return None
+
+    def run(self, case: Case, timeout_s: float, _directory: Path) -> Measurement:
+        if case.kind not in self.kinds:
+            raise ConfigurationError(f"The peer 'memcpy' copies memory; it cannot run a case of kind '{case.kind}'.")
+        variables = {"PYTHONPATH": str(PROGRAMS), **thread_variables(1)}
+        return measure(self.name, [sys.executable, "-m", "measure.memory_copy"], case, timeout_s, variables)
+
+
+PEER = MemoryCopy()

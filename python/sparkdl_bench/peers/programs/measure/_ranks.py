@@ -1,0 +1,43 @@
+"""Starts the ranks of a `torch.distributed` program as processes of this machine; any rank's failure ends all."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RankMain = Callable[[int, dict[str, Any], str, Path], None]
+
+
+def run_ranks(rank_main: RankMain, case: dict[str, Any], out: Path) -> None:
+    """Run `rank_main(rank, case, rendezvous, out)` in `case["workers"]` processes that talk over loopback."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory(prefix="sparkdl-ranks-") as folder:
+        rendezvous = f"file://{folder}/rendezvous"
+        ranks = [
+            context.Process(target=rank_main, args=(rank, case, rendezvous, out)) for rank in range(case["workers"])
+        ]
+        for process in ranks:
+            process.start()
+        try:
+            _wait(ranks)
+        finally:
+            for process in ranks:
+                process.kill()
+
+
+def _wait(ranks: list[Any]) -> None:
+    """Until all have ended well, or one has not. Whoever started this program bounds the whole wait."""
+    waiting = list(ranks)
+    while waiting:
+        for process in list(waiting):
+            process.join(timeout=0.1)
+            if process.exitcode is None:
+                continue
+            if process.exitcode != 0:
+                raise SystemExit(f"rank {ranks.index(process)} ended with status {process.exitcode}")
+            waiting.remove(process)

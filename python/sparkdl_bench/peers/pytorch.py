@@ -1,0 +1,30 @@
+"""PyTorch in one process: the yardstick that every distributed way must beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Case
+from sparkdl_bench.peers._base import EnvironmentPeer
+from sparkdl_bench.peers._torch import TORCH
+
+
+@dataclass(frozen=True)
+class PyTorch(EnvironmentPeer):
+    def check(self, case: Case) -> None:
+        super().check(case)
+        if case.workers != 1:
+            raise ConfigurationError(
+                f"The peer 'pytorch' is one process, but the case has {case.workers} workers. Set workers to 1 "
+                "(threads may be more), or run the peer 'pytorch-ddp'."
+            )
+
+
+PEER = PyTorch(
+    name="pytorch",
+    doc="PyTorch, one process: forward, backward and SGD step of a multilayer perceptron",
+    kinds=frozenset({"train"}),
+    environment=TORCH,
+    program="torch_mlp",
+)

@@ -1,0 +1,29 @@
+"""PyTorch DistributedDataParallel over gloo: the usual way to train on several CPU machines without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Case
+from sparkdl_bench.peers._base import EnvironmentPeer
+from sparkdl_bench.peers._torch import TORCH
+
+
+@dataclass(frozen=True)
+class PyTorchDdp(EnvironmentPeer):
+    def check(self, case: Case) -> None:
+        super().check(case)
+        if case.workers < 2:
+            raise ConfigurationError(
+                "The peer 'pytorch-ddp' needs at least 2 workers (processes); for 1 there is the peer 'pytorch'."
+            )
+
+
+PEER = PyTorchDdp(
+    name="pytorch-ddp",
+    doc="PyTorch DistributedDataParallel over gloo on loopback, one process a worker: step of a multilayer perceptron",
+    kinds=frozenset({"train"}),
+    environment=TORCH,
+    program="torch_mlp",
+)

@@ -1,0 +1,76 @@
+"""Reads what a run left in its results folder: `run.json`, `events.jsonl`, `summary.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparkdl_bench.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """One results folder. Files are read when asked for."""
+
+    folder: Path
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The complete configuration, versions, host, seeds and Spark properties."""
+        return self._object("run.json")
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """`status`, `final`, `phases_ms`, `bytes` by channel, `variant`, `workers`, `batch`, `history`."""
+        return self._object("summary.json")
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
+        return list(self.summary.get("history", []))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The run's events in the order of their writing. A last line cut short, as a kill leaves it, is left out."""
+        lines = self._text("events.jsonl").splitlines()
+        events = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                events.append(json.loads(line))
+            except json.JSONDecodeError as error:
+                if number < len(lines):
+                    raise ConfigurationError(
+                        f"Line {number} of '{self.folder / 'events.jsonl'}' is not JSON: {error}."
+                    ) from error
+        return events
+
+    def _object(self, name: str) -> dict[str, Any]:
+        try:
+            value = json.loads(self._text(name))
+        except json.JSONDecodeError as error:
+            raise ConfigurationError(f"'{self.folder / name}' is not JSON: {error}.") from error
+        if not isinstance(value, dict):
+            raise ConfigurationError(
+                f"'{self.folder / name}' holds a {type(value).__name__}; it must be a JSON object."
+            )
+        return value
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self.folder / name).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"'{self.folder / name}' cannot be read: {error.strerror}. Give the folder of one run, such as "
+                "results/<time>-<name>."
+            ) from error
+
+
+def describe_bytes(count: float) -> str:
+    """`1234567` as `1.23 MB` (powers of 1000)."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.2f} {unit}"
+        count /= 1000
+    return f"{count:.2f} TB"

@@ -1,0 +1,237 @@
+"""Spark sessions that can train: the settings that they need, and the check of a session that a user brings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from sparkdl_bench import _jvm
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
+from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, find_jars, spark_line
+from sparkdl_bench.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOPBACK = "127.0.0.1"
+_MANAGER_KEY = "spark.shuffle.manager"
+_DELEGATE_KEY = "spark.sparkdl.shuffle.delegate"
+_SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
+_DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Adds what training needs to a session builder, and keeps what the user has set.
+
+    Call it before the first Spark session of the process starts, because the driver's class path is fixed from then on:
+    `spark = sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate()`.
+
+    With a local master, Spark also listens on the loopback device alone (environment variable SPARK_LOCAL_IP).
+
+    Raises:
+        ConfigurationError: Spark is not supported, jars are missing, or the process runs a JVM without our jar already.
+    """
+    import pyspark
+
+    jars = find_jars(pyspark.__version__)
+    if _jvm.is_running():
+        _check_api(_jvm.running(), jars.line)
+    options = {name: str(value) for name, value in _options(builder).items()}
+    settings = session_settings(jars, options)
+    _bind_loopback(settings)
+    for name, value in settings.items():
+        if options.get(name) != value:
+            builder = builder.config(name, value)
+    return builder
+
+
+def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
+    """The user's Spark options with ours merged in.
+
+    A local master finds the jars on the class path, where they are: `spark.jars` would copy all of them for every
+    executor of every run. Any other master is sent them; Spark 3.5 also wants them on the executors' class path, since
+    it makes its shuffle manager before it fetches jars, so there they must lie at the same path on every host.
+    """
+    settings = dict(options)
+    paths = [str(path) for path in jars.all]
+    local = is_local(options.get("spark.master", ""))
+    if local:
+        _merge(settings, "spark.driver.extraClassPath", paths, os.pathsep)
+        settings.setdefault("spark.driver.host", _LOOPBACK)
+        settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
+        settings.setdefault("spark.ui.enabled", "false")
+    else:
+        _merge(settings, "spark.jars", paths, ",")
+    if local or jars.line == "3.5":
+        _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
+    if jars.holds_class(PLUGIN_CLASS):
+        _merge(settings, "spark.plugins", [PLUGIN_CLASS], ",")
+    # From Spark 4 on the plugin itself wraps the shuffle manager. A cluster of Spark 3.5 must be told by hand: its
+    # executors do not start where the jar is not at this path on their hosts.
+    if local and jars.line == "3.5" and jars.holds_class(_SORTING_MANAGER):
+        _wrap_shuffle_manager(settings)
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """True where driver and executors share this host: `local`, `local[…]`, `local-cluster[…]`."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+def check_session(spark: Any) -> _jvm.Api:
+    """Checks that a session can train, and returns the way to its JVM.
+
+    Raises:
+        ConfigurationError: a Spark Connect session, an unsupported Spark, no jar (the message has the lines to add), or
+            a jar made for another Spark.
+    """
+    if is_connect(spark):
+        raise ConfigurationError(
+            "This is a Spark Connect session, which has no JVM that sparkdl-bench could call. Use a classic session: "
+            "SparkSession.builder.master(...) in place of .remote(...), without the environment variable SPARK_REMOTE "
+            "and with spark.api.mode=classic."
+        )
+    line = spark_line(spark.version)
+    jvm = _jvm.jvm_of(spark)
+    _check_api(jvm, line)
+    api = _jvm.Api(jvm)
+    try:
+        facts = api.build_facts()
+    except SparkDLError as error:
+        if _jvm.is_linkage_error(error):
+            raise ConfigurationError(_wrong_line(spark.version, line, "another Scala version")) from error
+        raise
+    if facts["spark_line"] != line:
+        raise ConfigurationError(
+            _wrong_line(spark.version, line, f"Spark {facts['spark_line']} (Scala {facts['scala']})")
+        )
+    return api
+
+
+def is_connect(spark: Any) -> bool:
+    """True for a session of Spark Connect, on every supported Spark."""
+    is_remote = getattr(spark, "is_remote", None)
+    return type(spark).__module__.startswith("pyspark.sql.connect") or (callable(is_remote) and is_remote() is True)
+
+
+def start_jvm(
+    options: Mapping[str, str], jvm_log: IO[bytes] | None = None, *, natives: bool = True
+) -> tuple[_jvm.Api, dict[str, str]]:
+    """Starts the driver's JVM for the command line, without a Spark context.
+
+    Args:
+        options: Spark properties of the run.
+        jvm_log: where the JVM's standard error goes.
+        natives: whether the jars of native code must be there.
+
+    Returns:
+        the way to the JVM, and the Spark properties with ours merged in.
+    """
+    import pyspark
+
+    jars = find_jars(pyspark.__version__, natives=natives)
+    settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **options})
+    _bind_loopback(settings)
+    with _quiet_logs():
+        jvm = _jvm.start(_spark_conf(settings), jvm_log)
+    _check_api(jvm, jars.line)
+    return _jvm.Api(jvm), settings
+
+
+@contextmanager
+def open_session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """A Spark session with these properties, stopped at the end. Where it cannot start: a ConfigurationError."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        spark = _jvm.translated(builder.getOrCreate)
+    except SparkDLError as error:
+        raise ConfigurationError(
+            f"Spark did not start with master {settings.get('spark.master', 'of its own configuration')!r}. {error} "
+            "Check the run's [spark] table."
+        ) from error
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _check_api(jvm: Any, line: str) -> None:
+    if not _jvm.has_api(jvm):
+        raise ConfigurationError(_missing_jar(line))
+
+
+def _missing_jar(line: str) -> str:
+    artifact = f"io.github.sparkdl-bench:sparkdl-bench-spark-{line}_{SCALA_OF_LINE[line]}:{__version__}"
+    return (
+        "This Spark session has no jar of sparkdl-bench. Start Python anew and build the session, before any other, "
+        "with these lines:\n"
+        "    import sparkdl_bench\n"
+        "    spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()\n"
+        "or, where spark-submit starts Python, give it this line:\n"
+        f"    --packages {artifact}"
+    )
+
+
+def _wrong_line(version: str, line: str, made_for: str) -> str:
+    return (
+        f"The jar of sparkdl-bench in this session is made for {made_for}, and Spark is {version}. In spark.jars, "
+        f"--jars and the class paths, put sparkdl-bench-spark-{line}_{SCALA_OF_LINE[line]}-{__version__}.jar in its "
+        "place, or let sparkdl_bench.configure(builder) choose."
+    )
+
+
+def _options(builder: SparkSession.Builder) -> dict[str, Any]:
+    return dict(getattr(builder, "_options", {}))
+
+
+def _merge(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
+    present = [value for value in settings.get(name, "").split(separator) if value]
+    settings[name] = separator.join(present + [value for value in values if value not in present])
+
+
+def _wrap_shuffle_manager(settings: dict[str, str]) -> None:
+    own = settings.get(_MANAGER_KEY, "sort")
+    if own in (_SORTING_MANAGER, _DELEGATING_MANAGER):
+        return
+    if own in ("sort", "tungsten-sort", "org.apache.spark.shuffle.sort.SortShuffleManager"):
+        settings[_MANAGER_KEY] = _SORTING_MANAGER
+    else:
+        settings[_MANAGER_KEY] = _DELEGATING_MANAGER
+        settings[_DELEGATE_KEY] = own
+
+
+def _bind_loopback(settings: Mapping[str, str]) -> None:
+    # Master and workers of a local-cluster read the environment alone.
+    if is_local(settings.get("spark.master", "")) and settings.get("spark.driver.host") == _LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+
+
+def _spark_conf(settings: Mapping[str, str]) -> Any:
+    from pyspark import SparkConf
+
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    return conf
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Lets the JVM start with this package's log configuration where the user has none."""
+    own = str(Path(__file__).resolve().parent / "conf")
+    home = os.environ.get("SPARK_HOME")
+    if os.environ.get("SPARK_CONF_DIR") or (home and (Path(home) / "conf").is_dir()):
+        yield
+        return
+    os.environ["SPARK_CONF_DIR"] = own
+    try:
+        yield
+    finally:
+        del os.environ["SPARK_CONF_DIR"]

@@ -1,0 +1,128 @@
+"""`sparkdl-bench run` as a user runs it: a process of its own, two executor processes, the files that it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from conftest import CommandLine, shared_data
+from sparkdl_bench.results import RunResults
+
+DIGITS = "conf/runs/digits-mlp.toml"
+
+
+def results_in(folder: Path) -> RunResults:
+    """The only run in a folder."""
+    (found,) = folder.iterdir()
+    return RunResults(found)
+
+
+def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: Path) -> None:
+    done = command_line.run("run", DIGITS, "--set", f"results={tmp_path}", "--set", "spark.ssl.keyPassword=hunter2")
+    assert done.returncode == 0, done.stderr
+    results = results_in(tmp_path)
+    assert results.summary["final"]["test_accuracy"] >= 0.95
+    assert "test accuracy" in done.stdout
+    assert "bytes block-manager" in done.stdout
+    assert str(results.folder) in done.stdout
+    assert {"run.json", "events.jsonl", "summary.json", "page.html", "plot.png", "spark.log"} <= {
+        path.name for path in results.folder.iterdir()
+    }
+    assert results.run["spark"]["spark.master"] == "local-cluster[2,1,2048]"
+    for path in results.folder.iterdir():
+        assert b"hunter2" not in path.read_bytes(), f"{path.name} holds a secret"
+    # Progress, in plain lines, since standard error is no terminal; nothing of Spark's own.
+    assert all(line.startswith("epoch ") for line in done.stderr.splitlines())
+
+
+def test_the_page_holds_the_run(command_line: CommandLine, tmp_path: Path) -> None:
+    words = ["--set", f"results={tmp_path}", "--set", "epochs=1", "--set", "master=local[2]", "--set", "name=</script>"]
+    done = command_line.run("run", DIGITS, *words)
+    assert done.returncode == 0, done.stderr
+    page = (results_in(tmp_path).folder / "page.html").read_text()
+    assert page.count("</script>") == 1, "a name in the data ends the script"
+    data = page.split("const run = ", 1)[1].split(";\n", 1)[0]
+    shown = json.loads(data)
+    assert shown["summary"] == results_in(tmp_path).summary
+    assert shown["run"]["configuration"]["name"] == "</script>"
+
+
+def test_mnist_in_one_epoch(command_line: CommandLine, tmp_path: Path) -> None:
+    data = shared_data("mnist")
+    done = command_line.run(
+        "run",
+        "conf/runs/mnist-mlp.toml",
+        "--set",
+        f"data.path={data}",
+        "--set",
+        f"results={tmp_path}",
+        "--set",
+        "epochs=1",
+    )
+    assert done.returncode == 0, done.stderr
+    assert results_in(tmp_path).summary["final"]["test_accuracy"] >= 0.95
+
+
+def test_ctrl_c_cancels_and_leaves_a_summary(command_line: CommandLine, tmp_path: Path) -> None:
+    process = command_line.start("run", DIGITS, "--set", f"results={tmp_path}", "--set", "epochs=100000")
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert first.startswith("epoch "), first + process.stderr.read()
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The run was cancelled" in stderr
+    assert results_in(tmp_path).summary["status"] == "cancelled"
+
+
+def test_a_failure_while_training_leaves_a_summary(command_line: CommandLine, tmp_path: Path) -> None:
+    # The executors cannot unpack native code into a folder that cannot be made.
+    nowhere = tmp_path / "file"
+    nowhere.write_text("")
+    results = tmp_path / "results"
+    done = command_line.run("run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}")
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    summary = results_in(results).summary
+    assert summary["status"] == "failed"
+    assert summary["error"]
+    assert summary["error"] in done.stderr
+    assert (results_in(results).folder / "page.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("wrokers=2", "Did you mean 'workers'"),
+        ("codec=fp31", "Did you mean 'fp32'"),
+        ("batch=1", "batch = 1"),
+        ("data.source=idx", "data.path"),
+        ("spark.dynamicAllocation.enabled=true", "dynamicAllocation"),
+        ("master=nonsense", "nonsense"),
+    ],
+)
+def test_what_a_user_can_mend_is_2_and_one_paragraph(
+    command_line: CommandLine, tmp_path: Path, assignment: str, words: str
+) -> None:
+    results = tmp_path / "results"
+    done = command_line.run(
+        "run", DIGITS, "--set", f"results={results}", "--set", "master=local-cluster[2,1,1024]", "--set", assignment
+    )
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert not results.exists()
+
+
+def test_a_folder_with_the_other_lines_jar_alone(command_line: CommandLine, make_jars: object) -> None:
+    import pyspark
+
+    other = "3.5_2.12" if pyspark.__version__.startswith("4") else "4_2.13"
+    folder = make_jars({f"sparkdl-bench-spark-{other}-0.1.0.jar": [], "pytorch-1.jar": []})  # type: ignore[operator]
+    done = command_line.run("run", DIGITS, SPARKDL_JARS=str(folder))
+    assert done.returncode == 2
+    assert f"sparkdl-bench-spark-{other}-0.1.0.jar" in done.stderr

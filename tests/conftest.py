@@ -1,0 +1,157 @@
+"""What several tests use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def shared_data(name: str) -> Path:
+    """The folder of a data set outside the repository (in SPARKDL_DATA, or ../shared/data); skips without it."""
+    base = Path(os.environ.get("SPARKDL_DATA", ROOT.parent / "shared" / "data"))
+    folder = base / name
+    if not folder.is_dir():
+        pytest.skip(f"the data set '{name}' is not in '{base}'; set SPARKDL_DATA to the folder that holds it")
+    return folder
+
+
+class FakeApi:
+    """`_jvm.Api` without a JVM: a run is a list of records that `poll` goes through."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self.records = records
+        self.polls = 0
+        self.cancelled: list[str] = []
+
+    def poll(self, run_id: str) -> dict[str, Any]:
+        self.polls += 1
+        record = self.records[min(self.polls, len(self.records)) - 1]
+        return {**record, "state": "cancelled"} if self.cancelled else record
+
+    def wait(self, run_id: str, millis: int) -> dict[str, Any]:
+        return self.poll(run_id)
+
+    def cancel(self, run_id: str) -> None:
+        self.cancelled.append(run_id)
+
+
+@pytest.fixture
+def make_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Fills the folder that SPARKDL_JARS names with jars of these names and classes."""
+    folder = tmp_path / "jars"
+    folder.mkdir()
+    monkeypatch.setenv("SPARKDL_JARS", str(folder))
+
+    def make(jars: Mapping[str, list[str]]) -> Path:
+        for name, classes in jars.items():
+            with zipfile.ZipFile(folder / name, "w") as archive:
+                for each in classes:
+                    archive.writestr(each.replace(".", "/") + ".class", b"")
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def results_folder(tmp_path: Path) -> Path:
+    """A finished run's folder, as small as it may be."""
+    folder = tmp_path / "2026-01-02T030405-digits"
+    folder.mkdir()
+    history = [
+        {"epoch": 1, "seconds": 1.0, "train_loss": 0.9, "test_loss": 1.0, "test_accuracy": 0.7},
+        {"epoch": 2, "seconds": 1.0, "train_loss": 0.4, "test_loss": 0.5, "test_accuracy": 0.9},
+    ]
+    summary = {
+        "status": "done",
+        "final": {
+            "test_accuracy": 0.9,
+            "test_loss": 0.5,
+            "train_loss": 0.4,
+            "seconds_total": 2.5,
+            "seconds_per_epoch_median": 1.0,
+            "ms_per_step_median": 3.25,
+        },
+        "bytes": {"block-manager": 1_234_567},
+        "history": history,
+    }
+    (folder / "summary.json").write_text(json.dumps(summary))
+    (folder / "run.json").write_text(json.dumps({"configuration": {"name": "digits"}}))
+    (folder / "events.jsonl").write_text('{"event": "run_start"}\n{"event": "run_stop"}\n')
+    return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one Spark session of the test process: two executor processes with one core each."""
+    from pyspark.sql import SparkSession
+
+    import sparkdl_bench
+
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").appName("tests")
+    session = sparkdl_bench.configure(builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def jobs(spark: SparkSession) -> Callable[[], int]:
+    """Counts the Spark jobs that were ever started in the session."""
+    context: Any = spark.sparkContext
+    return lambda: int(context._jsc.sc().dagScheduler().numTotalJobs())
+
+
+class CommandLine:
+    """Runs Python in a process of its own, as a user does."""
+
+    timeout_seconds = 300
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """`sparkdl-bench` with these words."""
+        return self._start(["-m", "sparkdl_bench", *words], environment)
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """`sparkdl-bench` with these words, to its end."""
+        return self._finish(self.start(*words, **environment))
+
+    def python(self, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """A Python program, to its end."""
+        return self._finish(self._start(["-c", program], environment))
+
+    def _start(self, arguments: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1", **environment}
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=variables,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _finish(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        try:
+            stdout, stderr = process.communicate(timeout=self.timeout_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+@pytest.fixture
+def command_line() -> CommandLine:
+    return CommandLine()

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from sparkdl_bench.cli import cli
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.version import __version__
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+def test_commands_are_found_by_scanning() -> None:
+    assert {"run", "list", "jars"} <= set(cli.commands)
+    for command in cli.commands.values():
+        assert command.help, f"{command.name} has no help"
+
+
+def test_help_and_version() -> None:
+    assert run("--help").exit_code == 0
+    assert __version__ in run("--version").output
+
+
+@pytest.mark.parametrize(
+    "words", [("runn",), ("run",), ("run", "a.toml", "--sett", "x=1"), ("jars", "fetch", "--platform", "vax")]
+)
+def test_wrong_usage_is_2_and_one_paragraph(words: tuple[str, ...]) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert "--help` shows the usage" in result.stderr
+
+
+def test_a_run_file_that_is_not_there_is_2() -> None:
+    result = run("run", "no/such.toml")
+    assert result.exit_code == 2
+    assert "'no/such.toml' cannot be read" in result.stderr
+
+
+def test_a_bad_assignment_is_2_before_anything_starts(tmp_path: object) -> None:
+    result = run("run", "conf/runs/digits-mlp.toml", "--set", "batch")
+    assert result.exit_code == 2
+
+
+def test_an_axis_that_is_not_there() -> None:
+    result = run("list", "transprot")
+    assert result.exit_code == 2
+    assert "Valid: algorithm, topology, transport" in result.stderr
+
+
+@pytest.fixture
+def failing() -> Iterator[dict[str, BaseException]]:
+    """A command that raises what the test puts into the dictionary."""
+    raised: dict[str, BaseException] = {}
+
+    @click.command("fail")
+    @click.option("--debug", is_flag=True, expose_value=False)
+    def fail() -> None:
+        raise raised["error"]
+
+    cli.add_command(fail)
+    yield raised
+    del cli.commands["fail"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (ConfigurationError("Batch 1 is less than 2 workers."), 2, "Batch 1 is less than 2 workers."),
+        (RunFailedError("Rank 1 did not answer."), 1, "Rank 1 did not answer."),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (ZeroDivisionError("division by zero"), 1, "Internal error: ZeroDivisionError: division by zero."),
+    ],
+)
+def test_an_error_is_a_paragraph_and_a_status(
+    failing: dict[str, BaseException], error: BaseException, status: int, words: str
+) -> None:
+    failing["error"] = error
+    result = run("fail")
+    assert result.exit_code == status
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_debug_adds_the_stack_trace(failing: dict[str, BaseException]) -> None:
+    failing["error"] = RunFailedError("Rank 1 did not answer.")
+    assert "Traceback" in run("fail", "--debug").stderr

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from sparkdl_bench import progress
+from sparkdl_bench.progress import Progress, shown
+
+
+def test_a_record_of_the_jvm_may_lack_what_is_not_known_yet() -> None:
+    moment = Progress.of({"state": "running", "epoch": 1, "epochs": 5, "loss": None, "something_new": 3})
+    assert moment == Progress("running", epoch=1, epochs=5)
+    assert moment.describe() == "epoch 1/5  step 0/0"
+
+
+def test_a_line_says_everything() -> None:
+    moment = Progress(
+        "running",
+        epoch=2,
+        epochs=5,
+        step=1200,
+        steps=2345,
+        loss=0.12345,
+        test_accuracy=0.9653,
+        rows_per_second=21000.4,
+        seconds_left=75.2,
+    )
+    assert moment.describe() == (
+        "epoch 2/5  step 1,200/2,345  loss 0.1235  test accuracy 96.53%  21,000 rows/s  1:15 min left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s left"), (59.4, "59 s left"), (3599, "59:59 min left"), (7322, "2:02 h left")]
+)
+def test_time_left(seconds: float, text: str) -> None:
+    assert Progress("running", seconds_left=seconds).measures() == [text]
+
+
+def test_plain_lines_at_most_one_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with shown(stream) as show:
+        for step in range(1, 31):  # ten a second
+            now = 100.0 + step / 10
+            show(Progress("running", epoch=1, epochs=1, step=step, steps=30))
+    steps = [line.split("step ")[1] for line in stream.getvalue().splitlines()]
+    assert steps == ["1/30", "11/30", "21/30"]
+
+
+def test_no_line_without_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    with shown(stream) as show:
+        show(Progress("running"))
+    assert stream.getvalue() == ""
+
+
+def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with shown(stream) as show:
+        show(
+            Progress("running", epoch=1, epochs=2, step=5, steps=10, loss=0.5, rows_per_second=100.0, seconds_left=3.0)
+        )
+    assert "epoch 1/2" in stream.getvalue()
+    assert "50 %" in stream.getvalue()
+    assert "100 rows/s" in stream.getvalue()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkdl_bench import saved
+from sparkdl_bench.errors import ConfigurationError
+
+
+def test_save_and_load_give_the_same_bits(tmp_path: Path) -> None:
+    weights = {
+        "fc1.weight": np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32),
+        "fc1.bias": np.zeros(3, np.float32),
+    }
+    saved.save(tmp_path / "a" / "model", {"name": "mlp", "layers": []}, weights)
+    loaded = saved.load(tmp_path / "a" / "model")
+    assert loaded.specification == {"name": "mlp", "layers": []}
+    assert loaded.weights.keys() == weights.keys()
+    for name, array in weights.items():
+        assert loaded.weights[name].dtype == np.float32
+        np.testing.assert_array_equal(loaded.weights[name], array)
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds no saved model"):
+        saved.load(tmp_path)
+
+
+@given(st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=6))
+def test_split_gives_every_value_to_one_parameter(shapes: list[list[int]]) -> None:
+    layout, offset = [], 0
+    for index, shape in enumerate(shapes):
+        layout.append({"name": f"p{index}", "shape": shape, "offset": offset})
+        offset += int(np.prod(shape))
+    flat = np.arange(offset, dtype=np.float32)
+    parts = saved.split(flat, layout)
+    assert [list(part.shape) for part in parts.values()] == shapes
+    joined = np.concatenate([part.ravel() for part in parts.values()]) if parts else flat
+    np.testing.assert_array_equal(joined, flat)
+
+
+def test_split_copies() -> None:
+    flat = np.zeros(2, np.float32)
+    part = saved.split(flat, [{"name": "a", "shape": [2], "offset": 0}])["a"]
+    part[0] = 1
+    assert flat[0] == 0
+
+
+def test_a_layout_that_goes_past_the_end() -> None:
+    with pytest.raises(ValueError, match=r"fc1\.bias ends at value 5"):
+        saved.split(np.zeros(4, np.float32), [{"name": "fc1.bias", "shape": [2], "offset": 3}])

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkdl_bench import _jvm, session
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
+from sparkdl_bench.jarfiles import Jars, find_jars
+
+PLUGIN = "sparkdlbench.SparkDLPlugin"
+SORTING = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
+DELEGATING = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
+NATIVE = "pytorch-2.10.0.jar"
+
+
+@pytest.fixture
+def jars(make_jars: Any) -> Jars:
+    make_jars({"sparkdl-bench-spark-4_2.13-0.1.0.jar": [], NATIVE: []})
+    return find_jars("4.1.0")
+
+
+@pytest.fixture
+def jars_35(make_jars: Any) -> Jars:
+    make_jars({"sparkdl-bench-spark-3.5_2.12-0.1.0.jar": [], NATIVE: []})
+    return find_jars("3.5.9")
+
+
+def _joined(jars: Jars, separator: str) -> str:
+    return separator.join(str(path) for path in jars.all)
+
+
+def test_a_cluster_is_sent_the_jars(jars: Jars) -> None:
+    settings = session.session_settings(jars, {"spark.master": "spark://host:7077"})
+    assert settings == {"spark.master": "spark://host:7077", "spark.jars": _joined(jars, ",")}
+
+
+def test_spark_35_wants_them_on_the_executors_class_path_too(jars_35: Jars) -> None:
+    settings = session.session_settings(jars_35, {"spark.master": "yarn"})
+    assert settings["spark.jars"] == _joined(jars_35, ",")
+    assert settings["spark.executor.extraClassPath"] == _joined(jars_35, os.pathsep)
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,2048]"])
+def test_a_local_master_takes_them_where_they_are_and_stays_on_loopback(jars: Jars, master: str) -> None:
+    settings = session.session_settings(jars, {"spark.master": master})
+    assert "spark.jars" not in settings
+    assert (
+        settings["spark.driver.extraClassPath"]
+        == settings["spark.executor.extraClassPath"]
+        == _joined(jars, os.pathsep)
+    )
+    assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+
+
+def test_what_the_user_set_stays_first(jars: Jars) -> None:
+    settings = session.session_settings(
+        jars,
+        {
+            "spark.master": "spark://host:7077",
+            "spark.jars": "/user/a.jar",
+            "spark.executor.memory": "3g",
+        },
+    )
+    assert settings["spark.jars"] == "/user/a.jar," + _joined(jars, ",")
+    assert settings["spark.executor.memory"] == "3g"
+    local = session.session_settings(
+        jars, {"spark.master": "local", "spark.driver.host": "myhost", "spark.ui.enabled": "true"}
+    )
+    assert (local["spark.driver.host"], local["spark.ui.enabled"]) == ("myhost", "true")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn"])
+def test_merging_twice_changes_nothing(jars: Jars, master: str) -> None:
+    once = session.session_settings(jars, {"spark.master": master})
+    assert session.session_settings(jars, once) == once
+
+
+def test_the_plugin_is_added_where_the_jar_has_it(make_jars: Any) -> None:
+    make_jars({"sparkdl-bench-spark-4_2.13-0.1.0.jar": [PLUGIN], NATIVE: []})
+    settings = session.session_settings(find_jars("4.1.0"), {"spark.plugins": "com.example.Mine"})
+    assert settings["spark.plugins"] == f"com.example.Mine,{PLUGIN}"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (None, {"spark.shuffle.manager": SORTING}),
+        ("sort", {"spark.shuffle.manager": SORTING}),
+        (SORTING, {"spark.shuffle.manager": SORTING}),
+        ("com.Mine", {"spark.shuffle.manager": DELEGATING, "spark.sparkdl.shuffle.delegate": "com.Mine"}),
+    ],
+)
+def test_spark_35_gets_its_shuffle_manager_wrapped_on_this_host(
+    make_jars: Any, own: str | None, expected: dict[str, str]
+) -> None:
+    make_jars({"sparkdl-bench-spark-3.5_2.12-0.1.0.jar": [SORTING], NATIVE: []})
+    options = {"spark.shuffle.manager": own} if own else {}
+    found = session.session_settings(find_jars("3.5.9"), {"spark.master": "local", **options})
+    assert {name: value for name, value in found.items() if "shuffle" in name} == expected
+    elsewhere = session.session_settings(find_jars("3.5.9"), {"spark.master": "yarn", **options})
+    assert elsewhere.get("spark.shuffle.manager") == own
+
+
+def test_configure_fills_a_builder(jars: Jars, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(_jvm, "is_running", lambda: False)
+    monkeypatch.setattr(pyspark, "__version__", "4.1.0")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "")  # so that it is put back at the end
+    monkeypatch.delenv("SPARK_LOCAL_IP")
+    builder = session.configure(SparkSession.builder.master("local[2]").config("spark.executor.memory", "3g"))
+    options = builder._options
+    assert options["spark.executor.memory"] == "3g"
+    assert str(jars.thin) in options["spark.driver.extraClassPath"]
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+def test_configure_with_an_unsupported_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(pyspark, "__version__", "3.4.4")
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.4\.4 is not supported"):
+        session.configure(SparkSession.builder)
+
+
+class _Class:
+    """What py4j answers for a class that the JVM has; see `_jvm.has_api`."""
+
+    def __init__(self, facts: str) -> None:
+        self.buildFacts = lambda: facts
+
+
+_Class.__name__ = "JavaClass"
+
+
+class _Names:
+    def __init__(self, **names: Any) -> None:
+        self.__dict__.update(names)
+
+
+def _spark(version: str = "4.1.0", api: Any = None, facts: str = '{"spark_line": "4", "scala": "2.13"}') -> Any:
+    jvm = _Names(sparkdlbench=_Names(PythonApi=_Class(facts) if api is None else api))
+    return _Names(version=version, sparkContext=_Names(_jvm=jvm))
+
+
+def test_a_session_that_fits() -> None:
+    assert isinstance(session.check_session(_spark()), _jvm.Api)
+
+
+def test_a_session_without_the_jar_gets_the_lines_to_add() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        session.check_session(_spark(api=_Names()))
+    assert "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()" in str(caught.value)
+    assert "--packages io.github.sparkdl-bench:sparkdl-bench-spark-4_2.13:" in str(caught.value)
+
+
+def test_a_jar_of_another_line() -> None:
+    with pytest.raises(ConfigurationError, match=r"made for Spark 4 \(Scala 2.13\), and Spark is 3\.5\.9"):
+        session.check_session(_spark("3.5.9"))
+
+
+def test_a_jar_of_another_scala_does_not_even_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(_jvm.Api):
+        def build_facts(self) -> dict[str, Any]:
+            raise SparkDLError("NoClassDefFoundError: scala/Serializable")
+
+    monkeypatch.setattr(_jvm, "Api", Failing)
+    monkeypatch.setattr(_jvm, "is_linkage_error", lambda error: True)
+    with pytest.raises(ConfigurationError, match="made for another Scala version"):
+        session.check_session(_spark())
+
+
+def test_an_unsupported_spark() -> None:
+    with pytest.raises(ConfigurationError, match=r"Spark 3\.3\.0 is not supported"):
+        session.check_session(_spark("3.3.0"))
+
+
+def test_a_connect_session_by_its_class() -> None:
+    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session", "version": "4.1.0"})()
+    with pytest.raises(ConfigurationError, match="Spark Connect session"):
+        session.check_session(connect)
+
+
+def test_a_connect_session_by_its_word() -> None:
+    with pytest.raises(ConfigurationError, match="Spark Connect session"):
+        session.check_session(_Names(version="4.1.0", is_remote=lambda: True))
+
+
+def test_our_log_configuration_only_where_the_user_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with session._quiet_logs():
+        assert (Path(os.environ["SPARK_CONF_DIR"]) / "log4j2.properties").is_file()
+    assert "SPARK_CONF_DIR" not in os.environ
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with session._quiet_logs():
+        assert os.environ["SPARK_CONF_DIR"] == str(tmp_path)

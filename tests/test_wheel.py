@@ -1,0 +1,83 @@
+"""The wheel as `make wheel` makes it: what it holds, and that it trains away from the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pyspark
+import pytest
+
+from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
+from sparkdl_bench.version import __version__
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_SECONDS = 900
+LINE = spark_line(pyspark.__version__)
+
+
+@pytest.fixture(scope="session")
+def wheel() -> Path:
+    spark = "3.5" if LINE == "3.5" else "4.1"
+    subprocess.run(
+        ["make", "wheel", f"SPARK={spark}"], cwd=ROOT, check=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS
+    )
+    return ROOT / "dist" / f"sparkdl_bench-{__version__}-py3-none-any.whl"
+
+
+def test_versions_agree() -> None:
+    build = (ROOT / "build.sbt").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+    assert re.search(r'ThisBuild / version := "([^"]*)"', build)[1] == __version__
+    assert re.search(r'(?m)^version = "([^"]*)"', project)[1] == __version__
+
+
+def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+    jars = {name for name in names if name.endswith(".jar")}
+    assert jars == {
+        f"sparkdl_bench/jars/sparkdl-bench-spark-{line}_{scala}-{__version__}.jar"
+        for line, scala in SCALA_OF_LINE.items()
+    }
+    assert "sparkdl_bench/natives.properties" in names
+    assert not [name for name in names if name.endswith((".so", ".pyc"))]
+    assert wheel.stat().st_size < 20e6
+
+
+def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
+    site, natives = tmp_path / "site", tmp_path / "natives"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, timeout=TIMEOUT_SECONDS)
+    natives.mkdir()
+    for jar in (ROOT / "target" / f"jars-{LINE}").glob("*.jar"):
+        if not jar.name.startswith("sparkdl-bench-"):
+            (natives / jar.name).symlink_to(jar)
+    environment = {**os.environ, "PYTHONPATH": str(site), "SPARKDL_JARS": str(natives)}
+    where = "import pyspark, sparkdl_bench.jarfiles as j; print(j.find_jars(pyspark.__version__).thin)"
+    thin = subprocess.run([sys.executable, "-c", where], cwd=tmp_path, env=environment, capture_output=True, check=True)
+    assert Path(thin.stdout.decode().strip()).is_relative_to(site)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sparkdl_bench",
+            "run",
+            str(ROOT / "conf" / "runs" / "digits-mlp.toml"),
+            "--set",
+            "epochs=2",
+        ],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list((tmp_path / "results").glob("*/summary.json"))

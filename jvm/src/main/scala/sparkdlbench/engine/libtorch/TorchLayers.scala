@@ -77,8 +77,18 @@ private[libtorch] final class LinearLayer(weight: (Tensor, Tensor), bias: (Tenso
     private val x = views.input.view(-1L, inputs)
     private val dx = views.inputGradient.map(_.view(-1L, inputs))
     private val dyTransposed = dy.t()
+    // MKL multiplies into a narrow Y more than twice as fast the other way round: Yᵀ = W·Xᵀ (128 × 1024 by 1024 × 10: 53 µs, not 132).
+    private val reversed = if (w.size(0) <= LinearLayer.NarrowOutputs) Some(new Reversed(x, y.size(0))) else None
 
-    def forward(): Unit = { torch.addmm_out(y, b, x, wTransposed); () }
+    def forward(): Unit = reversed match {
+      case Some(product) =>
+        torch.mm_out(product.yTransposed, w, product.xTransposed)
+        torch.add_out(y, product.y, b)
+        ()
+      case None =>
+        torch.addmm_out(y, b, x, wTransposed)
+        ()
+    }
 
     def backward(): Unit = {
       dx.foreach(torch.mm_out(_, dy, w))
@@ -87,10 +97,27 @@ private[libtorch] final class LinearLayer(weight: (Tensor, Tensor), bias: (Tenso
       ()
     }
 
-    def close(): Unit = (Seq(x, dyTransposed) ++ dx).foreach(_.close())
+    def close(): Unit = {
+      reversed.foreach(_.close())
+      (Seq(x, dyTransposed) ++ dx).foreach(_.close())
+    }
   }
 
   def close(): Unit = wTransposed.close()
+
+  /** Yᵀ (out, rows) in memory of its own, and the views of the product. */
+  private final class Reversed(x: Tensor, rows: Long) extends AutoCloseable {
+    val yTransposed: Tensor = torch.empty(w.size(0), rows)
+    val y: Tensor = yTransposed.t()
+    val xTransposed: Tensor = x.t()
+    def close(): Unit = Seq(y, xTransposed, yTransposed).foreach(_.close())
+  }
+}
+
+private[libtorch] object LinearLayer {
+
+  /** Layers with at most this many outputs are computed transposed. */
+  val NarrowOutputs = 16
 }
 
 /** max(x, 0); dx = dy where the output is above 0, else 0. */

@@ -15,6 +15,7 @@ class LibtorchEngineSuite extends AnyFunSuite {
   private val models: Seq[(String, ModelSpec)] = Seq(
     "softmax" -> softmax(7, 5),
     "mlp relu" -> mlp(9, "11", 4),
+    "mlp with more outputs than a narrow layer has" -> mlp(9, "24", 17),
     "mlp tanh, two hidden layers" -> mlp(6, "8,5", 3, "tanh"),
     "activation first, two in a row, one last" -> ModelSpec(
       "odd",

@@ -11,6 +11,8 @@ from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import Jars, find_jars
 
 PLUGIN = "sparkdlbench.SparkDLPlugin"
+SORTING = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
+DELEGATING = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
 NATIVE = "pytorch-2.10.0.jar"
 
 
@@ -80,6 +82,26 @@ def test_the_plugin_is_added_where_the_jar_has_it(make_jars: Any) -> None:
     make_jars({"sparkdl-bench-spark-4_2.13-0.1.0.jar": [PLUGIN], NATIVE: []})
     settings = session.session_settings(find_jars("4.1.0"), {"spark.plugins": "com.example.Mine"})
     assert settings["spark.plugins"] == f"com.example.Mine,{PLUGIN}"
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        (None, {"spark.shuffle.manager": SORTING}),
+        ("sort", {"spark.shuffle.manager": SORTING}),
+        (SORTING, {"spark.shuffle.manager": SORTING}),
+        ("com.Mine", {"spark.shuffle.manager": DELEGATING, "spark.sparkdl.shuffle.delegate": "com.Mine"}),
+    ],
+)
+def test_spark_35_gets_its_shuffle_manager_wrapped_on_this_host(
+    make_jars: Any, own: str | None, expected: dict[str, str]
+) -> None:
+    make_jars({"sparkdl-bench-spark-3.5_2.12-0.1.0.jar": [SORTING], NATIVE: []})
+    options = {"spark.shuffle.manager": own} if own else {}
+    found = session.session_settings(find_jars("3.5.9"), {"spark.master": "local", **options})
+    assert {name: value for name, value in found.items() if "shuffle" in name} == expected
+    elsewhere = session.session_settings(find_jars("3.5.9"), {"spark.master": "yarn", **options})
+    assert elsewhere.get("spark.shuffle.manager") == own
 
 
 def test_configure_fills_a_builder(jars: Jars, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+_MANAGER_KEY = "spark.shuffle.manager"
+_DELEGATE_KEY = "spark.sparkdl.shuffle.delegate"
+_SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
+_DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -65,6 +69,10 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
         _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
     if jars.holds_class(PLUGIN_CLASS):
         _merge(settings, "spark.plugins", [PLUGIN_CLASS], ",")
+    # From Spark 4 on the plugin itself wraps the shuffle manager. A cluster of Spark 3.5 must be told by hand: its
+    # executors do not start where the jar is not at this path on their hosts.
+    if local and jars.line == "3.5" and jars.holds_class(_SORTING_MANAGER):
+        _wrap_shuffle_manager(settings)
     return settings
 
 
@@ -125,7 +133,7 @@ def start_jvm(
     import pyspark
 
     jars = find_jars(pyspark.__version__, natives=natives)
-    settings = session_settings(jars, options)
+    settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **options})
     _bind_loopback(settings)
     with _quiet_logs():
         jvm = _jvm.start(_spark_conf(settings), jvm_log)
@@ -186,6 +194,17 @@ def _options(builder: SparkSession.Builder) -> dict[str, Any]:
 def _merge(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
     present = [value for value in settings.get(name, "").split(separator) if value]
     settings[name] = separator.join(present + [value for value in values if value not in present])
+
+
+def _wrap_shuffle_manager(settings: dict[str, str]) -> None:
+    own = settings.get(_MANAGER_KEY, "sort")
+    if own in (_SORTING_MANAGER, _DELEGATING_MANAGER):
+        return
+    if own in ("sort", "tungsten-sort", "org.apache.spark.shuffle.sort.SortShuffleManager"):
+        settings[_MANAGER_KEY] = _SORTING_MANAGER
+    else:
+        settings[_MANAGER_KEY] = _DELEGATING_MANAGER
+        settings[_DELEGATE_KEY] = own
 
 
 def _bind_loopback(settings: Mapping[str, str]) -> None:

@@ -88,13 +88,15 @@ def algbw_gbps(elements: int, milliseconds: float) -> float:
 
 
 def busbw_gbps(algbw: float, workers: int) -> float:
-    """algbw × 2 (N - 1) / N: each rank must send and receive that share of the vector, whatever the algorithm (the bound of
-    Patarasu and Yuan, 2009). For one rank (memcpy) it is algbw itself: the copy moves the vector once."""
+    """algbw × 2 (N - 1) / N: each rank must send and receive that share of the vector, whatever the algorithm.
+
+    The bound is Patarasu and Yuan's (2009). For one rank (memcpy) it is algbw itself: the copy moves the vector once.
+    """
     return algbw * 2 * (workers - 1) / workers if workers > 1 else algbw
 
 
 def counts(elements: int) -> tuple[int, int]:
-    """(warm-up, measured) all-reduces for a size: thousands where they are short, so that JIT compilers have finished."""
+    """(warm-up, measured) all-reduces for a size: thousands where they are short, until JIT compilers have finished."""
     if elements <= 100_000:
         return 5000, 2000
     if elements <= 1_000_000:

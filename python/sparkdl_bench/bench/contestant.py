@@ -108,10 +108,10 @@ def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = 
         "data": data,
         "engine": {"name": "libtorch", "threads": case.threads},
         "optimizer": {"name": "sgd", "learning_rate": case.learning_rate},
-        "spark": {"master": f"local-cluster[{case.workers},1,2048]", "executor.memory": "2g"},
+        "spark": {"master": f"local-cluster[{case.workers},1,2048]", "spark.executor.memory": "2g"},
     }
     for key, value in (settings or {}).items():
-        table, _, name = key.rpartition(".") if not key.startswith("spark.") else ("spark", "", key[len("spark.") :])
+        table, _, name = ("spark", "", key) if key.startswith("spark.") else key.rpartition(".")
         tables.setdefault(table, {})[name] = value
     return "\n".join(_toml(table, values) for table, values in tables.items())
 
@@ -159,8 +159,8 @@ def _synthetic(case: TrainCase) -> dict[str, object]:
 
 
 def _toml(table: str, values: Mapping[str, object]) -> str:
-    # A dotted key of the [spark] table stays a dotted key; JSON's scalars and lists are TOML's.
-    lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+    # JSON's scalars and lists are TOML's.
+    lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items()]
     return "\n".join([f"[{table}]", *lines] if table else lines) + "\n"
 
 

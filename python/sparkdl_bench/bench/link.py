@@ -1,4 +1,4 @@
-"""What a plain TCP stream gets on loopback: two processes, blocking sockets, large buffers. The yardstick of bandwidths."""
+"""What a plain TCP stream gets on loopback (two processes, blocking sockets, large buffers): bandwidths' yardstick."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from sparkdl_bench import peers
 from sparkdl_bench.bench import collective
 from sparkdl_bench.bench.collective import Row, Way
+from sparkdl_bench.bench.spark_collective import run_spark_transport, spark_transport_missing
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import CollectiveCase, Peer
+from sparkdl_bench.peers import CollectiveCase
 
 HOST_LOCAL = ("both", "on", "off")
-# Which channels each peer has between processes of one host; a peer that is not here has one that is no choice.
 FLOOR = "memcpy"
 
 
@@ -103,17 +103,15 @@ def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[
     return [
         Way(transport, workers, elements, host_local=host_local)
         for host_local in plan.host_local_choices
-        if host_local in channels(peer)
+        if host_local in peer.host_local_choices
     ]
 
 
-def channels(peer: Peer) -> tuple[bool, ...]:
-    """Which values of host_local a peer can run."""
-    return tuple(getattr(peer, "host_local_choices", (False,)))
-
-
-def run_peer(way: Way, plan: NetPlan, directory: Path) -> Samples:
+def run_way(way: Way, plan: NetPlan, directory: Path) -> Samples:
+    """All samples (milliseconds) of one way in processes of its own, and whether the sums were right."""
     warmup, iterations = plan.counts(way.elements)
+    if way.transport not in peers.discover():
+        return run_spark_transport(way, warmup, iterations, plan.timeout_s)
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
     measurement = peers.find(way.transport).run(case, plan.timeout_s, directory)
     return [sample.ms for sample in measurement.samples], bool(measurement.facts.get("correct"))
@@ -126,8 +124,7 @@ def _rows(
     for trial in range(1, plan.trials + 1):
         for way in ways:
             tell(f"{way.transport}, {way.workers} workers, {way.elements} values, trial {trial} of {plan.trials} …")
-            run = run_peer if way.transport in peers.discover() else run_spark_transport
-            taken[way].append(run(way, plan, directory))
+            taken[way].append(run_way(way, plan, directory))
     for way, trials in taken.items():
         samples_ms = [sample for samples, _ in trials for sample in samples]
         yield collective.row(way, samples_ms, all(correct for _, correct in trials), link_gbps)

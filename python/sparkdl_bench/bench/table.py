@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from sparkdl_bench.bench.collective import Row
 from sparkdl_bench.bench.trials import Outcome
+
+
+def default_console() -> Console:
+    """The terminal; wide enough for every column where the output is a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=160)
 
 
 def show_outcomes(title: str, outcomes: Sequence[Outcome], console: Console | None = None) -> None:
@@ -26,4 +33,31 @@ def show_outcomes(title: str, outcomes: Sequence[Outcome], console: Console | No
             f"≤ {outcome.target:g}",
             "[green]yes[/green]" if outcome.met else "[red]no[/red]",
         )
-    (console or Console()).print(table)
+    (console or default_console()).print(table)
+
+
+def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = None) -> None:
+    """The collective microbenchmark: one line a way, size and number of ranks."""
+    table = Table(
+        title=f"All-reduce of fp32 values; a plain TCP stream on loopback: {link_gbps:.1f} Gbit/s",
+        caption="ms: mean over the ranks; bandwidths in Gbit/s at the median; link: busbw's share of the TCP stream",
+    )
+    for heading in ("transport", "topology", "codec", "host-local", "workers", "values"):
+        table.add_column(heading, justify="right" if heading in ("workers", "values") else "left")
+    for heading in ("median ms", "p90", "p99", "algbw", "busbw", "link", "drift", "correct"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(
+            row.transport,
+            row.topology or "–",
+            row.codec,
+            {True: "yes", False: "no", None: "–"}[row.host_local],
+            str(row.workers),
+            f"{row.elements:,}",
+            *(f"{value:.3f}" for value in (row.median_ms, row.p90_ms, row.p99_ms)),
+            *(f"{value:.1f}" for value in (row.algbw_gbps, row.busbw_gbps)),
+            f"{row.link_share:.0%}",
+            f"{row.drift:.2f}",
+            "[green]yes[/green]" if row.correct else "[red]NO[/red]",
+        )
+    (console or default_console()).print(table)

@@ -112,6 +112,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def host_local_choices(self) -> tuple[bool, ...]:
+        """Values of `CollectiveCase.host_local` that it can run: False is sockets, True is shared memory."""
+        ...
+
+    @property
     def requirements(self) -> tuple[str, ...]:
         """Pinned requirements of its environment; empty when it needs none of its own."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import Case, Measurement, TrainCase, default_directory
+from sparkdl_bench.peers import Case, CollectiveCase, Measurement, TrainCase, default_directory
 from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._process import measure
 
@@ -49,6 +49,7 @@ class EnvironmentPeer:
     kinds: frozenset[str]
     environment: Environment
     program: str
+    host_local_choices: tuple[bool, ...] = (False,)
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -77,6 +78,11 @@ class EnvironmentPeer:
 
     def check(self, case: Case) -> None:
         """Refuse a case that this peer cannot run, with the reason."""
+        if isinstance(case, CollectiveCase) and case.host_local not in self.host_local_choices:
+            raise ConfigurationError(
+                f"The peer '{self.name}' has no {'shared memory' if case.host_local else 'socket'} channel between "
+                f"processes of one host. Ask for {'sockets' if case.host_local else 'host-local'}."
+            )
         if case.kind not in self.kinds:
             raise ConfigurationError(
                 f"The peer '{self.name}' cannot run a case of kind '{case.kind}'; it runs "

@@ -62,15 +62,15 @@ def run_to_end(
         try:
             status = child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            stop_all(child, mark)
+            said = _said(log)  # before the end: stopping makes programs talk, too
             raise RunFailedError(
-                f"The peer '{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {_said(log)} "
+                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said} "
                 "Allow more time with --timeout, or ask for fewer steps."
             ) from None
         finally:
             stop_all(child, mark)
         if status != 0:
-            raise RunFailedError(f"The peer '{name}' failed with status {status}. It last said: {_said(log)}")
+            raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}")
 
 
 def stop_all(child: subprocess.Popen[bytes], mark: str) -> None:
@@ -117,5 +117,5 @@ def _read(name: str, out_file: Path) -> Measurement:
         facts.update(record.get("facts", {}))
         samples.extend(Sample(float(ms), int(record.get("steps", 1))) for ms in record.get("samples_ms", []))
     if not samples:
-        raise RunFailedError(f"The peer '{name}' ended without an error but measured nothing.")
+        raise RunFailedError(f"'{name}' ended without an error but measured nothing.")
     return Measurement(tuple(samples), facts)

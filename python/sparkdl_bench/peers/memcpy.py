@@ -19,6 +19,7 @@ class MemoryCopy:
     name: str = "memcpy"
     doc: str = "The floor: one copy of the same bytes from buffer to buffer, one process"
     kinds: frozenset[str] = frozenset({"allreduce"})
+    host_local_choices: tuple[bool, ...] = (False, True)
     requirements: tuple[str, ...] = ()
 
     def install(self, _directory: Path) -> None:

@@ -40,4 +40,5 @@ PEER = Mpi(
         disk_gb=0.2,
     ),
     program="mpi_allreduce",
+    host_local_choices=(False, True),
 )

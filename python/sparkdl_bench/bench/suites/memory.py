@@ -15,11 +15,11 @@ from pathlib import Path
 
 import click
 import psutil
-from rich.console import Console
 from rich.table import Table
 
 from sparkdl_bench.bench import contestant, statistics, store
 from sparkdl_bench.bench.suites.short import RESULTS, find_mnist, warn_if_busy
+from sparkdl_bench.bench.table import default_console
 from sparkdl_bench.errors import RunFailedError
 from sparkdl_bench.peers import TrainCase
 from sparkdl_bench.peers._process import MARK, marked, stop_all
@@ -161,7 +161,7 @@ def show(growths: Sequence[Growth], plan: MemoryPlan) -> None:
         met = "[green]yes[/green]" if each.met else "[red]no[/red]"
         sizes = (f"{each.first_bytes / 1e6:.0f}", f"{each.last_bytes / 1e6:.0f}")
         table.add_row(each.process, *sizes, f"{each.share:+.1%}", f"< {GROWTH_LIMIT:.0%}", met)
-    Console().print(table)
+    default_console().print(table)
 
 
 def _look(processes: Sequence[psutil.Process], resident: Resident) -> None:

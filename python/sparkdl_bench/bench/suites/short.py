@@ -123,7 +123,7 @@ def warn_if_busy() -> None:
     load = machine.load()
     if not load.is_idle:
         click.echo(
-            f"This machine is not idle: {load.busy:.0%} of its cores' time is in use, load average {load.average_1min}. "
-            "The numbers will be too high; stop what else runs and measure again.",
+            f"This machine is not idle: {load.busy:.0%} of its cores' time is in use, load average "
+            f"{load.average_1min}. The numbers will be too high; stop what else runs and measure again.",
             err=True,
         )

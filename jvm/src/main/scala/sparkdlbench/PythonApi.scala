@@ -2,6 +2,8 @@ package sparkdlbench
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
+import sparkdlbench.algorithm.SyncSgd
+import sparkdlbench.bench.{NetBench, NetEffort}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.results.{Facts, Json}
 import sparkdlbench.train.{Catalogue, RunResult, TrainingRun}
@@ -78,6 +80,26 @@ object PythonApi {
     val result = finished(runId)
     write(result.weights, Paths.get(path))
     Trainer.layoutJson(result)
+  }
+
+  /**
+   * The collective microbenchmark of one transport, topology and codec.
+   *
+   * @param raw
+   *   the run's keys, and `net.elements` (numbers of values, separated by commas), `net.warmup` and `net.iterations` (0: by size)
+   * @return
+   *   a JSON list with one object a size, samples included
+   */
+  def net(raw: java.util.Map[String, String]): String = {
+    val (own, run) = raw.asScala.toMap.partition(_._1.startsWith("net."))
+    val settings = RunKeys.resolve(run)
+    train.Combination.check(settings)
+    val elements = own.getOrElse("net.elements", "814090").split(',').map(_.trim.toInt).toSeq
+    val effort = NetEffort(
+      warmupCount = own.getOrElse("net.warmup", "0").toInt,
+      sampleCount = own.getOrElse("net.iterations", "0").toInt
+    )
+    NetBench.run(context, settings, elements, settings(SyncSgd.bucketBytes), effort).map(_.json).mkString("[", ",", "]")
   }
 
   /** Forgets a run and its weights. */

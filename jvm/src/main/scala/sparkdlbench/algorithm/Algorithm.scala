@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.Variant
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.RankState
+import sparkdlbench.train.{RankState, Snapshot, StateRange}
 import sparkdlbench.transport.Transport
 
 /** When workers exchange, and what. */
@@ -28,6 +28,15 @@ trait RankAlgorithm {
 
   /** Makes the engine's parameters those to evaluate and to keep; a collective call, after which `step` may go on. */
   def settle(): Unit
+
+  /**
+   * Copies of all that has to be kept to go on from here, and that this rank answers for: `weights` in full precision, the
+   * optimiser's vectors, the residuals of what it sent.
+   */
+  def state: Seq[StateRange]
+
+  /** Goes on from a checkpoint, which any number of ranks may have written; before the first `step`. */
+  def restore(snapshot: Snapshot): Unit
 
   /** The parts of the trained weights in full precision that this rank answers for: (first value, values). Ranks' parts cover the vector. */
   def weights: Seq[(Int, Array[Float])]

@@ -1,11 +1,15 @@
 package sparkdlbench.algorithm
 
+import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Key
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Collective, Topology}
-import sparkdlbench.train.RankState
+import sparkdlbench.train.{RankState, Snapshot, StateRange}
 import sparkdlbench.transport.Transport
+
+import java.nio.ByteOrder
+import scala.collection.mutable
 
 /**
  * Synchronous mini-batch SGD: all ranks' gradients are summed in every step before any weight changes. The owner of a range
@@ -22,6 +26,9 @@ final class SyncSgd extends Algorithm {
 }
 
 object SyncSgd {
+  private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
+    s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
+
   val bucketBytes: Key[Int] = Key.int(
     "bucket_bytes",
     "1048576",
@@ -64,6 +71,15 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       (if (master == null) weights else master.floats).get(0, copied)
       copied
     }
+
+    def state: Seq[StateRange] =
+      StateRange("weights", from, values) +:
+        optimizer.state.toSeq.map { case (name, vector) => StateRange(s"optimizer.$name", from, vector.clone()) }
+
+    def restore(vector: String => Array[Float]): Unit = {
+      if (master != null) master.floats.put(0, vector("weights"), from, until - from)
+      optimizer.state.foreach { case (name, own) => System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length) }
+    }
   }
 
   def step(step: Long): Double = {
@@ -103,6 +119,42 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     timer.switch(Phase.Decode)
     index = 0
     while (index < buckets.length) { collective.collect(index, sequence); index += 1 }
+  }
+
+  def state: Seq[StateRange] = {
+    collective.flush()
+    buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left => StateRange(s"residual.${rank.rank}", 0, left.toArray))
+  }
+
+  def restore(snapshot: Snapshot): Unit = {
+    val length = parameters.length
+    val vectors = mutable.Map.empty[String, Array[Float]]
+    def vector(name: String): Array[Float] = vectors.getOrElseUpdate(
+      name,
+      snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
+    )
+    parameters.floats.put(0, vector("weights"))
+    if (!weightCodec.lossless && transport.size > 1) roundAsSent()
+    buckets.foreach(_.restore(vector))
+    collective.residual.foreach(restoreResidual(_, snapshot))
+  }
+
+  /** Everybody computes with the rounded weights that travelled; the checkpoint holds the owners' own. */
+  private def roundAsSent(): Unit = {
+    val encoded = new FlatBuffer(Math.toIntExact((weightCodec.maxBytes(parameters.length) + 3) / 4)).bytes
+    val written = weightCodec.encode(parameters.floats, encoded)
+    weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
+  }
+
+  /** Its own, where as many ranks go on; with another number rank 0 takes what all left out, so that nothing is lost. */
+  private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
+    val parts = if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
+    FloatOps.fill(own.floats, 0f)
+    parts.flatMap(part => snapshot.vector(s"residual.$part", own.length)).foreach { left =>
+      val buffer = new FlatBuffer(own.length)
+      buffer.floats.put(0, left)
+      FloatOps.addInto(own.floats, buffer.floats)
+    }
   }
 
   def settle(): Unit = collective.flush()

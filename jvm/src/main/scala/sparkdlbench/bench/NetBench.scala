@@ -2,7 +2,7 @@ package sparkdlbench.bench
 
 import org.apache.spark.{BarrierTaskContext, SparkContext}
 import sparkdlbench.ConfigurationException
-import sparkdlbench.codec.Codec
+import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.results.Json
@@ -88,14 +88,23 @@ final case class NetSample(
  *   roughly how long to warm up at a size; the JIT compilers need some thousand iterations
  * @param sampleSeconds
  *   roughly how long to measure at a size
+ * @param warmupCount
+ *   iterations of warm-up whatever the size; 0: by the seconds
+ * @param sampleCount
+ *   timed iterations whatever the size; 0: by the seconds
  */
-final case class NetEffort(warmupSeconds: Double = 6, sampleSeconds: Double = 3) {
+final case class NetEffort(
+    warmupSeconds: Double = 6,
+    sampleSeconds: Double = 3,
+    warmupCount: Int = 0,
+    sampleCount: Int = 0
+) {
 
   /** Iterations that take about `seconds`, guessed from the size so that all ranks agree without asking each other. */
   private def iterations(seconds: Double, elements: Int, atLeast: Int): Int =
     math.max(atLeast.toDouble, math.min(seconds * 4000, seconds * 1e9 / (150e3 + elements * 2.0))).toInt
-  def warmup(elements: Int): Int = iterations(warmupSeconds, elements, 100)
-  def samples(elements: Int): Int = iterations(sampleSeconds, elements, 50)
+  def warmup(elements: Int): Int = if (warmupCount > 0) warmupCount else iterations(warmupSeconds, elements, 100)
+  def samples(elements: Int): Int = if (sampleCount > 0) sampleCount else iterations(sampleSeconds, elements, 50)
 }
 
 /** The collective microbenchmark: all-reduces through a one-stage transport, a topology and a codec, in one barrier stage. */
@@ -176,10 +185,9 @@ private final class NetRank(val settings: Settings, context: BarrierTaskContext,
 
   private def measure(elements: Int, bucketBytes: Int, effort: NetEffort, transport: Transport): NetRankResult = {
     val values = new FlatBuffer(elements)
-    val codec = Variants.find[Codec]("codec", settings(RunKeys.codec))
     val collective = Variants
       .find[Topology]("topology", settings(RunKeys.topology))
-      .bind(transport, values, values, math.max(1, bucketBytes / 4), codec, codec)
+      .bind(transport, values, values, math.max(1, bucketBytes / 4), ChosenCodecs.gradient(settings), ChosenCodecs.parameters(settings))
     var sequence = 0L
     def step(): Unit = { allReduce(collective, sequence); sequence += 1 }
     val before = isCorrect(values, step _)

@@ -25,10 +25,8 @@ private[codec] trait SixteenBit extends Codec {
     val bytes = target.slice().order(ByteOrder.nativeOrder())
     val words = bytes.asIntBuffer()
     val staging = Staging.get()
-    val bits = staging.firstBits
     FloatOps.eachChunk(source.remaining()) { (at, size) =>
-      staging.asFloats.put(0, source, source.position() + at, size)
-      staging.asBits.get(0, bits, 0, size)
+      val bits = staging.bitsOf(source, source.position() + at, size)
       narrow(bits, size, staging)
       val half = size / 2
       SixteenBit.join(bits, staging.secondBits, half)
@@ -76,14 +74,19 @@ private[codec] trait SixteenBit extends Codec {
 }
 
 private[codec] object SixteenBit {
-  private def join(codes: Array[Int], words: Array[Int], half: Int): Unit = {
+
+  // The upper halves are copied to the start of an array of their own: C2 leaves loops over codes(j + half) as they are.
+
+  private def join(codes: Array[Int], upper: Array[Int], half: Int): Unit = {
+    System.arraycopy(codes, half, upper, 0, half)
     var j = 0
-    while (j < half) { words(j) = (codes(j) & 0xffff) | (codes(j + half) << 16); j += 1 }
+    while (j < half) { upper(j) = (codes(j) & 0xffff) | (upper(j) << 16); j += 1 }
   }
 
   private def split(words: Array[Int], codes: Array[Int], half: Int): Unit = {
-    splitLower(words, codes, half)
     splitUpper(words, codes, half)
+    System.arraycopy(codes, 0, codes, half, half)
+    splitLower(words, codes, half)
   }
 
   private def splitLower(words: Array[Int], codes: Array[Int], half: Int): Unit = {
@@ -93,6 +96,6 @@ private[codec] object SixteenBit {
 
   private def splitUpper(words: Array[Int], codes: Array[Int], half: Int): Unit = {
     var j = 0
-    while (j < half) { codes(j + half) = words(j) >>> 16; j += 1 }
+    while (j < half) { codes(j) = words(j) >>> 16; j += 1 }
   }
 }

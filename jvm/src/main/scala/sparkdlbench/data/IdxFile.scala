@@ -2,10 +2,12 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
-import sparkdlbench.{ConfigurationException, SparkDLException}
+import sparkdlbench.ConfigurationException
 
 import java.io.{BufferedInputStream, DataInputStream, EOFException, FileNotFoundException, IOException, InputStream}
+import java.net.InetAddress
 import java.util.zip.{GZIPInputStream, ZipException}
+import scala.util.Try
 import scala.util.control.NonFatal
 
 /** The folder of an IDX data set. */
@@ -13,7 +15,7 @@ private[data] final class IdxFolder(val path: Path, fileSystem: FileSystem) {
 
   /** The file `name`, or `name`.gz; whether it is compressed is read from its content. */
   def find(name: String): IdxFile = {
-    val entries = fileSystem.listStatus(path).filter(_.isFile).toSeq
+    val entries = IdxFolder.reading(path)(fileSystem.listStatus(path).filter(_.isFile).toSeq)
     Seq(name, name + ".gz").flatMap(wanted => entries.find(_.getPath.getName == wanted)).headOption match {
       case Some(entry) => new IdxFile(entry, fileSystem)
       case None =>
@@ -49,18 +51,27 @@ private[data] object IdxFolder {
     if (!isFolder(fileSystem, path))
       throw new ConfigurationException(
         s"The data folder '$path' (`data.path` = '$text') does not exist or is not a folder on host " +
-          s"${java.net.InetAddress.getLocalHost.getHostName}. Set `data.path` to the folder of the four IDX files; driver and executors must " +
+          s"$hostName. Set `data.path` to the folder of the four IDX files; driver and executors must " +
           "all see it under the same path (write file:/… for a local folder when Hadoop's default file system is another)."
       )
     new IdxFolder(path, fileSystem)
   }
 
-  private def isFolder(fileSystem: FileSystem, path: Path): Boolean =
+  private def isFolder(fileSystem: FileSystem, path: Path): Boolean = reading(path) {
     try fileSystem.getFileStatus(path).isDirectory
+    catch { case _: FileNotFoundException => false }
+  }
+
+  private def hostName: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
+
+  private def reading[T](path: Path)(use: => T): T =
+    try use
     catch {
-      case _: FileNotFoundException => false
       case cause: IOException =>
-        throw new ConfigurationException(s"The data folder '$path' cannot be read: ${cause.getMessage}.", cause)
+        throw new ConfigurationException(
+          s"The data folder '$path' cannot be read on host $hostName: ${cause.getMessage}. Check its name and your permissions.",
+          cause
+        )
     }
 }
 
@@ -171,24 +182,21 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
 
   private def checkEnd(stream: InputStream, wanted: Long): Unit = if (stream.read() >= 0) tooLong(wanted)
 
-  private def reading[T](use: DataInputStream => T): T =
+  private def reading[T](use: DataInputStream => T): T = guarded {
+    val file = fileSystem.open(path, StreamBytes)
     try {
-      val file = fileSystem.open(path, StreamBytes)
-      try {
-        val plain =
-          if (compressed) new GZIPInputStream(file, StreamBytes) else new BufferedInputStream(file, StreamBytes)
-        use(new DataInputStream(plain))
-      } finally file.close()
-    } catch {
-      case known: SparkDLException => throw known
-      case cause: ZipException =>
-        fail(s"is a damaged gzip file (${cause.getMessage}); fetch it again", cause)
+      val plain = if (compressed) new GZIPInputStream(file, StreamBytes) else new BufferedInputStream(file, StreamBytes)
+      use(new DataInputStream(plain))
+    } finally file.close()
+  }
+
+  private def guarded[T](use: => T): T =
+    try use
+    catch {
+      case cause: ZipException => fail(s"is a damaged gzip file (${cause.getMessage}); fetch it again", cause)
       case cause: EOFException =>
-        fail(
-          s"is truncated: its ${status.getLen} bytes end in the middle of ${if (compressed) "the gzip stream"
-            else "the header"}; fetch it again",
-          cause
-        )
+        val place = if (compressed) "the gzip stream" else "the header"
+        fail(s"is truncated: its ${status.getLen} bytes end in the middle of $place; fetch it again", cause)
       case cause: IOException => fail(s"cannot be read: ${cause.getMessage}", cause)
     }
 

@@ -37,8 +37,10 @@ object FloatOps {
   }
 
   /** target = ((sources(0) + sources(1)) + sources(2)) + …, in this order; target may be one of the sources. */
-  def sumInto(target: FloatBuffer, sources: Seq[FloatBuffer]): Unit = {
-    val parts = sources.toArray
+  def sumInto(target: FloatBuffer, sources: Seq[FloatBuffer]): Unit = sumInto(target, sources.toArray)
+
+  /** The same of an array that the caller keeps, so that nothing is allocated. */
+  def sumInto(target: FloatBuffer, parts: Array[FloatBuffer]): Unit = {
     if (parts.isEmpty) throw new IllegalArgumentException("a sum of no vectors")
     parts.foreach(checkLengths(target, _))
     val staging = Staging.get()
@@ -114,6 +116,7 @@ object FloatOps {
 private[sparkdlbench] final class Staging {
   val first = new Array[Float](Staging.Length)
   val second = new Array[Float](Staging.Length)
+  val third = new Array[Float](Staging.Length)
   val firstBits = new Array[Int](Staging.Length)
   val secondBits = new Array[Int](Staging.Length)
   private val bytes = ByteBuffer.allocateDirect(Staging.Length * 4).order(ByteOrder.nativeOrder())
@@ -121,6 +124,13 @@ private[sparkdlbench] final class Staging {
   /** The same memory as fp32 values and as their bits: C2 of JDK 17 does not vectorise Float.floatToRawIntBits. */
   val asFloats: FloatBuffer = bytes.asFloatBuffer()
   val asBits: IntBuffer = bytes.asIntBuffer()
+
+  /** The bits of `size` values of `source` from `index` on, at the start of `firstBits`; the values stay in `asFloats`. */
+  def bitsOf(source: FloatBuffer, index: Int, size: Int): Array[Int] = {
+    asFloats.put(0, source, index, size)
+    asBits.get(0, firstBits, 0, size)
+    firstBits
+  }
 }
 
 private[sparkdlbench] object Staging {

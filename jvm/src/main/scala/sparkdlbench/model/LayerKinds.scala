@@ -17,7 +17,10 @@ private[model] trait LayerKind {
 private[model] object LinearKind extends LayerKind {
   def kind = "linear"
   def parameterShapes(layer: LayerSpec): Seq[(String, Seq[Int])] =
-    Seq("weight" -> Seq(LayerKinds.option(layer, "out"), LayerKinds.option(layer, "in")), "bias" -> Seq(LayerKinds.option(layer, "out")))
+    Seq(
+      "weight" -> Seq(LayerKinds.option(layer, "out"), LayerKinds.option(layer, "in")),
+      "bias" -> Seq(LayerKinds.option(layer, "out"))
+    )
   def outputShape(layer: LayerSpec, input: Seq[Int]): Seq[Int] = {
     val expected = LayerKinds.option(layer, "in")
     if (input.map(_.toLong).product != expected)

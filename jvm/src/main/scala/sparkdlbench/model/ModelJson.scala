@@ -37,10 +37,13 @@ private[model] object ModelJson {
   def read(json: String): ModelSpec = {
     val root =
       try mapper.readTree(json)
-      catch { case NonFatal(error) => throw invalid(s"it is not JSON (${error.getMessage.takeWhile(_ != '\n')})", error) }
+      catch {
+        case NonFatal(error) => throw invalid(s"it is not JSON (${error.getMessage.takeWhile(_ != '\n')})", error)
+      }
     if (root == null || !root.isObject) throw invalid("it is not a JSON object")
     val layers = field(root, "layers").elements().asScala.toSeq.map { node =>
-      val options = field(node, "options").properties().asScala.toSeq.map(option => option.getKey -> option.getValue.asDouble)
+      val options =
+        field(node, "options").properties().asScala.toSeq.map(option => option.getKey -> option.getValue.asDouble)
       LayerSpec(text(node, "name"), text(node, "kind"), options.toMap, text(node, "initializer"))
     }
     val spec = ModelSpec(text(root, "name"), intList(root, "input_shape"), field(root, "classes").asInt, layers)

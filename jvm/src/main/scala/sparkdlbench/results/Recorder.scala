@@ -65,6 +65,10 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
     phases.indices.foreach(phase => phases(phase) += rankPhases.map(_(phase)).sum / rankPhases.size)
   }
 
+  /** Spark gave the training up, and it is submitted anew. */
+  def resubmitted(reason: String, workers: Int): Unit =
+    folder.event("resubmitted", None, "reason" -> reason, "workers" -> workers)
+
   def evaluated(epoch: Int, result: Evaluation): Unit = {
     evaluation = Some(result)
     folder.event("eval_accuracy", result.accuracy, "epoch_num" -> (epoch + 1), "loss" -> result.loss, "rows" -> result.rows)

@@ -1,8 +1,9 @@
 package sparkdlbench.topology
 
 /**
- * How a vector is cut into consecutive buckets, counted from its end: backward finishes the last layer first, so bucket 0 can
- * travel first. All buckets have `bucketLength` values but the last one, at the start of the vector, which may be shorter.
+ * How a vector is cut into consecutive buckets, counted from its end: backward finishes the last layer first, so bucket
+ * 0 can travel first. All buckets have `bucketLength` values but the last one, at the start of the vector, which may be
+ * shorter.
  *
  * @param length
  *   values in the vector; 0 gives no bucket

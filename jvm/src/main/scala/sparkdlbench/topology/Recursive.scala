@@ -2,12 +2,12 @@ package sparkdlbench.topology
 
 /**
  * Recursive halving, then recursive doubling: p = the largest power of two ≤ N ranks halve what they exchange in log2 p
- * rounds (the partner's distance p/2, p/4, …, 1), and double it again on the way back. The N − p extra ranks send all their
- * values to a partner first, get the finished bucket from it last, and own nothing.
+ * rounds (the partner's distance p/2, p/4, …, 1), and double it again on the way back. The N − p extra ranks send all
+ * their values to a partner first, get the finished bucket from it last, and own nothing.
  *
- * Messages a rank and bucket: 2 log2 p (extra: 1; their partners: 1 more). Bytes a rank and step: 2(p−1)/p · S; extra ranks S,
- * their partners S more. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur, Rabenseifner &
- * Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005), section 4.5.
+ * Messages a rank and bucket: 2 log2 p (extra: 1; their partners: 1 more). Bytes a rank and step: 2(p−1)/p · S; extra
+ * ranks S, their partners S more. Rabenseifner, "Optimization of collective reduction operations", ICCS 2004; Thakur,
+ * Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005), section 4.5.
  */
 final class Recursive extends Topology with Scheduled {
   def name = "recursive"

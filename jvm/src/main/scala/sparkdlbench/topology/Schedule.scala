@@ -4,20 +4,23 @@ import sparkdlbench.codec.Codec
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.Transport
 
-/** One message a bucket and step: slices [`fromSlice`, `untilSlice`) of the bucket travel from rank `from` to rank `to`. */
+/**
+ * One message a bucket and step: slices [`fromSlice`, `untilSlice`) of the bucket travel from rank `from` to rank
+ * `to`.
+ */
 final case class Hop(from: Int, to: Int, fromSlice: Int, untilSlice: Int)
 
 /**
- * Which messages a step needs, for each bucket. Rounds order a rank's own work: it sends its hops of a round once it has
- * received its hops of all earlier rounds; there is no barrier between ranks.
+ * Which messages a step needs, for each bucket. Rounds order a rank's own work: it sends its hops of a round once it
+ * has received its hops of all earlier rounds; there is no barrier between ranks.
  *
  * @param slices
  *   number of slices that each bucket is cut into
  * @param ownedSlice
  *   by rank: the slice whose sum the rank holds after the reduce rounds, or None; every slice has one owner
  * @param reduce
- *   rounds of partial sums. What a rank receives in one round are the same slices; it sums them with its own values in the
- *   order of ranks, its own in its place. A rank sends a slice at most once and never changes it afterwards.
+ *   rounds of partial sums. What a rank receives in one round are the same slices; it sums them with its own values in
+ *   the order of ranks, its own in its place. A rank sends a slice at most once and never changes it afterwards.
  * @param gather
  *   rounds of finished slices
  */
@@ -41,12 +44,13 @@ trait Scheduled { self: Topology =>
     val sparse = gradientCodec.fixedBytes(1).isEmpty
     if (parameterCodec.fixedBytes(1).isEmpty)
       Some(
-        s"Codec '${parameterCodec.name}' drops most values, so parameters cannot travel in it; use a codec of fixed size (fp32, bf16) for parameters."
+        s"Codec '${parameterCodec.name}' drops most values, so parameters cannot travel in it; " +
+          "use a codec of fixed size (fp32, bf16) for parameters."
       )
     else if (sparse && schedule(size).sendsPartialSums)
       Some(
-        s"Topology '$name' sends partial sums on from rank to rank, and codec '${gradientCodec.name}' would drop values again at every hop; " +
-          s"use topology sliced, where every gradient travels once, or a codec of fixed size (fp32, bf16)."
+        s"Topology '$name' sends partial sums on from rank to rank, and codec '${gradientCodec.name}' would drop " +
+          "values again at every hop; use topology sliced, where every gradient travels once, or a codec of fixed size (fp32, bf16)."
       )
     else None
   }

@@ -7,12 +7,14 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.collection.mutable
 
 /**
- * One rank's collectives by a schedule. Everything that a step needs (lanes, views of buffers, images) is made here once.
+ * One rank's collectives by a schedule. Everything that a step needs (lanes, views of buffers, images) is made here
+ * once.
  *
- * Sums are made in place, in `gradient`. A slice that was sent is never changed in the same step, and one that arrives from
- * elsewhere is final, so raw values are sent from, and arrive in, the vectors themselves, even where both are one buffer.
- * Every message contains at least one value, and a finished value depends on every rank's contribution: so no rank can be
- * ahead of another by more than a step, and a lane's message `sequence` + 1 leaves only after message `sequence` was released.
+ * Sums are made in place, in `gradient`. A slice that was sent is never changed in the same step, and one that arrives
+ * from elsewhere is final, so raw values are sent from, and arrive in, the vectors themselves, even where both are one
+ * buffer. Every message contains at least one value, and a finished value depends on every rank's contribution: so no
+ * rank can be ahead of another by more than a step, and a lane's message `sequence` + 1 leaves only after message
+ * `sequence` was released.
  */
 private[topology] final class ScheduledCollective(
     transport: Transport,
@@ -26,7 +28,8 @@ private[topology] final class ScheduledCollective(
   private val rank = transport.rank
   private val alone = transport.size == 1
   private val order = new StepOrder(layout.count)
-  private val sum = new FloatSum
+  val residual: Option[FlatBuffer] =
+    if (gradientCodec.codec.keepsResidual && !alone) Some(new FlatBuffer(layout.length)) else None
   private val ownSlice: Int = schedule.ownedSlice(rank).getOrElse(-1)
   private val ranges = Array.tabulate(layout.count)(bucket => (layout.from(bucket), layout.until(bucket)))
   private val ownedRanges = Array.tabulate(layout.count)(ownedRange)
@@ -103,13 +106,13 @@ private[topology] final class ScheduledCollective(
 
   private def route(bucket: Int): Route = {
     val slices = Slices(layout.size(bucket), schedule.slices)
-    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone)
-    val parameterWire = new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone)
+    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone, residual)
+    val parameterWire =
+      new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone, residual = None)
     val reduce = stages(schedule.reduce, gradientWire, s"gradient of bucket $bucket", toImage = false)
     val gather = stages(schedule.gather, parameterWire, s"parameters of bucket $bucket", toImage = true)
-    val sums = reduce.map(stage =>
-      if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, sum, () => scratch)
-    )
+    val sums =
+      reduce.map(stage => if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, () => scratch))
     new Route(reduce, sums, gather, parameterWire)
   }
 

@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 /**
- * How a vector of `length` values is cut into `parts` consecutive slices: the first `length % parts` slices are one value
- * longer than the others. Slices may be empty.
+ * How a vector of `length` values is cut into `parts` consecutive slices: the first `length % parts` slices are one
+ * value longer than the others. Slices may be empty.
  */
 final case class Slices(length: Int, parts: Int) {
   require(length >= 0 && parts >= 1, s"length $length, parts $parts")

@@ -1,11 +1,15 @@
 package sparkdlbench.topology
 
 import sparkdlbench.RunFailedException
+import sparkdlbench.engine.FloatOps
 import sparkdlbench.transport.{Lane, Transport}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
-/** One rank's part of one round, or of several rounds in a row in which it receives nothing before the last: sends, then receives. */
+/**
+ * One rank's part of one round, or of several rounds in a row in which it receives nothing before the last: sends,
+ * then receives.
+ */
 private[topology] final class Stage(val sends: Array[Outgoing], val receives: Array[Incoming]) {
 
   def startSends(transport: Transport, sequence: Long, encode: Boolean): Unit = {
@@ -74,10 +78,10 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
     val message = transport.receive(lane, sequence)
     if (wire.codec.fixedSize && message.remaining != lane.capacity) failSize(message.remaining)
     slot = (sequence & 1).toInt
-    val seen = (slots(slot) eq message) && slotPositions(slot) == message.position
+    val seen = (slots(slot) eq message) && slotPositions(slot) == message.position()
     if (!seen || slotBytes(slot).capacity != message.remaining) {
       slots(slot) = message
-      slotPositions(slot) = message.position
+      slotPositions(slot) = message.position()
       slotBytes(slot) = message.slice().order(ByteOrder.nativeOrder())
       slotFloats(slot) = slotBytes(slot).asFloatBuffer()
     }
@@ -86,16 +90,16 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
   def decode(): Unit = if (!wire.codec.raw) wire.decode(fromSlice, untilSlice)
 
   private def failSize(bytes: Int): Nothing = throw new RunFailedException(
-    s"Rank ${lane.from} sent $bytes bytes to rank ${lane.to} as ${lane.purpose}, where ${lane.capacity} were expected. " +
-      "All ranks must run the same version with the same model, topology, codec and bucket length."
+    s"Rank ${lane.from} sent $bytes bytes to rank ${lane.to} as ${lane.purpose}, where ${lane.capacity} were " +
+      "expected. All ranks must run the same version with the same model, topology, codec and bucket length."
   )
 }
 
 /**
- * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All messages
- * of the stage hold the same slices.
+ * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All
+ * messages of the stage hold the same slices.
  */
-private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum: FloatSum, scratch: () => FloatBuffer) {
+private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, scratch: () => FloatBuffer) {
   private val first = stage.receives.head
   require(stage.receives.forall(in => in.fromSlice == first.fromSlice && in.untilSlice == first.untilSlice))
   private val own: FloatBuffer = wire.floats(first.fromSlice, first.untilSlice)
@@ -113,7 +117,7 @@ private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum
       parts(if (index < ownPlace) index else index + 1) = stage.receives(index).floats
       index += 1
     }
-    sum.inOrder(parts, own.capacity, own)
+    FloatOps.sumInto(own, parts)
   }
 
   private def sumEncoded(): Unit = {
@@ -123,7 +127,7 @@ private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, sum
         wire.decodeTo(stage.receives(index).bytes, first.fromSlice, first.untilSlice, before, add = index > 0)
         index += 1
       }
-      sum.add(own, before, own.capacity)
+      FloatOps.addInto(own, before)
     }
     while (index < stage.receives.length) {
       wire.decodeAdd(stage.receives(index).bytes, first.fromSlice, first.untilSlice)

@@ -25,7 +25,8 @@ private[topology] final class StepOrder(buckets: Int) {
   private def fail(bucket: Int, sequence: Long, stage: Int): Nothing = {
     val expected = if (stages(bucket) < StepOrder.Names.length) StepOrder.Names(stages(bucket)) else "flush"
     throw new IllegalStateException(
-      s"${StepOrder.Names(stage)}(bucket $bucket, sequence $sequence) was called where $expected(bucket $bucket, sequence ${sequences(bucket)}) is due."
+      s"${StepOrder.Names(stage)}(bucket $bucket, sequence $sequence) was called where " +
+        s"$expected(bucket $bucket, sequence ${sequences(bucket)}) is due."
     )
   }
 }

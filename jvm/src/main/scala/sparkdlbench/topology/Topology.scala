@@ -7,8 +7,8 @@ import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.Transport
 
 /**
- * Along which edges values travel. Written once, over `Transport`; names no transport. The order of summation depends on
- * the number of ranks and the topology alone, never on arrival, so the same inputs give the same bits.
+ * Along which edges values travel. Written once, over `Transport`; names no transport. The order of summation depends
+ * on the number of ranks and the topology alone, never on arrival, so the same inputs give the same bits.
  */
 trait Topology extends Variant {
 
@@ -39,8 +39,8 @@ trait Topology extends Variant {
   ): Collective
 
   /**
-   * Payload bytes that rank `rank` of `size` sends in one step (`contribute` to `flush`, all buckets) for vectors of `length`
-   * values; None where they depend on the values.
+   * Payload bytes that rank `rank` of `size` sends in one step (`contribute` to `flush`, all buckets) for vectors of
+   * `length` values; None where they depend on the values.
    */
   def bytesPerStep(
       rank: Int,
@@ -72,51 +72,65 @@ private[topology] object Topology {
 }
 
 /**
- * The collectives of one rank over one pair of vectors; used by one thread at a time. In each step (`sequence` = 0, 1, 2, …)
- * every rank calls, for every bucket, `contribute`, `reduce`, (changes its owned values of `parameters`,) `publish`,
- * `collect`, also where it owns nothing; then `flush`. Calls for different buckets may be interleaved, but all ranks make the
- * calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to all buckets, reduce and publish them one by
- * one, collect them all. Another order within a bucket, or another sequence, is a bug and fails with an IllegalStateException.
+ * The collectives of one rank over one pair of vectors; used by one thread at a time. In each step (`sequence` = 0, 1,
+ * 2, …) every rank calls, for every bucket, `contribute`, `reduce`, (changes its owned values of `parameters`,)
+ * `publish`, `collect`, also where it owns nothing; then `flush`. Calls for different buckets may be interleaved, but
+ * all ranks make the calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to all buckets,
+ * reduce and publish them one by one, collect them all. Another order within a bucket, or another sequence, is a bug
+ * and fails with an IllegalStateException.
  *
- * Other ranks' parameters may be written to `parameters` as soon as this rank has contributed to a bucket: from then until
- * `collect` it neither reads nor writes the bucket's values there, except the owned range between `reduce` and `publish`.
+ * Other ranks' parameters may be written to `parameters` as soon as this rank has contributed to a bucket: from then
+ * until `collect` it neither reads nor writes the bucket's values there, except the owned range between `reduce` and
+ * `publish`.
  */
 trait Collective {
 
   /** Number of buckets; 0 for vectors of no values. */
   def buckets: Int
 
-  /** Range [from, until) of bucket `bucket` in the vectors. Bucket 0 is the end of the vector: backward finishes it first. */
+  /**
+   * Range [from, until) of bucket `bucket` in the vectors. Bucket 0 is the end of the vector: backward finishes it
+   * first.
+   */
   def range(bucket: Int): (Int, Int)
 
   /**
-   * Range [from, until) of bucket `bucket` whose sum this rank holds after `reduce`; the ranks' ranges are disjoint and cover
-   * the bucket. May be empty. The same in every step.
+   * Range [from, until) of bucket `bucket` whose sum this rank holds after `reduce`; the ranks' ranges are disjoint and
+   * cover the bucket. May be empty. The same in every step.
    */
   def owned(bucket: Int): (Int, Int)
 
   /**
-   * This rank's values of the bucket are final, and its backward pass has done with the bucket's range of `parameters`: starts
-   * sending what can be sent. Does not wait. `gradient` is not touched again by the caller until `reduce` (to read the
-   * owned range) and `flush` (to change it).
+   * This rank's values of the bucket are final, and its backward pass has done with the bucket's range of `parameters`:
+   * starts sending what can be sent. Does not wait. `gradient` is not touched again by the caller until `reduce` (to
+   * read the owned range) and `flush` (to change it).
    */
   def contribute(bucket: Int, sequence: Long): Unit
 
   /**
-   * Waits for the other ranks' values; afterwards the owned range of `gradient` holds the sum over ranks, summed in fp32. Other
-   * ranges hold anything.
+   * Waits for the other ranks' values; afterwards the owned range of `gradient` holds the sum over ranks, summed in
+   * fp32. Other ranges hold anything.
    */
   def reduce(bucket: Int, sequence: Long): Unit
 
   /**
-   * This rank's owned range of `parameters` is final: starts sending it. Does not wait. With a lossy codec and more than one
-   * rank the owned range itself is rounded as the others see it: an optimiser that is not to lose updates below that rounding
-   * keeps its own unrounded values, as part of its state.
+   * This rank's owned range of `parameters` is final: starts sending it. Does not wait. With a lossy codec and more
+   * than one rank the owned range itself is rounded as the others see it: an optimiser that is not to lose updates
+   * below that rounding keeps its own unrounded values, as part of its state.
    */
   def publish(bucket: Int, sequence: Long): Unit
 
-  /** Waits for the other ranks' owned ranges; afterwards `parameters` holds the whole bucket, the same bits on every rank. */
+  /**
+   * Waits for the other ranks' owned ranges; afterwards `parameters` holds the whole bucket, the same bits on every
+   * rank.
+   */
   def collect(bucket: Int, sequence: Long): Unit
+
+  /**
+   * What this rank's gradient messages have left out so far (`Codec.keepsResidual`), in the layout of `gradient`; part
+   * of the checkpoint. Read and written between `flush` and `contribute` alone.
+   */
+  def residual: Option[FlatBuffer]
 
   /** Waits until `gradient` and `parameters` may be changed; ends the step of every bucket that was collected. */
   def flush(): Unit

@@ -9,7 +9,9 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 /** A codec, and what topologies need to know of it. */
 private[topology] final class WireCodec(val codec: Codec) {
 
-  /** True where the encoded bytes are the values' own memory (see `Codec.lossless`), so nothing is encoded or copied. */
+  /**
+   * True where the encoded bytes are the values' own memory (see `Codec.lossless`), so nothing is encoded or copied.
+   */
   val raw: Boolean = codec.lossless && codec.fixedBytes(1).contains(4L) && codec.fixedBytes(1024).contains(4096L)
 
   /** True where encoded slices can be joined and told apart again. */
@@ -20,18 +22,22 @@ private[topology] final class WireCodec(val codec: Codec) {
 }
 
 /**
- * One bucket of a vector as it travels: its slices' encodings, one after the other. For a raw codec that is the vector's
- * own memory; for others a direct buffer of its own, where an encoding of varying size starts at its slice's place.
+ * One bucket of a vector as it travels: its slices' encodings, one after the other. For a raw codec that is the
+ * vector's own memory; for others a direct buffer of its own, where an encoding of varying size starts at its slice's
+ * place.
  *
  * @param travels
  *   false where this rank sends and receives nothing, so that no memory is needed
+ * @param residual
+ *   what the codec left out so far, for the whole vector, where it keeps that
  */
 private[topology] final class Wire(
     vector: FlatBuffer,
     from: Int,
     val slices: Slices,
     val codec: WireCodec,
-    travels: Boolean
+    travels: Boolean,
+    residual: Option[FlatBuffer]
 ) {
   private val offsets: Array[Int] =
     (0 until slices.parts).map(slice => codec.bytes(slices.size(slice))).scanLeft(0L)(_ + _).map(Wire.toInt).toArray
@@ -39,6 +45,9 @@ private[topology] final class Wire(
     if (codec.raw) vector.byteSlice(from, from + slices.length)
     else ByteBuffer.allocateDirect(if (travels) offsets.last else 0).order(ByteOrder.nativeOrder())
   private val values: Array[FloatBuffer] = Array.tabulate(slices.parts)(slice => floats(slice, slice + 1))
+  private val residuals: Array[FloatBuffer] = residual.toArray.flatMap(left =>
+    Array.tabulate(slices.parts)(slice => left.floatSlice(from + slices.from(slice), from + slices.until(slice)))
+  )
   private val encoded: Array[ByteBuffer] =
     if (codec.raw || !travels) Array.empty else Array.tabulate(slices.parts)(slice => bytes(slice, slice + 1))
 
@@ -58,7 +67,7 @@ private[topology] final class Wire(
     var bytes = 0
     var slice = fromSlice
     while (slice < untilSlice) {
-      if (slices.size(slice) > 0) bytes = codec.codec.encode(values(slice), encoded(slice))
+      if (slices.size(slice) > 0) bytes = encodeOne(slice)
       slice += 1
     }
     bytes
@@ -97,6 +106,10 @@ private[topology] final class Wire(
     message.clear()
     target.clear()
   }
+
+  private def encodeOne(slice: Int): Int =
+    if (residuals.length == 0) codec.codec.encode(values(slice), encoded(slice))
+    else codec.codec.encode(values(slice), encoded(slice), residuals(slice))
 
   private def part(message: ByteBuffer, slice: Int, fromSlice: Int): ByteBuffer =
     if (codec.fixedSize)

@@ -11,8 +11,13 @@ import java.util.zip.{CRC32C, CheckedInputStream, CheckedOutputStream}
 /** Values `from` until `from + values.length` of the vector called `name` (`weights`, `momentum`, `residual`, …). */
 final case class StateRange(name: String, from: Int, values: Array[Float])
 
-/** One rank's part of a checkpoint: what it answers for, taken after `step` steps were made. */
-final case class RankSnapshot(step: Long, rank: Int, size: Int, ranges: Seq[StateRange])
+/**
+ * One rank's part of a checkpoint: what it answers for, taken after `step` steps were made.
+ *
+ * @param epochLoss
+ *   sum of the losses of the rank's rows so far in the epoch that `step` is in
+ */
+final case class RankSnapshot(step: Long, rank: Int, size: Int, epochLoss: Double, ranges: Seq[StateRange])
 
 /** A whole checkpoint, the parts of all ranks of the run that wrote it. */
 final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
@@ -48,6 +53,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
       out.writeLong(snapshot.step)
       out.writeInt(snapshot.rank)
       out.writeInt(snapshot.size)
+      out.writeDouble(snapshot.epochLoss)
       out.writeInt(snapshot.ranges.size)
       snapshot.ranges.foreach(writeRange(out, _))
       out.writeLong(checksum.getValue)
@@ -112,11 +118,13 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     val in = new DataInputStream(new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum))
     try {
       if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
-      val (step, rank, size, count) = (in.readLong(), in.readInt(), in.readInt(), in.readInt())
+      val (step, rank, size) = (in.readLong(), in.readInt(), in.readInt())
+      val epochLoss = in.readDouble()
+      val count = in.readInt()
       val ranges = (0 until count).map(_ => readRange(in))
       val expected = checksum.getValue
       if (in.readLong() != expected) throw new IOException(s"$path is damaged: its checksum does not fit")
-      RankSnapshot(step, rank, size, ranges)
+      RankSnapshot(step, rank, size, epochLoss, ranges)
     } finally in.close()
   }
 

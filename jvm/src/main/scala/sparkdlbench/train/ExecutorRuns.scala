@@ -26,17 +26,11 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
 
   def rank(number: Int): Option[RankState] = Option(ranks.get(number))
 
-  /** Makes the rank's state; one that an earlier attempt left is closed. */
-  def start(number: Int): RankState = {
+  /** Makes and keeps the state of a rank whose tasks come and go; one that an earlier attempt left is closed. */
+  def keep(number: Int): RankState = {
     val state = new RankState(setup, number, this)
     Option(ranks.put(number, state)).foreach(_.close())
     state
-  }
-
-  /** Ends one rank of a one-stage run; the last one here ends the run's part in this executor. */
-  def stop(number: Int): Unit = {
-    Option(ranks.remove(number)).foreach(_.close())
-    if (ranks.isEmpty) ExecutorRuns.close(setup.runId)
   }
 
   override def close(): Unit = {
@@ -51,19 +45,42 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
  * keep a rank's weights, data and optimiser state between the two jobs of a step.
  */
 object ExecutorRuns {
-  private val runs = new ConcurrentHashMap[String, ExecutorRun]()
+  private final class Entry(val run: ExecutorRun) { var users: Int = 0 }
+  private val runs = new ConcurrentHashMap[String, Entry]()
 
-  def open(setup: RunSetup): ExecutorRun = runs.computeIfAbsent(setup.runId, _ => new ExecutorRun(setup))
+  /** The run's part in this executor, made where there is none; it stays until as many `release`s, or `close`. */
+  def acquire(setup: RunSetup): ExecutorRun = runs
+    .compute(
+      setup.runId,
+      (_, found) => {
+        val entry = if (found == null) new Entry(new ExecutorRun(setup)) else found
+        entry.users += 1
+        entry
+      }
+    )
+    .run
 
+  def release(runId: String): Unit = {
+    runs.computeIfPresent(
+      runId,
+      (_, entry) => {
+        entry.users -= 1
+        if (entry.users > 0) entry else { entry.run.close(); null }
+      }
+    )
+    ()
+  }
+
+  def close(runId: String): Unit = Option(runs.remove(runId)).foreach(_.run.close())
+
+  /** The kept state of a rank. */
   def rank(runId: String, number: Int): RankState = Option(runs.get(runId))
-    .flatMap(_.rank(number))
+    .flatMap(_.run.rank(number))
     .getOrElse(
       throw new RunFailedException(
         s"Rank $number of run $runId was given to executor ${SparkEnv.get.executorId} on ${SparkEnv.get.blockManager.blockManagerId.host}, " +
-          "which does not hold its weights and optimiser state: the executor that did was lost or was busy with other work for longer than spark.locality.wait. Give " +
-          "the run executors of its own, raise spark.locality.wait, and start it again."
+          "which does not hold its weights and optimiser state: the executor that did was lost, or was busy with other work for " +
+          "longer than spark.locality.wait. Give the run executors of its own, raise spark.locality.wait, and start it again."
       )
     )
-
-  def close(runId: String): Unit = Option(runs.remove(runId)).foreach(_.close())
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.SparkDLException
+import sparkdlbench.{ConfigurationException, SparkDLException}
 
 import scala.annotation.tailrec
 
@@ -12,6 +12,11 @@ object Failures {
     .collectFirst { case ours: SparkDLException => ours.getMessage }
     .orElse(chain(cause, Nil).flatMap(e => Option(e.getMessage)).flatMap(Ours.findFirstMatchIn(_)).headOption.map(_.group(1)))
     .getOrElse(firstLines(cause))
+
+  /** True where the cause is the user's to mend, so that trying again is of no use. */
+  def isUsers(cause: Throwable): Boolean = chain(cause, Nil).exists { e =>
+    e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(_.contains("sparkdlbench.ConfigurationException: "))
+  }
 
   @tailrec
   private def chain(cause: Throwable, seen: List[Throwable]): List[Throwable] =

@@ -64,7 +64,7 @@ final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseab
       .barrier()
       .mapPartitions { _ =>
         val rank = BarrierTaskContext.get().partitionId()
-        ExecutorRuns.open(shipped.value).start(rank)
+        ExecutorRuns.acquire(shipped.value).keep(rank)
         val env = SparkEnv.get
         Iterator(Placement(rank, env.blockManager.blockManagerId.host, env.executorId))
       }

@@ -16,6 +16,8 @@ final case class StepReport(runId: String, attempt: Int, step: Long, loss: Doubl
 /**
  * At the end of an epoch, from every rank.
  *
+ * @param ranks
+ *   how many ranks report
  * @param seconds
  *   length of the epoch as the rank measured it, with its evaluation
  */
@@ -23,6 +25,7 @@ final case class EpochReport(
     runId: String,
     attempt: Int,
     rank: Int,
+    ranks: Int,
     epoch: Int,
     seconds: Double,
     lossSum: Double,

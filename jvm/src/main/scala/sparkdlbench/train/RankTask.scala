@@ -1,13 +1,14 @@
 package sparkdlbench.train
 
-import org.apache.spark.{BarrierTaskContext, SparkEnv}
+import org.apache.spark.BarrierTaskContext
 import sparkdlbench.algorithm.{Algorithm, RankAlgorithm}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
-import sparkdlbench.transport.{GroupContext, OneStageTransport, TimedTransport, TransportVariant}
+import sparkdlbench.transport.{GroupContext, OneStageTransport, TimedTransport, Transport}
 
-import scala.collection.mutable.ArrayBuffer
+import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
 
 /**
  * What one rank of a one-stage run brings back.
@@ -15,9 +16,9 @@ import scala.collection.mutable.ArrayBuffer
  * @param weights
  *   the ranges it answers for: (first value, values)
  * @param stepNanos
- *   length of each step, in order
+ *   length of each step since the last (re)start, in order
  * @param phaseNanos
- *   exposed nanoseconds by phase, summed over the steps
+ *   exposed nanoseconds by phase, summed over those steps
  */
 final case class RankOutcome(
     rank: Int,
@@ -33,85 +34,125 @@ final case class RankOutcome(
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
 final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankReport => Unit) {
-  private val rankNumber = context.partitionId()
-  private val attempt = context.stageAttemptNumber()
+  private val group = new BarrierGroup(setup, context)
+  private val attempt = setup.submission * RankTask.AttemptsPerSubmission + context.stageAttemptNumber()
   private val epochs = ArrayBuffer.empty[EpochReport]
-  private val stepNanos = ArrayBuffer.empty[Long]
-  private val phaseNanos = new Array[Long](sparkdlbench.metrics.Phase.names.size)
+  private val stepNanos = new ArrayBuilder.ofLong
+  private val phaseNanos = new Array[Long](Phase.names.size)
   private var reportedAt = System.nanoTime()
+  private var checkpoints: Option[CheckpointWriter] = None
 
   def run(): RankOutcome = {
-    val executor = ExecutorRuns.open(setup)
-    val rank = executor.start(rankNumber)
-    val group = new BarrierGroup(setup, context)
-    val transport = transportVariant.connect(group)
+    val executor = ExecutorRuns.acquire(setup)
     try {
-      val algorithm = Variants
-        .find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
-        .start(
-          rank,
-          new TimedTransport(transport, rank.timer),
-          Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
-        )
-      train(rank, algorithm)
+      val rank = new RankState(setup, group.rank, executor)
+      try connected(rank)
+      finally rank.close()
+    } finally ExecutorRuns.release(setup.runId)
+  }
+
+  private def connected(rank: RankState): RankOutcome = {
+    val transport = OneStageTransport.of(setup.settings).connect(group)
+    try {
+      val algorithm = bind(rank, transport)
+      val (step, losses) = resume(algorithm)
+      checkpoints = openCheckpoints()
+      train(rank, algorithm, step, losses)
+      checkpoints.foreach(_.await())
       outcome(rank, algorithm, transport.bytesSent)
     } finally {
+      checkpoints.foreach(_.close())
       transport.close()
-      executor.stop(rankNumber)
     }
   }
 
-  private def transportVariant: OneStageTransport =
-    Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
-      case transport: OneStageTransport => transport
-      case other => throw new IllegalStateException(s"transport ${other.name} is not of the one-stage shape")
-    }
+  private def bind(rank: RankState, transport: Transport): RankAlgorithm = {
+    val topology = Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
+    Variants
+      .find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
+      .start(rank, new TimedTransport(transport, rank.timer), topology)
+  }
 
-  private def train(rank: RankState, algorithm: RankAlgorithm): Unit = {
+  /** Steps made and this rank's losses of the epoch so far, from the newest checkpoint that every rank can read. */
+  private def resume(algorithm: RankAlgorithm): (Long, Double) = {
+    val own = if (attempt == 0) None else Checkpointing.store(setup, Checkpointing.folder)
+    val stores = own.toSeq ++ Checkpointing.store(setup, Checkpointing.resume)
+    if (stores.isEmpty) (0L, 0.0)
+    else {
+      val readable = stores.flatMap(_.newest)
+      val steps = group.allGather(readable.map(_.step).mkString(" ")).map(_.split(' ').filter(_.nonEmpty).map(_.toLong).toSet)
+      val common = steps.reduce(_ intersect _)
+      if (common.isEmpty) (0L, 0.0)
+      else {
+        val snapshot = readable.find(_.step == common.max).get
+        algorithm.restore(snapshot)
+        val losses =
+          if (snapshot.parts.size == group.size) snapshot.parts(group.rank).epochLoss
+          else if (group.rank == 0) snapshot.parts.map(_.epochLoss).sum
+          else 0.0
+        (snapshot.step, losses)
+      }
+    }
+  }
+
+  private def openCheckpoints(): Option[CheckpointWriter] = for {
+    store <- Checkpointing.store(setup, Checkpointing.folder)
+    steps <- Checkpointing.interval(setup.settings).toOption
+  } yield new CheckpointWriter(setup, store, group.rank, steps)
+
+  private def train(rank: RankState, algorithm: RankAlgorithm, from: Long, lossesSoFar: Double): Unit = {
     val steps = setup.totalSteps
-    var step = 0L
+    var step = from
+    var losses = lossesSoFar
     while (step < steps) {
       val epoch = (step / setup.stepsPerEpoch).toInt
       val start = System.nanoTime()
       val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
-      val losses = trainEpoch(rank, algorithm, step, end)
+      losses = trainUntil(rank, algorithm, step, end, losses)
       step = end
       val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm)) else None
-      val done = EpochReport(setup.runId, attempt, rankNumber, epoch, (System.nanoTime() - start) / 1e9, losses, evaluation)
+      val seconds = (System.nanoTime() - start) / 1e9
+      val done = EpochReport(setup.runId, attempt, group.rank, group.size, epoch, seconds, losses, evaluation)
       epochs += done
       report(done)
+      losses = 0.0
+      checkpoints.filter(writer => writer.due(step) || step == steps).foreach(_.write(step, losses, algorithm))
     }
   }
 
-  private def trainEpoch(rank: RankState, algorithm: RankAlgorithm, from: Long, until: Long): Double = {
-    var losses = 0.0
+  private def trainUntil(rank: RankState, algorithm: RankAlgorithm, from: Long, until: Long, lossesSoFar: Double): Double = {
+    var losses = lossesSoFar
     var step = from
-    rank.timer.restart(sparkdlbench.metrics.Phase.Data)
+    rank.timer.restart(Phase.Data)
     while (step < until) {
       if (context.isInterrupted()) throw new CancelledException
       val loss = algorithm.step(step)
       losses += loss
-      count(rank)
-      reportProgress(step, loss, rank)
       step += 1
+      val nanos = count(rank)
+      reportProgress(step, loss, nanos, rank)
+      if (step < until && checkpoints.exists(_.due(step))) {
+        checkpoints.get.write(step, losses, algorithm)
+        rank.timer.restart(Phase.Data)
+      }
     }
     losses
   }
 
-  private def count(rank: RankState): Unit = {
+  private def count(rank: RankState): Long = {
     val taken = rank.timer.take()
     var sum = 0L
     var phase = 0
     while (phase < taken.length) { phaseNanos(phase) += taken(phase); sum += taken(phase); phase += 1 }
     stepNanos += sum
+    sum
   }
 
-  private def reportProgress(step: Long, loss: Double, rank: RankState): Unit =
-    if (rankNumber == 0 && System.nanoTime() - reportedAt > RankTask.ReportNanos) {
+  private def reportProgress(stepsMade: Long, loss: Double, nanos: Long, rank: RankState): Unit =
+    if (group.rank == 0 && System.nanoTime() - reportedAt > RankTask.ReportNanos) {
       reportedAt = System.nanoTime()
-      val (first, end) = rank.plan.share(rank.plan.stepInEpoch(step), rankNumber)
-      val seconds = stepNanos.takeRight(100).sum / 1e9 / math.min(100, stepNanos.size)
-      report(StepReport(setup.runId, attempt, step + 1, loss / math.max(1, end - first), setup.batch / seconds))
+      val (first, end) = rank.plan.share(rank.plan.stepInEpoch(stepsMade - 1), 0)
+      report(StepReport(setup.runId, attempt, stepsMade, loss / math.max(1, end - first), setup.batch * 1e9 / nanos))
     }
 
   private def evaluate(rank: RankState, algorithm: RankAlgorithm): Evaluation = {
@@ -121,30 +162,25 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   private def outcome(rank: RankState, algorithm: RankAlgorithm, bytes: Map[String, Long]): RankOutcome = {
     algorithm.settle()
-    RankOutcome(
-      rankNumber,
-      rank.host,
-      rank.executorId,
-      algorithm.weights,
-      stepNanos.toArray,
-      phaseNanos,
-      bytes,
-      rank.engine.facts,
-      epochs.toSeq
-    )
+    val facts = rank.engine.facts
+    RankOutcome(group.rank, rank.host, rank.executorId, algorithm.weights, stepNanos.result(), phaseNanos, bytes, facts, epochs.toSeq)
   }
 }
 
-private object RankTask { val ReportNanos = 1000000000L }
+private object RankTask {
+  val ReportNanos = 1000000000L
+
+  /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
+  val AttemptsPerSubmission = 10000
+}
 
 /** The rendezvous of a barrier stage. */
 private final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) extends GroupContext {
-  def rank: Int = context.partitionId()
+  val rank: Int = context.partitionId()
   def size: Int = setup.workers
-  def attemptId: String = s"${setup.runId}-${context.stageAttemptNumber()}"
+  def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
   def settings: Settings = setup.settings
   def timeoutMillis: Long = setup.timeoutMillis
   def allGather(text: String): IndexedSeq[String] = context.allGather(text).toIndexedSeq
   def isKilled: Boolean = context.isInterrupted()
-  override def toString: String = s"rank $rank of $size in executor ${SparkEnv.get.executorId}"
 }

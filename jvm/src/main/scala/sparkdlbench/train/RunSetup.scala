@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.codec.Codec
+import sparkdlbench.codec.{ChosenCodecs, Codec}
 import sparkdlbench.data.{DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelSpec
@@ -15,6 +15,8 @@ import sparkdlbench.optimizer.OptimizerVariant
  *   unique in the application
  * @param threads
  *   compute threads of a rank
+ * @param submission
+ *   how many times the driver has submitted the training anew after Spark gave it up
  */
 final case class RunSetup(
     runId: String,
@@ -22,7 +24,8 @@ final case class RunSetup(
     spec: ModelSpec,
     data: DataFacts,
     threads: Int,
-    hadoop: SerializableConfiguration
+    hadoop: SerializableConfiguration,
+    submission: Int = 0
 ) {
   def workers: Int = settings(RunKeys.workers)
   def batch: Int = RunKeys.globalBatch(settings)
@@ -49,13 +52,8 @@ final case class RunSetup(
   }
 
 
-  /** In which bytes gradients travel. */
-  def codec: Codec = Variants.find[Codec]("codec", settings(RunKeys.codec)).configured(settings)
-
-  /** In which bytes weights travel: codecs that leave values out are for gradients alone. */
-  def parameterCodec: Codec =
-    if (codec.fixedBytes(1).isDefined && !codec.keepsResidual) codec else Variants.find[Codec]("codec", "fp32")
-
+  def codec: Codec = ChosenCodecs.gradient(settings)
+  def parameterCodec: Codec = ChosenCodecs.parameters(settings)
   def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
   def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))

@@ -1,36 +1,87 @@
 package sparkdlbench.train
 
+import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext}
-import sparkdlbench.SparkDLPlugin
-import sparkdlbench.engine.Evaluation
+import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
+import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLPlugin}
 
 import java.util.concurrent.TimeUnit
-import scala.collection.mutable
-import scala.util.Try
+import scala.annotation.tailrec
+import scala.util.{Failure, Success, Try}
 
 /**
  * The loop of the one-stage shape: one barrier stage for the whole training; the ranks' tasks live as long as it. The driver
  * only listens to reports whose number does not grow with the steps.
+ *
+ * After a loss Spark retries the stage, and the ranks go on from the newest checkpoint. When Spark has given up, or no
+ * executor has come in place of a lost one for `recovery.replacement_wait`, the driver submits the stage anew, in the second
+ * case with as many workers as there are slots left.
  */
 final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {
+    val reports = new ReportReader(setup, recorder)
+    try submit(setup, recorder, reports, cancelled)
+    finally RankReports.close(setup.runId)
+  }
+
+  @tailrec
+  private def submit(setup: RunSetup, recorder: Recorder, reports: ReportReader, cancelled: () => Boolean): Trained = {
+    val watch = new SlotWatch(sc, setup)
+    watchStage(setup, reports, watch, cancelled) match {
+      case Success(outcomes) =>
+        outcomes.foreach(_.epochs.foreach(reports.receive))
+        recorder.steps(outcomes.map(_.stepNanos), outcomes.map(_.phaseNanos))
+        Trained(assemble(setup, outcomes), ByteCounter.sum(outcomes.map(_.bytes)), outcomes.head.engine)
+      case Failure(cause) =>
+        if (cancelled()) throw new CancelledException
+        val next = again(setup, cause, watch)
+        recorder.resubmitted(Failures.reason(cause), next.workers)
+        submit(next, recorder, reports, cancelled)
+    }
+  }
+
+  /** Runs the stage in a thread of its own, so that this one can listen and watch. */
+  private def watchStage(
+      setup: RunSetup,
+      reports: ReportReader,
+      watch: SlotWatch,
+      cancelled: () => Boolean
+  ): Try[Seq[RankOutcome]] = {
     val box = RankReports.open(setup.runId)
-    val listener = new ReportReader(setup, recorder)
     @volatile var outcome: Option[Try[Array[RankOutcome]]] = None
     val job = new Thread(() => outcome = Some(Try(runStage(setup))), s"sparkdl-stage-${setup.runId}")
     job.setDaemon(true)
-    try {
-      job.start()
-      while (outcome.isEmpty) Option(box.poll(StageLoop.PollMillis, TimeUnit.MILLISECONDS)).foreach(listener.receive)
-      val outcomes = outcome.get.get.sortBy(_.rank)
-      while (!box.isEmpty) listener.receive(box.poll())
-      outcomes.foreach(_.epochs.foreach(listener.receive))
-      recorder.steps(outcomes.toSeq.map(_.stepNanos), outcomes.toSeq.map(_.phaseNanos))
-      Trained(assemble(setup, outcomes), ByteCounter.sum(outcomes.map(_.bytes)), outcomes.head.engine)
-    } finally RankReports.close(setup.runId)
+    job.start()
+    while (outcome.isEmpty) {
+      Option(box.poll(StageLoop.PollMillis, TimeUnit.MILLISECONDS)).foreach(reports.receive)
+      if (cancelled() || watch.waitedTooLong()) sc.cancelJobGroup(setup.runId)
+    }
+    while (!box.isEmpty) reports.receive(box.poll())
+    outcome.get.map(_.toSeq.sortBy(_.rank))
+  }
+
+  /** How to go on after the stage has failed for good, or why not. */
+  private def again(setup: RunSetup, cause: Throwable, watch: SlotWatch): RunSetup = {
+    val limit = setup.settings(Checkpointing.resubmissions)
+    val resumable = setup.settings(Checkpointing.folder).nonEmpty
+    val slots = SparkFacts.slots(sc)
+    if (Failures.isUsers(cause)) throw new ConfigurationException(Failures.reason(cause), cause)
+    if (!resumable || setup.submission >= limit || slots == 0)
+      throw new RunFailedException(
+        Failures.reason(cause) +
+          (if (!resumable) " No checkpoint.dir was set, so the run cannot go on from where it was."
+           else if (slots == 0) " No executor is left."
+           else s" The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit."),
+        cause
+      )
+    val workers = if (watch.gaveUp) math.min(setup.workers, slots) else setup.workers
+    setup.copy(
+      submission = setup.submission + 1,
+      settings = setup.settings.updated(RunKeys.workers, workers.toString)
+    )
   }
 
   /** The results leave through a shuffle, because Spark retries a failed barrier stage only where it is not the last. */
@@ -41,8 +92,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
       sc.parallelize(0 until setup.workers, setup.workers)
         .barrier()
         .mapPartitions { _ =>
-          val task = new RankTask(shipped.value, BarrierTaskContext.get(), SparkDLPlugin.report)
-          val done = task.run()
+          val done = new RankTask(shipped.value, BarrierTaskContext.get(), SparkDLPlugin.report).run()
           Iterator((done.rank, done))
         }
         .partitionBy(new HashPartitioner(1))
@@ -51,7 +101,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     finally shipped.unpersist()
   }
 
-  private def assemble(setup: RunSetup, outcomes: Array[RankOutcome]): Array[Float] = {
+  private def assemble(setup: RunSetup, outcomes: Seq[RankOutcome]): Array[Float] = {
     val all = new Array[Float](setup.spec.parameterCount)
     for (outcome <- outcomes; (from, values) <- outcome.weights) System.arraycopy(values, 0, all, from, values.length)
     all
@@ -60,33 +110,34 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
 private object StageLoop { val PollMillis = 200L }
 
-/** Puts the ranks' reports together: an epoch is over when every rank has said so. */
-private final class ReportReader(setup: RunSetup, recorder: Recorder) {
-  private val pending = mutable.Map.empty[Int, mutable.Map[Int, EpochReport]]
-  private var next = 0
-  private var attempt = 0
-  recorder.epochStarted(0)
+/**
+ * Watches whether the stage's tasks run. Spark skips the offers of a barrier stage silently while there are too few slots
+ * for it, for ever; this ends that wait.
+ */
+private final class SlotWatch(sc: SparkContext, setup: RunSetup) {
+  private val limitNanos = setup.settings(Checkpointing.replacementSeconds) * 1000000000L
+  private var idleSince = System.nanoTime()
+  private var lookedAt = 0L
 
-  def receive(report: RankReport): Unit = if (report.attempt >= attempt) {
-    if (report.attempt > attempt) {
-      attempt = report.attempt
-      pending.clear()
+  /** True after the wait for slots was ended. */
+  var gaveUp: Boolean = false
+
+  def waitedTooLong(): Boolean = {
+    val now = System.nanoTime()
+    if (now - lookedAt > SlotWatch.LookNanos) {
+      lookedAt = now
+      if (allRun) idleSince = now
+      if (now - idleSince > limitNanos) gaveUp = true
     }
-    report match {
-      case step: StepReport => recorder.progressed(step.step, step.loss, step.rowsPerSecond)
-      case epoch: EpochReport if epoch.epoch >= next =>
-        pending.getOrElseUpdate(epoch.epoch, mutable.Map.empty).update(epoch.rank, epoch)
-        while (pending.get(next).exists(_.size == setup.workers)) finish(pending.remove(next).get.values.toSeq)
-      case _ => ()
-    }
+    gaveUp
   }
 
-  private def finish(reports: Seq[EpochReport]): Unit = {
-    val epoch = reports.head.epoch
-    val evaluations = reports.flatMap(_.evaluation)
-    if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
-    recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), Some(reports.map(_.seconds).max))
-    next = epoch + 1
-    if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)
+  private def allRun: Boolean = {
+    val stages = sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
+    stages.flatMap(sc.statusTracker.getStageInfo(_)).exists { stage =>
+      stage.numTasks == setup.workers && stage.numActiveTasks + stage.numCompletedTasks >= setup.workers
+    }
   }
 }
+
+private object SlotWatch { val LookNanos = 500000000L }

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sparkdlbench.SparkFacts
+import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
@@ -126,6 +126,7 @@ object TrainingRun {
       case 0 => sc.getConf.getInt("spark.task.cpus", 1)
       case chosen => chosen
     }
+    checkResume(settings, spec, sc)
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
     val setup = RunSetup(runId, settings, spec, facts, threads, hadoop)
@@ -136,7 +137,23 @@ object TrainingRun {
     new TrainingRun(sc, setup, folder, progress)
   }
 
+  private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {
+    val folder = settings(Checkpointing.resume)
+    if (folder.nonEmpty) {
+      val snapshot = CheckpointStore.require(folder, sc.hadoopConfiguration)
+      val length = snapshot.parts.flatMap(_.ranges).filter(_.name == "weights").map(_.values.length).sum
+      if (length != spec.parameterCount)
+        throw new ConfigurationException(
+          s"The checkpoint after step ${snapshot.step} in '$folder' holds $length weights, and the model ${spec.name} has ${spec.parameterCount}. " +
+            "Resume with the model settings of the run that wrote it."
+        )
+    }
+  }
+
   private def fromSpark(sc: SparkContext): Map[String, String] = Settings.named(
-    sc.getConf.getAll.toMap.filter { case (name, _) => name.startsWith(sparkdlbench.config.Key.SparkPrefix) }
+    sc.getConf.getAll.toMap.filter { case (name, _) =>
+      // The shuffle manager's own key is the session's, not a run's; the plugin sets it.
+      name.startsWith(sparkdlbench.config.Key.SparkPrefix) && name != ShuffleManagers.DelegateKey
+    }
   )
 }

@@ -68,7 +68,7 @@ final class BlockStreamWait(mailbox: Mailbox, group: GroupContext, self: BlockSt
 }
 
 object BlockStreamWait {
-  private val PolledSpinNanos = 50000L
+  private val PolledSpinNanos = 2000L
   private val SignalledSpinNanos = 20000L
   private val YieldNanos = 5000000L
   private val PolledSleepNanos = 100000L

@@ -1,6 +1,6 @@
 package sparkdlbench.transport
 
-import sparkdlbench.config.Settings
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 
 import java.nio.ByteBuffer
 
@@ -35,12 +35,12 @@ trait GroupContext {
 
 /**
  * A group of `size` ranks that push messages to each other (one-stage shape). Used by one thread a rank. Every wait is
- * bounded by the group's timeout, ends when the task is killed, and fails with the rank, host, executor and phase that did
- * not answer (RunFailedException).
+ * bounded by the group's timeout, ends when the task is killed, and fails with the rank, host, executor and phase that
+ * did not answer (RunFailedException).
  *
- * Sequence numbers of a lane start at 0 and grow by 1. The topologies guarantee that message `sequence` + 2 of a lane is
- * sent only after the receiver has finished with message `sequence`, so two slots a lane are enough; a transport that sees
- * the rule broken fails, it never overwrites.
+ * Sequence numbers of a lane start at 0 and grow by 1. The topologies guarantee that message `sequence` + 2 of a lane
+ * is sent only after the receiver has finished with message `sequence`, so two slots a lane are enough; a transport
+ * that sees the rule broken fails, it never overwrites.
  */
 trait Transport extends AutoCloseable {
   def rank: Int
@@ -50,17 +50,17 @@ trait Transport extends AutoCloseable {
    * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
    *
    * @param destination
-   *   for a lane that ends here: the direct buffer, of at least the lane's capacity, that its messages are written to from its
-   *   position on (each overwrites the last), or None for two slots of the transport's own. For a lane with a destination the
-   *   topologies guarantee more than for others: message `sequence` + 1 is sent only after the receiver has released message
-   *   `sequence` and no longer uses the memory.
+   *   for a lane that ends here: the direct buffer, of at least the lane's capacity, that its messages are written to
+   *   from its position on (each overwrites the last), or None for two slots of the transport's own. For a lane with a
+   *   destination the topologies guarantee more than for others: message `sequence` + 1 is sent only after the receiver
+   *   has released message `sequence` and no longer uses the memory.
    */
   def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit
 
   /**
-   * Starts sending `data`'s remaining bytes (none is a message too) and returns. `data` is direct and must not change until
-   * `flush` returns; it may be memory that is also being sent on other lanes, or a lane's destination. Its position and limit
-   * are left as they are.
+   * Starts sending `data`'s remaining bytes (none is a message too) and returns. `data` is direct and must not change
+   * until `flush` returns; it may be memory that is also being sent on other lanes, or a lane's destination. Its
+   * position and limit are left as they are.
    *
    * @param lane
    *   one that starts at this rank
@@ -72,15 +72,21 @@ trait Transport extends AutoCloseable {
 
   /**
    * Waits for message `sequence` of a lane that ends at this rank. The bytes between the returned buffer's position and
-   * limit are the message, valid until `release`; callers leave position and limit as they are. Returning the same object for
-   * the same slot each time spares the caller new views of it.
+   * limit are the message, valid until `release`; callers leave position and limit as they are. Returning the same
+   * object for the same slot each time spares the caller new views of it.
    */
   def receive(lane: Lane, sequence: Long): ByteBuffer
 
-  /** The message returned by `receive` has been read; its slot may be overwritten. Due for every message, also where it went to a destination. */
+  /**
+   * The message returned by `receive` has been read; its slot may be overwritten. Due for every message, also where it
+   * went to a destination.
+   */
   def release(lane: Lane, sequence: Long): Unit
 
-  /** Payload bytes sent by this rank so far, by channel name (`block-stream`, `host-local`, `tcp`, …); framing apart as `….framing`. */
+  /**
+   * Payload bytes sent by this rank so far, by channel name (`block-stream`, `host-local`, `tcp`, …); framing apart as
+   * `….framing`.
+   */
   def bytesSent: Map[String, Long]
 }
 
@@ -89,4 +95,14 @@ trait OneStageTransport extends TransportVariant {
 
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
+}
+
+object OneStageTransport {
+
+  /** The one that the settings name. */
+  def of(settings: Settings): OneStageTransport =
+    Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
+      case transport: OneStageTransport => transport
+      case other => throw new IllegalStateException(s"transport ${other.name} is not of the one-stage shape")
+    }
 }

@@ -8,6 +8,7 @@ import scala.util.Random
 
 /** What every codec must do; each codec's suite calls `laws`. */
 trait CodecLaws { this: AnyFunSuite =>
+  private var lawsCalled = 0
 
   /**
    * @param relativeError
@@ -16,7 +17,9 @@ trait CodecLaws { this: AnyFunSuite =>
   def laws(codec: Codec, relativeError: Option[Double]): Unit = {
     val sizes = Seq(0, 1, 2, 3, 7, 64, 1023, 1024, 1025, 2047, 2049, 4099, 10007)
 
-    def label(law: String) = s"${codec.name}: $law"
+    lawsCalled += 1
+    val run = lawsCalled
+    def label(law: String) = s"${codec.name} ($run): $law"
 
     test(label("the bytes written are what the formulas say")) {
       sizes.foreach { size =>
@@ -71,7 +74,7 @@ trait CodecLaws { this: AnyFunSuite =>
       }
     }
 
-    if (codec.keepsResidual) residualLaws(codec)
+    if (codec.keepsResidual) residualLaws(codec, label)
     else
       test(label("a residual is left alone")) {
         val residual = direct(Array.fill(5)(3f))
@@ -80,8 +83,8 @@ trait CodecLaws { this: AnyFunSuite =>
       }
   }
 
-  private def residualLaws(codec: Codec): Unit = {
-    test(s"${codec.name}: sent + residual is source + residual before, over many messages") {
+  private def residualLaws(codec: Codec, label: String => String): Unit = {
+    test(label("sent + residual is source + residual before, over many messages")) {
       val size = 3001
       val residual = direct(new Array[Float](size))
       // Multiples of 2^-10 below 2^6 in magnitude, over 20 messages: every sum is exact in fp32.
@@ -100,12 +103,25 @@ trait CodecLaws { this: AnyFunSuite =>
       assert(received.exists(_ != 0))
     }
 
-    test(s"${codec.name}: encoding with a residual of zeros sends what encoding without one sends") {
+    test(label("encoding with a residual of zeros sends what encoding without one sends")) {
       val values = ordinary(5003)
       val with0 = bytes(codec.maxBytes(5003).toInt)
       val written = codec.encode(direct(values), with0, direct(new Array[Float](5003)))
       with0.limit(written)
       assert(content(with0) == content(encoded(codec, values)))
+    }
+
+    test(label("a residual may be a part of a larger buffer; source, positions and limits stay")) {
+      val size = 1500
+      val residual = direct(Array.fill(size + 7)(0.25f))
+      residual.position(3).limit(3 + size)
+      val source = direct(ordinary(size))
+      codec.encode(source, bytes(codec.maxBytes(size).toInt), residual)
+      assert((residual.position(), residual.limit(), source.position(), source.limit()) == ((3, 3 + size, 0, size)))
+      assert(array(source).sameElements(ordinary(size)))
+      residual.clear()
+      ((0 until 3) ++ (3 + size until size + 7)).foreach(i => assert(residual.get(i) == 0.25f))
+      assert((3 until 3 + size).exists(i => residual.get(i) != 0.25f))
     }
   }
 

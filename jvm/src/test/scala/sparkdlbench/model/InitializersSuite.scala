@@ -5,7 +5,8 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.engine.FlatBuffer
 
 class InitializersSuite extends AnyFunSuite {
-  private def spec(hidden: String) = new MlpFamily().build(Seq(30), 10, RunKeysForTests.settings("model.hidden" -> hidden))
+  private def spec(hidden: String) =
+    new MlpFamily().build(Seq(30), 10, RunKeysForTests.settings("model.hidden" -> hidden))
 
   private def weights(model: ModelSpec, seed: Long): Seq[Float] = {
     val buffer = new FlatBuffer(model.parameterCount)
@@ -50,8 +51,14 @@ class InitializersSuite extends AnyFunSuite {
   }
 
   test("an unknown initialiser and one that does not fit are refused") {
-    assert(intercept[ConfigurationException](Initializers.value("magic", Seq(2, 2), 0, 0, 0)).getMessage.contains("Valid: he-uniform"))
-    assert(intercept[ConfigurationException](Initializers.value("he-uniform", Seq(2), 0, 0, 0)).getMessage.contains("two dimensions"))
+    assert(
+      intercept[ConfigurationException](Initializers.value("magic", Seq(2, 2), 0, 0, 0)).getMessage
+        .contains("Valid: he-uniform")
+    )
+    assert(
+      intercept[ConfigurationException](Initializers.value("he-uniform", Seq(2), 0, 0, 0)).getMessage
+        .contains("two dimensions")
+    )
   }
 }
 

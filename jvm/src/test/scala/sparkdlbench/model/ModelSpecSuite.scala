@@ -48,7 +48,12 @@ class ModelSpecSuite extends AnyFunSuite {
     val specs = Seq(
       new MlpFamily().build(Seq(1, 28, 28), 10, settings("model.hidden" -> "30,20")),
       new SoftmaxFamily().build(Seq(64), 10, settings()),
-      ModelSpec("odd \"name\" – ü", Seq(2), 2, Seq(LayerSpec("l", "linear", Map("in" -> 2, "out" -> 2, "alpha" -> 0.25), "he-uniform")))
+      ModelSpec(
+        "odd \"name\" – ü",
+        Seq(2),
+        2,
+        Seq(LayerSpec("l", "linear", Map("in" -> 2, "out" -> 2, "alpha" -> 0.25), "he-uniform"))
+      )
     )
     specs.foreach(spec => assert(ModelSpec.fromJson(spec.toJson) == spec))
     assert(specs.head.toJson.contains(""""name":"fc2.weight","shape":[20,30],"offset":23550"""))
@@ -70,7 +75,11 @@ class ModelSpecSuite extends AnyFunSuite {
     def message(spec: ModelSpec) = intercept[ConfigurationException](spec.shapes).getMessage
     assert(message(ModelSpec("m", Seq(2, 3), 2, Seq(linear))).contains("expects rows of 5 values"))
     assert(message(ModelSpec("m", Seq(5), 3, Seq(linear))).contains("3 classes"))
-    assert(message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(kind = "conv9")))).contains("Valid kinds: linear, relu, tanh"))
-    assert(message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(options = Map("in" -> 5))))).contains("lacks its option 'out'"))
+    assert(
+      message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(kind = "conv9")))).contains("Valid kinds: linear, relu, tanh")
+    )
+    assert(
+      message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(options = Map("in" -> 5))))).contains("lacks its option 'out'")
+    )
   }
 }

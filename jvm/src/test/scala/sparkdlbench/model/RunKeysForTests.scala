@@ -6,5 +6,8 @@ import sparkdlbench.engine.EngineVariant
 /** Settings with the keys of models and engines alone. */
 object RunKeysForTests {
   def settings(entries: (String, String)*): Settings =
-    Settings.resolve(entries.toMap, Variants.all[ModelFamily].flatMap(_.keys) ++ Variants.all[EngineVariant].flatMap(_.keys))
+    Settings.resolve(
+      entries.toMap,
+      Variants.all[ModelFamily].flatMap(_.keys) ++ Variants.all[EngineVariant].flatMap(_.keys)
+    )
 }

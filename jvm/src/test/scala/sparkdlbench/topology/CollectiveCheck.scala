@@ -5,8 +5,8 @@ import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.Transport
 
 /**
- * One rank's side of the laws: goes through whole training steps and checks every value. Runs on any transport, in threads as
- * in Spark tasks.
+ * One rank's side of the laws: goes through whole training steps and checks every value. Runs on any transport, in
+ * threads as in Spark tasks.
  *
  * @param inPlace
  *   gradient and parameters are one buffer (a plain all-reduce)
@@ -35,7 +35,8 @@ final case class CollectiveCheck(
     for (sequence <- 0L until steps.toLong) {
       for (bucket <- 0 until collective.buckets) {
         val (from, until) = collective.range(bucket)
-        if (!inPlace && sequence > 0) expect(parameters, from, until, s"before step $sequence", transport)(finished(transport.size, sequence - 1))
+        if (!inPlace && sequence > 0)
+          expect(parameters, from, until, s"before step $sequence", transport)(finished(transport.size, sequence - 1))
         (from until until).foreach(i => gradient.floats.put(i, input(transport.rank, i, sequence)))
         collective.contribute(bucket, sequence)
       }
@@ -66,7 +67,9 @@ final case class CollectiveCheck(
     val sent = transport.bytesSent.collect { case (channel, bytes) if !channel.endsWith(".framing") => bytes }.sum
     topology
       .bytesPerStep(transport.rank, transport.size, length, bucketLength, gradientCodec, parameterCodec)
-      .foreach(bytes => assert(sent == bytes * steps, s"$label: rank ${transport.rank} sent $sent bytes, stated $bytes a step"))
+      .foreach(bytes =>
+        assert(sent == bytes * steps, s"$label: rank ${transport.rank} sent $sent bytes, stated $bytes a step")
+      )
   }
 
   private def expect(buffer: FlatBuffer, from: Int, until: Int, when: String, transport: Transport)(
@@ -76,7 +79,8 @@ final case class CollectiveCheck(
     while (i < until) {
       if (buffer.floats.get(i) != expected(i))
         throw new AssertionError(
-          s"$label, rank ${transport.rank} of ${transport.size}: value $i $when is ${buffer.floats.get(i)}, not ${expected(i)}"
+          s"$label, rank ${transport.rank} of ${transport.size}: value $i $when is " +
+            s"${buffer.floats.get(i)}, not ${expected(i)}"
         )
       i += 1
     }

@@ -6,14 +6,17 @@ import sparkdlbench.config.Variants
 import java.lang.Float.{floatToRawIntBits, intBitsToFloat}
 import java.nio.{ByteBuffer, FloatBuffer}
 
-/** Codecs as plain as can be, one of each kind that topologies must tell apart; the laws hold for these and for the real ones. */
+/**
+ * Codecs as plain as can be, one of each kind that topologies must tell apart; the laws hold for these and for the
+ * real ones.
+ */
 object TestCodecs {
   val plain: Seq[Codec] = Seq(Plain, Padded, Truncated)
 
   /** Every codec of the project and the plain ones here. */
   def all: Seq[Codec] = plain ++ Seq(NonZeros) ++ Variants.all[Codec]
 
-  private abstract class ByValue extends Codec {
+  private[topology] abstract class ByValue extends Codec {
     def doc = "for tests"
     def header: Int = 0
     def width: Int
@@ -66,6 +69,26 @@ object TestCodecs {
     def write(target: ByteBuffer, at: Int, value: Float): Unit =
       target.putShort(at, (floatToRawIntBits(value) >>> 16).toShort)
     def read(source: ByteBuffer, at: Int): Float = intBitsToFloat(source.getShort(at) << 16)
+  }
+
+  /**
+   * Sends whole multiples of 8 and keeps the rest: error feedback. Of fixed size, so that every topology carries it.
+   */
+  object Remainders extends ByValue {
+    def name = "test-remainders"
+    def width = 4
+    def lossless = false
+    override def keepsResidual = true
+    def write(target: ByteBuffer, at: Int, value: Float): Unit = target.putFloat(at, (value / 8).toInt * 8f)
+    def read(source: ByteBuffer, at: Int): Float = source.getFloat(at)
+    override def encode(source: FloatBuffer, target: ByteBuffer, residual: FloatBuffer): Int = {
+      (0 until source.remaining).foreach { i =>
+        val value = source.get(source.position() + i) + residual.get(residual.position() + i)
+        write(target, target.position() + i * 4, value)
+        residual.put(residual.position() + i, value - target.getFloat(target.position() + i * 4))
+      }
+      source.remaining * 4
+    }
   }
 
   /** Of varying size, down to no byte at all: index and value of what is not 0. */

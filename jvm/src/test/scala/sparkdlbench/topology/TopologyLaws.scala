@@ -64,7 +64,9 @@ class TopologyLaws extends AnyFunSuite {
         parameterCodec = if (codec.fixedBytes(1).isEmpty) TestCodecs.plain.head else codec
       } {
         val runs = (None +: (1L to 3L).map(Some(_))).map { seed =>
-          ThreadGroup.run(size, InMemoryConditions(delaySeed = seed))(fractions(topology, codec, parameterCodec, 1009, 400))
+          ThreadGroup.run(size, InMemoryConditions(delaySeed = seed))(
+            fractions(topology, codec, parameterCodec, 1009, 400)
+          )
         }
         val label = s"${topology.name} ${codec.name} with $size ranks"
         runs.foreach(run => assert(run.forall(_ == run.head), s"$label: ranks differ"))
@@ -74,6 +76,22 @@ class TopologyLaws extends AnyFunSuite {
 
     test(s"${topology.name}: every rank's contribution is summed once, and every slice reaches every rank") {
       (1 to 33).foreach(size => checkSchedule(topology, size))
+    }
+
+    test(s"${topology.name}: what a codec leaves out is sent later, and the rest is in the residuals") {
+      for (size <- sizes) {
+        val steps = 6L
+        val (sums, residuals) = ThreadGroup.run(size)(sumOverSteps(topology, _, 101, 40, steps)).unzip
+        assert(residuals.forall(_.isDefined == size > 1))
+        for (i <- 0 until 101) {
+          val expected = (0L until steps).map(CollectiveCheck.sumOfInputs(size, _)(i)).sum
+          assert(
+            sums.map(_(i)).sum + residuals.flatten.map(_(i)).sum == expected,
+            s"${topology.name} of $size, value $i"
+          )
+        }
+        if (size > 1) assert(residuals.flatten.exists(_.exists(_ != 0f)))
+      }
     }
 
     test(s"${topology.name}: codecs of varying size carry no parameters") {
@@ -148,7 +166,13 @@ class TopologyLaws extends AnyFunSuite {
   }
 
   /** Two steps on values whose sums depend on the order; the bits of the parameters after the second. */
-  private def fractions(topology: Topology, gradientCodec: Codec, parameterCodec: Codec, length: Int, bucketLength: Int)(
+  private def fractions(
+      topology: Topology,
+      gradientCodec: Codec,
+      parameterCodec: Codec,
+      length: Int,
+      bucketLength: Int
+  )(
       transport: Transport
   ): IndexedSeq[Int] = {
     val gradient = new FlatBuffer(length)
@@ -169,6 +193,28 @@ class TopologyLaws extends AnyFunSuite {
     parameters.toArray.toIndexedSeq.map(value => floatToRawIntBits(value))
   }
 
+  /** What this rank's owned sums are, added up over the steps (0 elsewhere), and its residual at the end. */
+  private def sumOverSteps(topology: Topology, transport: Transport, length: Int, bucketLength: Int, steps: Long) = {
+    val gradient = new FlatBuffer(length)
+    val total = new Array[Float](length)
+    val plain = TestCodecs.plain.head
+    val collective =
+      topology.bind(transport, gradient, new FlatBuffer(length), bucketLength, TestCodecs.Remainders, plain)
+    for (sequence <- 0L until steps) {
+      (0 until length).foreach(i => gradient.floats.put(i, CollectiveCheck.input(transport.rank, i, sequence)))
+      (0 until collective.buckets).foreach(collective.contribute(_, sequence))
+      (0 until collective.buckets).foreach { bucket =>
+        collective.reduce(bucket, sequence)
+        val (from, until) = collective.owned(bucket)
+        (from until until).foreach(i => total(i) += gradient.floats.get(i))
+        collective.publish(bucket, sequence)
+      }
+      (0 until collective.buckets).foreach(collective.collect(_, sequence))
+      collective.flush()
+    }
+    (total, collective.residual.map(_.toArray))
+  }
+
   /** Goes through the rounds with sets of ranks in place of sums. */
   private def checkSchedule(topology: Topology, size: Int): Unit = topology match {
     case scheduled: Scheduled =>
@@ -180,7 +226,9 @@ class TopologyLaws extends AnyFunSuite {
       schedule.reduce.foreach { round =>
         val messages = round.map(hop => hop -> parts(hop.from).slice(hop.fromSlice, hop.untilSlice))
         messages.foreach { case (hop, values) =>
-          (hop.fromSlice until hop.untilSlice).foreach(s => parts(hop.to)(s) = parts(hop.to)(s) ++ values(s - hop.fromSlice))
+          (hop.fromSlice until hop.untilSlice).foreach(s =>
+            parts(hop.to)(s) = parts(hop.to)(s) ++ values(s - hop.fromSlice)
+          )
         }
       }
       val whole = Array.fill(size, schedule.slices)(false)

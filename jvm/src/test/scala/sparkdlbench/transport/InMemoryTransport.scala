@@ -150,7 +150,10 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       checkFailure(rank)
       val state = states(lane.id)
       require(lane.to == rank, s"rank $rank receives on $lane")
-      require(sequence == state.received && sequence == state.released, s"$lane: received $sequence, ${state.released} is next")
+      require(
+        sequence == state.received && sequence == state.released,
+        s"$lane: received $sequence, ${state.released} is next"
+      )
       await(rank, s"${lane.purpose} (sequence $sequence) from rank ${lane.from}")(state.arrived > sequence)
       state.received += 1
       state.slot(sequence)

@@ -9,7 +9,9 @@ import java.nio.ByteBuffer
 class ThreadGroupSuite extends AnyFunSuite {
   private val lane = Lane(0, 0, 1, 8, "test data")
   private val patient = InMemoryConditions(timeoutMillis = 300)
-  private def message(value: Long): ByteBuffer = { val buffer = ByteBuffer.allocateDirect(8); buffer.putLong(0, value); buffer }
+  private def message(value: Long): ByteBuffer = {
+    val buffer = ByteBuffer.allocateDirect(8); buffer.putLong(0, value); buffer
+  }
 
   test("messages arrive in order, in slots or at their destination, and are counted") {
     for (seed <- Seq(None, Some(1L)); direct <- Seq(false, true)) {
@@ -27,7 +29,8 @@ class ThreadGroupSuite extends AnyFunSuite {
             transport.bytesSent("in-memory")
           } else {
             val received = transport.receive(lane, sequence).getLong(0)
-            if (direct) assert(memory.getLong(16) == java.lang.Long.reverseBytes(received) || memory.getLong(16) == received)
+            if (direct)
+              assert(memory.getLong(16) == java.lang.Long.reverseBytes(received) || memory.getLong(16) == received)
             transport.release(lane, sequence)
             transport.send(Lane(1, 1, 0, 0), sequence, nothing)
             java.lang.Long.reverseBytes(received)

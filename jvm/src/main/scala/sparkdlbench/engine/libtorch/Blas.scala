@@ -39,7 +39,9 @@ private[libtorch] final class Mkl(cbwr: String) extends Blas {
     Map(
       "blas.version" -> new String(version, "US-ASCII").takeWhile(_ != '\u0000').trim,
       "blas.threading" -> "gnu_thread",
-      "mkl.cbwr" -> Mkl.branches.collectFirst { case (branchName, code) if code == branch => branchName }.getOrElse(branch.toString)
+      "mkl.cbwr" -> Mkl.branches
+        .collectFirst { case (branchName, code) if code == branch => branchName }
+        .getOrElse(branch.toString)
     )
   }
 

@@ -83,7 +83,8 @@ private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, thre
     }
   }
 
-  private final class BoundPass(val pass: TorchNetwork#Pass, val loss: SoftmaxCrossEntropy#Bound) extends AutoCloseable {
+  private final class BoundPass(val pass: TorchNetwork#Pass, val loss: SoftmaxCrossEntropy#Bound)
+      extends AutoCloseable {
     def close(): Unit = {
       pass.close()
       loss.close()
@@ -105,7 +106,10 @@ private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, thre
     }
 
     def of(batch: Batch): BoundPass = {
-      require(batch.rows <= maxRows, s"a batch of ${batch.rows} rows was given to an engine loaded for at most $maxRows")
+      require(
+        batch.rows <= maxRows,
+        s"a batch of ${batch.rows} rows was given to an engine loaded for at most $maxRows"
+      )
       val features = aligned(batch)
       val key = (batch.rows, Tensors.address(features))
       val found = held.get(key)

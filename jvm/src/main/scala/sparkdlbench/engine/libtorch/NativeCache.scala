@@ -3,15 +3,20 @@ package sparkdlbench.engine.libtorch
 import sparkdlbench.ConfigurationException
 
 import java.io.IOException
+import java.nio.channels.{FileChannel, FileLock, OverlappingFileLockException}
 import java.nio.file.attribute.PosixFilePermissions
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path, Paths, StandardCopyOption, StandardOpenOption}
+import scala.jdk.CollectionConverters._
 
 /**
- * The folder that native libraries are unpacked into. JavaCPP takes a file lock in it while it unpacks, so several JVMs may
- * share one folder, from empty on.
+ * The folder that native libraries are unpacked into. Several JVMs may share one, from empty on: JavaCPP's own lock does not
+ * keep a JVM from mapping a library that another is still writing (seen: SIGBUS in the dynamic linker), so whoever may have
+ * to unpack loads under an exclusive lock of ours, and whoever finds all files complete loads under a shared one.
  */
 private[libtorch] object NativeCache {
   private val Property = "org.bytedeco.javacpp.cachedir"
+  private val TimeoutMillis = 300000L
+  private val PollMillis = 20L
 
   /**
    * Makes the folder where it is missing, checks it, and tells JavaCPP. Call before any JavaCPP class is used.
@@ -24,6 +29,89 @@ private[libtorch] object NativeCache {
     check(folder)
     System.setProperty(Property, folder.toString)
     folder
+  }
+
+  /**
+   * Runs `load`, which unpacks and maps libraries, so that no other JVM disturbs it.
+   *
+   * @param fingerprint
+   *   of the jars; the same means the same files
+   */
+  def loading[T](folder: Path, fingerprint: String)(load: => T): T = {
+    val manifest = folder.resolve(s"complete-$fingerprint.txt")
+    val channel = FileChannel.open(
+      folder.resolve("sparkdl-bench.lock"),
+      StandardOpenOption.CREATE,
+      StandardOpenOption.WRITE,
+      StandardOpenOption.READ
+    )
+    try {
+      val reading = lock(channel, folder, shared = true)
+      if (isComplete(folder, manifest)) load
+      else {
+        reading.release()
+        lock(channel, folder, shared = false)
+        val result = load
+        writeManifest(folder, manifest)
+        result
+      }
+    } catch {
+      case error: IOException => throw unusable(folder, error.toString, error)
+    } finally channel.close() // releases the lock
+  }
+
+  /** Native libraries that this process has mapped from below `folder`; empty where the system does not tell. */
+  def mappedFiles(folder: Path): Seq[Path] = {
+    val maps = Paths.get("/proc/self/maps")
+    if (!Files.isReadable(maps)) Nil
+    else
+      Files
+        .readAllLines(maps)
+        .asScala
+        .collect { case line if line.contains('/') => line.drop(line.indexOf('/')) }
+        .distinct
+        .map(Paths.get(_))
+        .filter(path => path.startsWith(folder) && Files.isRegularFile(path))
+        .toSeq
+  }
+
+  private def isComplete(folder: Path, manifest: Path): Boolean =
+    Files.isRegularFile(manifest) && Files.readAllLines(manifest).asScala.forall { line =>
+      val file = folder.resolve(line.drop(line.indexOf(' ') + 1))
+      Files.isRegularFile(file) && Files.size(file).toString == line.takeWhile(_ != ' ')
+    }
+
+  private def writeManifest(folder: Path, manifest: Path): Unit = {
+    val real = folder.toRealPath()
+    val lines = mappedFiles(real).map(file => s"${Files.size(file)} ${real.relativize(file)}")
+    if (lines.nonEmpty) {
+      val draft = Files.createTempFile(folder, "complete", ".tmp")
+      Files.write(draft, lines.asJava)
+      Files.move(draft, manifest, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
+    }
+  }
+
+  private def lock(channel: FileChannel, folder: Path, shared: Boolean): FileLock = {
+    def attempt(): Option[FileLock] =
+      try Option(channel.tryLock(0, Long.MaxValue, shared))
+      catch { case _: OverlappingFileLockException => None } // held by this JVM through another class loader
+    val deadline = System.nanoTime + TimeoutMillis * 1000000
+    Iterator
+      .continually {
+        val found = attempt()
+        if (found.isEmpty) {
+          if (System.nanoTime > deadline)
+            throw unusable(
+              folder,
+              s"its lock sparkdl-bench.lock was held by another process for ${TimeoutMillis / 1000} s",
+              null
+            )
+          Thread.sleep(PollMillis)
+        }
+        found
+      }
+      .collectFirst { case Some(held) => held }
+      .get
   }
 
   private def choose(configured: String): String =
@@ -48,7 +136,10 @@ private[libtorch] object NativeCache {
 
   private def create(folder: Path): Unit =
     if (folder.getFileSystem.supportedFileAttributeViews.contains("posix"))
-      Files.createDirectories(folder, PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")))
+      Files.createDirectories(
+        folder,
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
+      )
     else Files.createDirectories(folder)
 
   private def unusable(folder: Path, reason: String, cause: Throwable) = new ConfigurationException(

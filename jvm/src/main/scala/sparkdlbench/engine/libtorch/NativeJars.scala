@@ -3,7 +3,10 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.javacpp.Loader
 import sparkdlbench.ConfigurationException
 
-import java.io.IOException
+import java.io.{File, IOException}
+import java.net.JarURLConnection
+import java.nio.charset.StandardCharsets
+import java.util.UUID
 
 /** Says which jars of native libraries are missing from the class path, before anything is loaded. */
 private[libtorch] object NativeJars {
@@ -13,18 +16,44 @@ private[libtorch] object NativeJars {
 
   def platform: String = Loader.getPlatform
 
-  /** Throws a ConfigurationException that lists what is missing for a BLAS on this platform. */
+  /** Throws where the Java side of the libraries is missing; call before `platform` and any bytedeco class. */
+  def checkClasses(): Unit = {
+    val classes = Seq(
+      "javacpp" -> "org/bytedeco/javacpp/Loader.class",
+      "openblas" -> "org/bytedeco/openblas/global/openblas_full.class",
+      "mkl" -> "org/bytedeco/mkl/global/mkl_rt.class",
+      "pytorch" -> "org/bytedeco/pytorch/global/torch.class"
+    )
+    val absent = classes.collect { case (artifact, resource) if !isPresent(resource) => s"org.bytedeco:$artifact" }
+    if (absent.nonEmpty) throw missing(absent, s"${System.getProperty("os.name")} ${System.getProperty("os.arch")}")
+  }
+
+  /** Throws a ConfigurationException that lists the jars of natives that are missing for a BLAS on this platform. */
   def check(blas: String): Unit = {
-    if (!isPresent("org/bytedeco/pytorch/global/torch.class")) throw missing(Seq("org.bytedeco:pytorch, openblas, mkl, javacpp"))
     val absent = needed(blas).filterNot(jar => isPresent(jar.resource))
-    if (absent.nonEmpty) throw missing(absent.map(coordinates))
+    if (absent.nonEmpty) throw missing(absent.map(coordinates), platform)
+  }
+
+  /** Differs where other jars would unpack other files: what JavaCPP itself compares, name, size and time. */
+  def fingerprint(blas: String): String = {
+    val entries = needed(blas).map { jar =>
+      getClass.getClassLoader.getResource(jar.resource).openConnection() match {
+        case inJar: JarURLConnection =>
+          val jarName = new File(inJar.getJarFile.getName).getName
+          s"$jarName ${inJar.getJarEntry.getSize} ${inJar.getJarEntry.getTime}"
+        case other => s"${other.getURL} ${other.getContentLengthLong} ${other.getLastModified}"
+      }
+    }
+    UUID.nameUUIDFromBytes((blas +: entries).mkString("\n").getBytes(StandardCharsets.UTF_8)).toString
   }
 
   private def needed(blas: String): Seq[NativeJar] = {
     def jar(artifact: String, library: String, suffix: String = "") =
       NativeJar(artifact, platform + suffix, s"org/bytedeco/$artifact/$platform/${System.mapLibraryName(library)}")
     val always = Seq(jar("javacpp", "jnijavacpp"), jar("openblas", "jniopenblas_nolapack"), jar("pytorch", "jnitorch"))
-    if (blas == "mkl") always ++ Seq(jar("mkl", "jnimkl_rt"), jar("mkl", "mkl_rt", "-redist").copy(resource = mklRuntime)) else always
+    if (blas == "mkl")
+      always ++ Seq(jar("mkl", "jnimkl_rt"), jar("mkl", "mkl_rt", "-redist").copy(resource = mklRuntime))
+    else always
   }
 
   private def mklRuntime = s"org/bytedeco/mkl/$platform/libmkl_rt.so.2"
@@ -38,9 +67,9 @@ private[libtorch] object NativeJars {
     s"org.bytedeco:${jar.artifact}:${version.getOrElse(s"<version of ${jar.artifact}.jar>")}:${jar.classifier}"
   }
 
-  private def missing(what: Seq[String]) = new ConfigurationException(
-    s"The libtorch engine needs native libraries for $platform that are not on the class path: ${what.mkString(", ")} " +
-      "(Maven coordinates with their classifier). `spark.jars.packages` takes no classifiers: add the assembled jar " +
+  private def missing(what: Seq[String], system: String) = new ConfigurationException(
+    s"The libtorch engine needs libraries for $system that are not on the class path: ${what.mkString(", ")} " +
+      "(Maven coordinates; the last part is the classifier). `spark.jars.packages` takes no classifiers: add the assembled jar " +
       "of sparkdl-bench, or fetch them with `sparkdl-bench jars fetch DIR` and put DIR's jars on spark.jars."
   )
 }

@@ -5,8 +5,7 @@ import org.bytedeco.pytorch.global.torch
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
-import java.nio.file.{Files, Path, Paths}
-import scala.jdk.CollectionConverters._
+import java.nio.file.{Path, Paths}
 
 /** libtorch and its BLAS as this JVM holds them. */
 final class NativeLibraries private[libtorch] (blas: Blas, cache: Path, blasFile: Option[String]) {
@@ -70,6 +69,7 @@ object NativeLibraries {
 
   /** Loads what `settings` ask for, or returns what is loaded when it is the same. */
   def load(settings: Settings): NativeLibraries = synchronized {
+    NativeJars.checkClasses()
     val choice = chosen(settings)
     held match {
       case Some((`choice`, Right(libraries))) => libraries
@@ -79,7 +79,7 @@ object NativeLibraries {
         NativeJars.check(choice.blas)
         val folder = NativeCache.prepare(settings(cache))
         val result =
-          try Right(loadOnce(choice, folder))
+          try Right(NativeCache.loading(folder, NativeJars.fingerprint(choice.blas))(loadOnce(choice, folder)))
           catch {
             case error: ConfigurationException => Left(error)
             case error: LinkageError => Left(unloadable(folder, error))
@@ -117,16 +117,13 @@ object NativeLibraries {
   /** libtorch's own OpenMP runtime first: MKL then finds it by its name and takes no second one from the system. */
   private def loadOpenMp(): Unit = {
     val resource = s"/org/bytedeco/pytorch/${NativeJars.platform}/libgomp.so.1"
-    if (classOf[torch].getResource(resource) != null) System.load(Loader.cacheResource(classOf[torch], resource).getPath)
+    if (classOf[torch].getResource(resource) != null)
+      System.load(Loader.cacheResource(classOf[torch], resource).getPath)
   }
 
   /** The file behind the name `libopenblas`, through which libtorch calls its BLAS; None where the system does not tell. */
-  private def blasFile(): Option[String] = {
-    val maps = Paths.get("/proc/self/maps")
-    if (!Files.isReadable(maps)) None
-    else
-      Files.readAllLines(maps).asScala.map(line => line.drop(line.indexOf('/'))).find(_.matches(".*/libopenblas\\.so[.0-9]*"))
-  }
+  private def blasFile(): Option[String] =
+    NativeCache.mappedFiles(Paths.get("/")).map(_.toString).find(_.matches(".*/libopenblas\\.so[.0-9]*"))
 
   private def conflict(wanted: Choice, held: Choice) = new ConfigurationException(
     s"$wanted was asked for, but this JVM already holds the native libraries for $held, and a JVM can hold one choice only. Use the " +

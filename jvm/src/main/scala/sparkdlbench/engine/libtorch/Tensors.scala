@@ -11,7 +11,8 @@ import java.nio.FloatBuffer
 private[libtorch] object Tensors {
 
   /** Values `from` until `from` + product(shape) of a flat buffer; the buffer must outlive the tensor. */
-  def over(buffer: FlatBuffer, from: Int, shape: Seq[Int]): Tensor = over(buffer.floatSlice(from, from + shape.product), shape)
+  def over(buffer: FlatBuffer, from: Int, shape: Seq[Int]): Tensor =
+    over(buffer.floatSlice(from, from + shape.product), shape)
 
   /** A direct buffer's values from index 0 on, row-major; the buffer must outlive the tensor. */
   def over(buffer: FloatBuffer, shape: Seq[Int]): Tensor = {

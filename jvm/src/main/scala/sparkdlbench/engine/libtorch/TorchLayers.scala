@@ -17,7 +17,12 @@ import sparkdlbench.model.{LayerSpec, ParameterSpec}
  * @param inputGradient
  *   where to write d loss / d input; None for the first layer; the same memory as `outputGradient` for a layer in place
  */
-private[libtorch] final case class LayerViews(input: Tensor, output: Tensor, outputGradient: Tensor, inputGradient: Option[Tensor])
+private[libtorch] final case class LayerViews(
+    input: Tensor,
+    output: Tensor,
+    outputGradient: Tensor,
+    inputGradient: Option[Tensor]
+)
 
 /** A layer tied to the views of one row count. `backward` is called after `forward` of the same rows. */
 private[libtorch] trait BoundLayer extends AutoCloseable {

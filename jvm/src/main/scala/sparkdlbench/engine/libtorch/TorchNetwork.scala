@@ -29,16 +29,22 @@ private[libtorch] final class TorchNetwork(
   private final class Boundary(val value: Tensor, val gradient: Tensor)
 
   private val parameterTensors: Seq[(Tensor, Tensor)] = spec.layout.map { parameter =>
-    (Tensors.over(parameters, parameter.offset, parameter.shape), Tensors.over(gradients, parameter.offset, parameter.shape))
+    (
+      Tensors.over(parameters, parameter.offset, parameter.shape),
+      Tensors.over(gradients, parameter.offset, parameter.shape)
+    )
   }
   private val parametersOfLayer: Seq[Seq[(ParameterSpec, (Tensor, Tensor))]] = {
     val counts = spec.layers.map(layer => LayerKinds.parameterShapes(layer).size)
     val all = spec.layout.zip(parameterTensors)
     counts.scanLeft(0)(_ + _).zip(counts).map { case (start, count) => all.slice(start, start + count) }
   }
-  private val layers: IndexedSeq[TorchLayer] = spec.layers.zip(parametersOfLayer).map { case (layer, own) =>
-    TorchLayer.of(layer, own.map { case (parameter, tensors) => TorchLayer.suffix(parameter) -> tensors }.toMap)
-  }.toIndexedSeq
+  private val layers: IndexedSeq[TorchLayer] = spec.layers
+    .zip(parametersOfLayer)
+    .map { case (layer, own) =>
+      TorchLayer.of(layer, own.map { case (parameter, tensors) => TorchLayer.suffix(parameter) -> tensors }.toMap)
+    }
+    .toIndexedSeq
 
   /** Range of each layer's parameters in the flat buffers; None where it has none. */
   private val ranges: IndexedSeq[Option[(Int, Int)]] = parametersOfLayer.map { own =>
@@ -52,9 +58,10 @@ private[libtorch] final class TorchNetwork(
 
   def close(): Unit = {
     layers.foreach(_.close())
-    (parameterTensors ++ boundaries.distinct.map(boundary => (boundary.value, boundary.gradient))).foreach { case (value, gradient) =>
-      value.close()
-      gradient.close()
+    (parameterTensors ++ boundaries.distinct.map(boundary => (boundary.value, boundary.gradient))).foreach {
+      case (value, gradient) =>
+        value.close()
+        gradient.close()
     }
   }
 
@@ -64,7 +71,8 @@ private[libtorch] final class TorchNetwork(
     layers.indices.init.foldRight(Vector(last)) { (index, following) =>
       val next = layers(index + 1)
       val shared = next.worksInPlace && !layers(index).backwardReadsOutput
-      (if (shared) following.head else new Boundary(empty(spec.shapes(index + 1)), empty(spec.shapes(index + 1)))) +: following
+      (if (shared) following.head
+       else new Boundary(empty(spec.shapes(index + 1)), empty(spec.shapes(index + 1)))) +: following
     }
   }
 
@@ -78,7 +86,8 @@ private[libtorch] final class TorchNetwork(
     private val valueGradients = boundaries.map(boundary => Tensors.rows(boundary.gradient, rows))
     private val bound: IndexedSeq[BoundLayer] = layers.zipWithIndex.map { case (layer, index) =>
       // Below the first layer that has parameters nobody needs a gradient.
-      val inputGradient = if (firstWithParameters >= 0 && index > firstWithParameters) Some(valueGradients(index - 1)) else None
+      val inputGradient =
+        if (firstWithParameters >= 0 && index > firstWithParameters) Some(valueGradients(index - 1)) else None
       layer.bind(LayerViews(values(index), values(index + 1), valueGradients(index), inputGradient))
     }
 

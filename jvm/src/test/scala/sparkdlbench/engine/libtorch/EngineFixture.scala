@@ -9,11 +9,22 @@ import java.util.SplittableRandom
 /** Models, seeded synthetic rows and a plain SGD loop for the engine's tests, in this JVM and in forked ones. */
 object EngineFixture {
   def mlp(inputs: Int, hidden: String, classes: Int, activation: String = "relu"): ModelSpec =
-    new MlpFamily().build(Seq(inputs), classes, RunKeysForTests.settings("model.hidden" -> hidden, "model.activation" -> activation))
+    new MlpFamily().build(
+      Seq(inputs),
+      classes,
+      RunKeysForTests.settings("model.hidden" -> hidden, "model.activation" -> activation)
+    )
 
-  def softmax(inputs: Int, classes: Int): ModelSpec = new SoftmaxFamily().build(Seq(inputs), classes, RunKeysForTests.settings())
+  def softmax(inputs: Int, classes: Int): ModelSpec =
+    new SoftmaxFamily().build(Seq(inputs), classes, RunKeysForTests.settings())
 
-  def load(spec: ModelSpec, rows: Int, threads: Int = 1, settings: Seq[(String, String)] = Nil, seed: Long = 1): Engine = {
+  def load(
+      spec: ModelSpec,
+      rows: Int,
+      threads: Int = 1,
+      settings: Seq[(String, String)] = Nil,
+      seed: Long = 1
+  ): Engine = {
     val engine = new LibtorchVariant().load(spec, rows, threads, RunKeysForTests.settings(settings: _*))
     Initializers.fill(spec, seed, engine.parameters)
     engine
@@ -46,10 +57,13 @@ object EngineFixture {
     engine.gradients.toArray
   }
 
+  /** Seed of the rows of step `step` in `losses`. */
+  def batchSeed(step: Int): Long = 1000L + step
+
   /** Mean losses of `steps` steps of plain SGD, a new batch each. */
   def losses(engine: Engine, spec: ModelSpec, rows: Int, steps: Int, learningRate: Float): Seq[Double] =
     (0 until steps).map { step =>
-      val loss = engine.step(batch(spec, rows, 1000L + step), 1f / rows, (_, _) => ()) / rows
+      val loss = engine.step(batch(spec, rows, batchSeed(step)), 1f / rows, (_, _) => ()) / rows
       for (i <- 0 until engine.parameters.length)
         engine.parameters.floats.put(i, engine.parameters.floats.get(i) - learningRate * engine.gradients.floats.get(i))
       loss

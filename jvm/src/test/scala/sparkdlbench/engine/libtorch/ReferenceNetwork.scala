@@ -37,11 +37,19 @@ final class ReferenceNetwork(spec: ModelSpec) {
       }
     }
 
-  private def accumulate(p: Array[Double], row: Array[Double], label: Int, weight: Double, gradient: Array[Double]): Double = {
+  private def accumulate(
+      p: Array[Double],
+      row: Array[Double],
+      label: Int,
+      weight: Double,
+      gradient: Array[Double]
+  ): Double = {
     val values = activations(p, row)
     val scores = values.last
     val logSum = scores.max + math.log(scores.map(score => math.exp(score - scores.max)).sum)
-    var dy = scores.zipWithIndex.map { case (score, k) => weight * (math.exp(score - logSum) - (if (k == label) 1 else 0)) }
+    var dy = scores.zipWithIndex.map { case (score, k) =>
+      weight * (math.exp(score - logSum) - (if (k == label) 1 else 0))
+    }
     for (index <- spec.layers.indices.reverse) {
       val (x, y, offset) = (values(index), values(index + 1), offsets(index))
       dy = spec.layers(index).kind match {

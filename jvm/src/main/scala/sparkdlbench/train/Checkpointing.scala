@@ -1,0 +1,95 @@
+package sparkdlbench.train
+
+import sparkdlbench.RunFailedException
+import sparkdlbench.algorithm.RankAlgorithm
+import sparkdlbench.config.{Key, Settings}
+
+import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
+
+/** The keys of checkpoints and of what happens after a loss. */
+object Checkpointing {
+  val folder: Key[String] =
+    Key.text("checkpoint.dir", "", "Folder of any Hadoop file system to keep checkpoints in; empty: none are written")
+  val every: Key[String] = Key[String](
+    "checkpoint.every",
+    "1000",
+    "a number of steps such as 1000, or of seconds such as 30s",
+    "Steps, or seconds, between checkpoints",
+    text => Some(text).filter(_.matches("[1-9][0-9]*s?"))
+  )
+  val keep: Key[Int] = Key.int("checkpoint.keep", "2", 1, "Number of checkpoints kept")
+  val resume: Key[String] = Key.text("resume", "", "Folder of checkpoints to go on from; empty: start anew")
+  val resubmissions: Key[Int] = Key.int(
+    "recovery.resubmissions",
+    "5",
+    0,
+    "How often the driver starts the training again, from its newest checkpoint, after Spark's own retries of the stage have run out"
+  )
+  val replacementSeconds: Key[Int] = Key.int(
+    "recovery.replacement_wait",
+    "60",
+    1,
+    "Longest wait for an executor in place of a lost one, seconds; then training goes on with the workers that are left"
+  )
+  val keys: Seq[Key[_]] = Seq(folder, every, keep, resume, resubmissions, replacementSeconds)
+
+  def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
+    Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
+
+  /** Steps between checkpoints, or seconds. */
+  def interval(settings: Settings): Either[Double, Long] = settings(every) match {
+    case text if text.endsWith("s") => Left(text.dropRight(1).toDouble)
+    case text => Right(text.toLong)
+  }
+}
+
+/**
+ * Writes one rank's checkpoints: a copy in memory on the rank's thread, the file on another. A rank never has two under
+ * way, so a write that takes longer than the interval slows the training rather than piling up; a write that fails fails
+ * the run at the next checkpoint or at the end.
+ *
+ * @param everySteps
+ *   the same on all ranks
+ */
+final class CheckpointWriter(setup: RunSetup, store: CheckpointStore, rank: Int, everySteps: Long) extends AutoCloseable {
+  private val writer = Executors.newSingleThreadExecutor { (task: Runnable) =>
+    val thread = new Thread(task, s"sparkdl-checkpoint-${setup.runId}-$rank")
+    thread.setDaemon(true)
+    thread
+  }
+  private var pending: Option[Future[_]] = None
+
+  def due(stepsMade: Long): Boolean = stepsMade % everySteps == 0
+
+  def write(stepsMade: Long, epochLoss: Double, algorithm: RankAlgorithm): Unit = {
+    await()
+    val snapshot = RankSnapshot(stepsMade, rank, setup.workers, epochLoss, algorithm.state)
+    val work: Runnable = () => {
+      store.write(snapshot)
+      // Another rank may still be writing the one before: that one must stay whole until this one is.
+      store.prune(rank, setup.workers, stepsMade, setup.settings(Checkpointing.keep) + 1)
+    }
+    pending = Some(writer.submit(work))
+  }
+
+  /** Waits for the checkpoint under way. */
+  def await(): Unit = {
+    pending.foreach { write =>
+      def failed(how: String, cause: Throwable) = throw new RunFailedException(
+        s"Rank $rank could not write its checkpoint to ${setup.settings(Checkpointing.folder)}: $how. Check that executors can write there, " +
+          "or set checkpoint.dir to another folder.",
+        cause
+      )
+      try write.get(CheckpointWriter.MinutesAtMost, TimeUnit.MINUTES)
+      catch {
+        case e: ExecutionException => failed(String.valueOf(e.getCause), e.getCause)
+        case e: TimeoutException => failed(s"not done after ${CheckpointWriter.MinutesAtMost} minutes", e)
+      }
+    }
+    pending = None
+  }
+
+  override def close(): Unit = writer.shutdownNow()
+}
+
+private object CheckpointWriter { val MinutesAtMost = 10L }

@@ -1,0 +1,38 @@
+package sparkdlbench.train
+
+import sparkdlbench.engine.Evaluation
+import sparkdlbench.results.Recorder
+
+import scala.collection.mutable
+
+/** Puts the ranks' reports together: an epoch is over when every rank of one attempt has said so. Driver side, one thread. */
+private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
+  private val pending = mutable.Map.empty[Int, mutable.Map[Int, EpochReport]]
+  private var next = 0
+  private var attempt = 0
+  recorder.epochStarted(0)
+
+  /** Reports of attempts before the newest, and of epochs that are over, change nothing. */
+  def receive(report: RankReport): Unit = if (report.attempt >= attempt) {
+    if (report.attempt > attempt) {
+      attempt = report.attempt
+      pending.clear()
+    }
+    report match {
+      case step: StepReport => recorder.progressed(step.step, step.loss, step.rowsPerSecond)
+      case epoch: EpochReport if epoch.epoch >= next =>
+        pending.getOrElseUpdate(epoch.epoch, mutable.Map.empty).update(epoch.rank, epoch)
+        while (pending.get(next).exists(ranks => ranks.size == ranks.head._2.ranks)) finish(pending.remove(next).get.values.toSeq)
+      case _ => ()
+    }
+  }
+
+  private def finish(reports: Seq[EpochReport]): Unit = {
+    val epoch = reports.head.epoch
+    val evaluations = reports.flatMap(_.evaluation)
+    if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+    recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), Some(reports.map(_.seconds).max))
+    next = epoch + 1
+    if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)
+  }
+}

@@ -1,0 +1,155 @@
+package sparkdlbench.engine.libtorch
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
+import sparkdlbench.model.RunKeysForTests
+
+import java.io.File
+import java.nio.charset.StandardCharsets
+import java.nio.file.attribute.UserPrincipalNotFoundException
+import java.nio.file.{FileSystemException, Files, Path}
+import java.util.concurrent.TimeUnit
+import scala.jdk.CollectionConverters._
+
+class NativeLibrariesSuite extends AnyFunSuite {
+  private val timeoutSeconds = 240L
+  private val isX86 = NativeJars.platform.endsWith("x86_64")
+
+  /** A JVM that runs EngineProbe; `await` gives its output lines. */
+  private final class Probe(classPath: String, arguments: Seq[String]) {
+    private val output = Files.createTempFile("engine-probe", ".log")
+    private val process = new ProcessBuilder(
+      (Seq(
+        s"${System.getProperty("java.home")}/bin/java",
+        "-Xmx512m",
+        "-cp",
+        classPath,
+        "sparkdlbench.engine.libtorch.EngineProbe"
+      ) ++
+        arguments).asJava
+    ).redirectErrorStream(true).redirectOutput(output.toFile).start()
+
+    def await(): Map[String, String] =
+      try {
+        if (!process.waitFor(timeoutSeconds, TimeUnit.SECONDS)) fail(s"no end after $timeoutSeconds s: $text")
+        assert(process.exitValue == 0, text)
+        text
+          .split('\n')
+          .filter(_.contains(": "))
+          .map(line => line.takeWhile(_ != ':') -> line.drop(line.indexOf(':') + 2))
+          .toMap
+      } finally {
+        process.destroyForcibly()
+        Files.deleteIfExists(output)
+      }
+
+    private def text = new String(Files.readAllBytes(output), StandardCharsets.UTF_8)
+  }
+
+  private val ownClassPath = System.getProperty("java.class.path")
+  private def probe(arguments: String*) = new Probe(ownClassPath, arguments).await()
+  private def losses(found: Map[String, String]) =
+    found.getOrElse("losses", fail(s"no losses: $found")).split(' ').map(_.toDouble).toSeq
+
+  private def withFolder[T](body: Path => T): T = {
+    val folder = Files.createTempDirectory("native-cache")
+    try body(folder)
+    finally Files.walk(folder).sorted(java.util.Comparator.reverseOrder[Path]()).forEach(path => Files.delete(path))
+  }
+
+  private lazy val openblas = probe("engine.blas=openblas")
+  private lazy val byDefault = probe()
+
+  test("the default on x86-64 is MKL in its reproducible mode, and is what is loaded") {
+    assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
+    assert(byDefault("blas") == "mkl")
+    assert(byDefault("blas.library").contains("/org/bytedeco/mkl/"))
+    assert(byDefault("blas.version").contains("Math Kernel Library"))
+    assert(byDefault("mkl.cbwr") == "auto")
+    assert(byDefault("threads") == "1")
+  }
+
+  test("OpenBLAS is loaded when asked for, and agrees with MKL to 1e-4") {
+    assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
+    assert(openblas("blas") == "openblas")
+    assert(openblas("blas.library").contains("/org/bytedeco/openblas/"))
+    assert(openblas("blas.version").contains("OpenBLAS"))
+    losses(openblas).zip(losses(byDefault)).foreach { case (a, b) => assert((a / b - 1).abs < 1e-4) }
+  }
+
+  test("one thread means one thread, with either BLAS") {
+    Seq(byDefault, openblas).foreach { found =>
+      assert(found("other threads' share").toDouble < 0.3, found)
+    }
+  }
+
+  test("two runs in two JVMs give the same bits") {
+    assert(losses(probe()) == losses(byDefault))
+  }
+
+  test("other reproducibility branches are set or refused with the reason") {
+    assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
+    assert(probe("engine.cbwr=compatible")("mkl.cbwr") == "compatible")
+    val avx512 = probe("engine.cbwr=avx512")
+    assert(avx512.get("mkl.cbwr").contains("avx512") || avx512("refused").contains("engine.cbwr='avx512'"))
+  }
+
+  test("three JVMs at once fill one empty cache folder") {
+    withFolder { folder =>
+      val probes = (1 to 3).map(_ => new Probe(ownClassPath, Seq(s"engine.cache=$folder/deeper")))
+      val found = probes.map(_.await())
+      assert(found.map(losses).distinct.size == 1)
+      assert(found.forall(_("blas.library").startsWith(folder.toString)))
+    }
+  }
+
+  test("missing jars are named by their Maven coordinates") {
+    val entries = ownClassPath.split(File.pathSeparator).toSeq
+    def refusal(keep: String => Boolean) =
+      new Probe(entries.filter(keep).mkString(File.pathSeparator), Seq("engine.blas=mkl")).await()("refused")
+    if (isX86) {
+      val withoutMkl = refusal(entry => !entry.matches(".*mkl-.*linux-x86_64-redist.jar"))
+      assert(withoutMkl.contains(":linux-x86_64-redist") && withoutMkl.contains("org.bytedeco:mkl:20"))
+      assert(withoutMkl.contains("sparkdl-bench jars fetch DIR"))
+      val withoutNatives = refusal(entry => !entry.matches(".*linux-x86_64.*jar"))
+      Seq("javacpp", "pytorch", "openblas", "mkl").foreach(name =>
+        assert(withoutNatives.contains(s"org.bytedeco:$name:"))
+      )
+    }
+    assert(refusal(entry => !entry.contains("bytedeco")).contains("org.bytedeco:pytorch"))
+  }
+
+  test("another BLAS in the same JVM is an error, the same one is not") {
+    val settings = RunKeysForTests.settings()
+    val first = NativeLibraries.load(settings)
+    assert(NativeLibraries.load(RunKeysForTests.settings("engine.blas" -> first.facts("blas"))) eq first)
+    val other = if (first.facts("blas") == "mkl") "openblas" else "mkl"
+    val refused =
+      intercept[ConfigurationException](NativeLibraries.load(RunKeysForTests.settings("engine.blas" -> other)))
+    assert(refused.getMessage.contains(s"engine.blas=$other") || refused.getMessage.contains("needs an x86-64 host"))
+    assert(NativeLibraries.load(settings) eq first)
+  }
+
+  test("a cache folder that cannot be used is refused by name") {
+    withFolder { folder =>
+      val file = Files.createFile(folder.resolve("file"))
+      val message = intercept[ConfigurationException](NativeCache.prepare(file.resolve("below").toString)).getMessage
+      assert(message.contains(file.toString) && message.contains("engine.cache"))
+    }
+  }
+
+  test("a cache folder that belongs to somebody else is not trusted") {
+    withFolder { folder =>
+      val foreign = Files.createDirectory(folder.resolve("foreign"))
+      try Files.setOwner(foreign, foreign.getFileSystem.getUserPrincipalLookupService.lookupPrincipalByName("nobody"))
+      catch {
+        case error @ (_: FileSystemException | _: UserPrincipalNotFoundException) =>
+          cancel(s"cannot give a folder away: $error")
+      }
+      assert(
+        intercept[ConfigurationException](NativeCache.prepare(foreign.toString)).getMessage
+          .contains("belongs to nobody")
+      )
+    }
+  }
+}

@@ -1,0 +1,91 @@
+"""All-reduce through a transport of ours, on a local-cluster: a process of its own each time, as the peers have.
+
+`python -m sparkdl_bench.bench.spark_collective CASE.json OUT.jsonl` is that process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparkdl_bench import session
+from sparkdl_bench.bench.collective import Way
+from sparkdl_bench.errors import SparkDLError
+from sparkdl_bench.jarfiles import find_jars
+from sparkdl_bench.peers import CollectiveCase
+from sparkdl_bench.peers._process import measure
+
+_JVM_CLASS = "sparkdlbench.bench.NetBench"
+_SETTINGS = "SPARKDL_NET_SETTINGS"
+# One thread a side and a serial collector: with two ranks on two cores, more threads only wait for one another.
+_EXECUTOR = {
+    "spark.executor.memory": "2g",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+    "spark.shuffle.io.serverThreads": "1",
+    "spark.shuffle.io.clientThreads": "1",
+    "spark.shuffle.io.mode": "EPOLL",
+}
+
+
+def spark_transport_missing(transport: str) -> str | None:
+    """Why a transport of ours cannot be measured now; None when it can."""
+    import pyspark
+
+    try:
+        jars = find_jars(pyspark.__version__)
+    except SparkDLError as error:
+        return str(error)
+    if not jars.holds_class(_JVM_CLASS):
+        return f"The jar '{jars.thin.name}' has no class {_JVM_CLASS}, which measures '{transport}'. Build it again."
+    return None
+
+
+def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float) -> tuple[list[float], bool]:
+    """Samples (milliseconds an all-reduce, the mean over the ranks) and whether the sums were right."""
+    case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
+    settings = {
+        "transport": way.transport,
+        "topology": way.topology or "sliced",
+        "codec": way.codec,
+        "workers": str(way.workers),
+        "host_local": "on" if way.host_local else "off",
+    }
+    variables = {_SETTINGS: json.dumps(settings)}
+    command = [sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
+    measurement = measure(way.transport, command, case, timeout_s, variables)
+    return [sample.ms for sample in measurement.samples], bool(measurement.facts["correct"])
+
+
+def main() -> None:
+    case = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    settings: dict[str, str] = json.loads(os.environ[_SETTINGS])
+    options = {
+        "spark.master": f"local-cluster[{case['workers']},1,2048]",
+        "spark.app.name": "sparkdl-bench net",
+        **_EXECUTOR,
+    }
+    _, spark_settings = session.start_jvm(options)
+    with session.open_session(spark_settings) as spark:
+        record = _call(session.check_session(spark), settings, case)
+    with Path(sys.argv[2]).open("a", encoding="utf-8") as out:
+        out.write(json.dumps(record) + "\n")
+
+
+def _call(api: Any, settings: Mapping[str, str], case: Mapping[str, Any]) -> dict[str, Any]:
+    """One size through `PythonApi.net`, whose result is a JSON list with one object a size."""
+    effort = {"net.warmup": str(case["warmup"]), "net.iterations": str(case["iterations"])}
+    (sample,) = api.net({**settings, "net.elements": str(case["elements"]), **effort})
+    facts = {name: value for name, value in sample.items() if name != "samples_ms"}
+    return {"samples_ms": sample["samples_ms"], "steps": 1, "facts": facts}
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except SparkDLError as problem:
+        sys.stderr.write(f"{problem}\n")
+        sys.exit(problem.exit_code)

@@ -1,0 +1,98 @@
+"""`sparkdl-bench net`: the collective microbenchmark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.peers import default_directory
+
+
+@click.command("net")
+@click.option(
+    "--sizes", default="1,10000,814090", show_default=True, help="Numbers of fp32 values, separated by commas."
+)
+@click.option("--workers", default="2", show_default=True, help="Numbers of ranks, separated by commas.")
+@click.option(
+    "--transports", default="block-stream,gloo,mpi", show_default=True, help="Ours and peers that all-reduce."
+)
+@click.option("--topologies", default="sliced", show_default=True, help="Of our transports.")
+@click.option("--codecs", default="fp32", show_default=True, help="Of our transports.")
+@click.option(
+    "--host-local",
+    type=click.Choice(["both", "on", "off"]),
+    default="both",
+    show_default=True,
+    help="Shared memory where there is some (on), sockets alone (off), or a row for each.",
+)
+@click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Times that each row is measured.")
+@click.option(
+    "--warmup", type=click.IntRange(0), default=0, help="All-reduces before the first sample [default: by size]."
+)
+@click.option("--iterations", type=click.IntRange(0), default=0, help="Measured all-reduces [default: by size].")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Of a row, s.")
+@click.option("--peers-dir", type=click.Path(path_type=Path), default=default_directory, help="Peers' environments.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write JSON lines here.")
+def command(
+    sizes: str,
+    workers: str,
+    transports: str,
+    topologies: str,
+    codecs: str,
+    host_local: str,
+    trials: int,
+    warmup: int,
+    iterations: int,
+    timeout_s: float,
+    peers_dir: Path,
+    json_file: Path | None,
+) -> None:
+    """All-reduce by ours, gloo, MPI and the floor (memcpy), with the share of the link that each reaches."""
+    from sparkdl_bench.bench import link, table
+    from sparkdl_bench.bench.collective import Row
+    from sparkdl_bench.bench.net import FLOOR, NetPlan, measure
+
+    plan = NetPlan(
+        sizes=_numbers("--sizes", sizes),
+        workers=_numbers("--workers", workers),
+        transports=tuple(dict.fromkeys([*_names(transports), FLOOR])),
+        topologies=_names(topologies),
+        codecs=_names(codecs),
+        host_local=host_local,
+        warmup=warmup,
+        iterations=iterations,
+        trials=trials,
+        timeout_s=timeout_s,
+    )
+    if json_file:
+        json_file.write_text("", encoding="utf-8")
+    link_gbps = link.measure_link_gbps()
+    rows: list[Row] = []
+    for found in measure(plan, link_gbps, peers_dir, lambda line: click.echo(line, err=True)):
+        if not isinstance(found, Row):
+            click.echo(f"{found.transport}: skipped. {found.reason}", err=True)
+            continue
+        rows.append(found)
+        if json_file:
+            with json_file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(found.to_dict()) + "\n")
+    table.show_rows(rows, link_gbps)
+    wrong = [f"{row.transport} ({row.workers} workers, {row.elements} values)" for row in rows if not row.correct]
+    if wrong:
+        raise RunFailedError(f"These gave wrong sums: {', '.join(wrong)}.")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in _names(text))
+    except ValueError:
+        raise ConfigurationError(
+            f"{option} is '{text}'; it must be whole numbers separated by commas, such as 1,10000,814090."
+        ) from None

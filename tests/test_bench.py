@@ -1,0 +1,276 @@
+"""The benchmark harness: statistics, result files, trials in turn, the collective microbenchmark, memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sparkdl_bench.bench import collective, contestant, link, machine, net, statistics, store, trials
+from sparkdl_bench.bench.collective import Way
+from sparkdl_bench.bench.net import NetPlan, Skipped
+from sparkdl_bench.bench.store import ResultFile, Trial
+from sparkdl_bench.bench.suites import memory, short
+from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.commands.bench import command as bench_command
+from sparkdl_bench.config import load_run_file
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.peers import TrainCase
+
+
+@dataclass
+class FakeContestant:
+    """Measures nothing; notes in a list that all share who was asked, and when."""
+
+    name: str
+    ms: float
+    asked: list[str] = field(default_factory=list)
+    steps: int = 1
+
+    def prepare(self) -> None:
+        self.asked.append(f"prepare {self.name}")
+
+    def measure(self, timeout_s: float) -> Trial:
+        self.asked.append(self.name)
+        return Trial([self.ms] * 20, self.steps, {"timeout_s": timeout_s})
+
+
+@pytest.fixture(autouse=True)
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not wait to see whether the machine is idle."""
+    monkeypatch.setattr(machine, "load", lambda: machine.Load(0.0, 0.0))
+
+
+@pytest.fixture
+def result_file(tmp_path: Path) -> ResultFile:
+    return store.create(tmp_path, "short", {"trials": 2})
+
+
+class TestStatistics:
+    def test_blocks_are_means_and_a_rest_is_left_out(self) -> None:
+        assert statistics.blocks([1, 3, 5, 7, 100], 2) == [2, 6]
+        assert statistics.blocks([1], 2) == []
+
+    def test_the_interval_of_constant_trials_is_a_point(self) -> None:
+        interval = statistics.ratio_interval([2, 2, 2], [4, 4])
+        assert (interval.low, interval.high) == (0.5, 0.5)
+
+    def test_the_interval_holds_the_ratio_and_widens_with_the_spread(self) -> None:
+        narrow = statistics.ratio_interval([9, 10, 11], [20, 20, 20])
+        wide = statistics.ratio_interval([5, 10, 15], [20, 20, 20])
+        assert narrow.low <= 0.5 <= narrow.high
+        assert wide.high - wide.low > narrow.high - narrow.low
+
+    def test_drift_below_one_shows_a_warm_up_that_was_too_short(self) -> None:
+        assert statistics.drift([4, 4, 3, 3, 2, 2]) == 0.5
+        assert statistics.drift([1]) == 1.0
+
+
+class TestStore:
+    def test_every_sample_comes_back(self, result_file: ResultFile) -> None:
+        trial = Trial([1.5, 2.25], 10, {"torch": "2"}, 3.0, {"busy": 0.0}, "2026-01-02T03:04:05+00:00")
+        result_file.add("bigdl", 1, trial)
+        content = store.load(result_file.path)
+        assert content["schema"] == store.SCHEMA
+        assert ResultFile(result_file.path, content).trial("bigdl", 1) == trial
+
+    def test_a_file_names_machine_and_commit_but_no_host(self, result_file: ResultFile) -> None:
+        result_file.save()
+        content = store.load(result_file.path)
+        assert content["machine"]["cores"] >= 1
+        assert content["commit"]
+        assert result_file.path.parent.name == machine.slug(content["machine"])
+
+    def test_resume_takes_the_newest_of_the_same_plan_and_commit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plan = {"trials": 2, "sizes": (1, 2)}
+        store.create(tmp_path, "short", plan).save()
+        assert store.resume(tmp_path, "short", plan) is not None
+        assert store.resume(tmp_path, "short", {**plan, "trials": 3}) is None
+        assert store.resume(tmp_path, "memory", plan) is None
+        monkeypatch.setattr(machine, "commit", lambda: "another")
+        assert store.resume(tmp_path, "short", plan) is None
+
+    @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema": "new"}'])
+    def test_another_file_is_refused(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "x.json").write_text(content)
+        with pytest.raises(ConfigurationError, match=r"x\.json"):
+            store.load(tmp_path / "x.json")
+
+    def test_a_newer_schema_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "x.json").write_text(json.dumps({"schema": store.SCHEMA + 1}))
+        with pytest.raises(ConfigurationError, match="newer"):
+            store.load(tmp_path / "x.json")
+
+
+class TestTrials:
+    def test_contestants_take_turns_within_their_group(self, result_file: ResultFile) -> None:
+        asked: list[str] = []
+        groups = [[FakeContestant("a", 1, asked), FakeContestant("b", 2, asked)], [FakeContestant("c", 3, asked)]]
+        trials.run_trials(groups, 2, result_file, 10, lambda _: None)
+        assert asked == ["prepare a", "prepare b", "prepare c", "a", "b", "a", "b", "c", "c"]
+
+    def test_cells_that_are_there_are_kept(self, result_file: ResultFile) -> None:
+        asked: list[str] = []
+        first, second = FakeContestant("a", 1, asked), FakeContestant("b", 2, asked)
+        result_file.add("a", 1, Trial([7.0], 1, {}))
+        trials.run_trials([[first, second]], 2, result_file, 10, lambda _: None)
+        assert asked == ["prepare b", "prepare a", "b", "a", "b"]
+        assert [trial.samples_ms[0] for trial in result_file.trials("a")] == [7.0, 1.0]
+
+    def test_both_sides_are_compared_on_blocks_of_one_size(self, result_file: ResultFile) -> None:
+        # Every tenth step of ours is slow: single steps would say 1 ms, a mean over ten says 10.
+        spiky = ([1.0] * 9 + [91.0]) * 2
+        for number in (1, 2):
+            result_file.add("ours", number, Trial(spiky, 1, {}))
+            result_file.add("theirs", number, Trial([20.0, 20.0], 10, {}))
+        outcome = trials.compare(Comparison("x", "ours", "theirs", 0.5), result_file)
+        assert (outcome.ours_ms, outcome.theirs_ms, outcome.ratio) == (10.0, 20.0, 0.5)
+        assert outcome.met
+        assert outcome.trials == 2
+
+    def test_a_target_that_is_missed_says_so(self, result_file: ResultFile) -> None:
+        result_file.add("ours", 1, Trial([3.0], 1, {}))
+        result_file.add("theirs", 1, Trial([2.0], 1, {}))
+        assert not trials.compare(Comparison("x", "ours", "theirs", 1.05), result_file).met
+
+    def test_trials_of_a_busy_machine_are_named(self, result_file: ResultFile) -> None:
+        result_file.add("a", 1, Trial([1.0], 1, {}, load={"busy": 0.5}))
+        result_file.add("a", 2, Trial([1.0], 1, {}, load={"busy": 0.01}))
+        assert trials.busy_trials(result_file, ["a"]) == ["a 1"]
+
+
+class TestContestants:
+    def test_the_run_file_is_one_that_the_command_line_reads(self, tmp_path: Path) -> None:
+        case = TrainCase(workers=2, warmup_steps=100, steps=300, rows=12_800)
+        (tmp_path / "run.toml").write_text(
+            contestant.run_file(case, str(tmp_path), {"transport": "block-manager", "spark.ui.enabled": "false"})
+        )
+        run = load_run_file(tmp_path / "run.toml", ())
+        assert run.settings["max_steps"] == "400"
+        assert int(run.settings["epochs"]) * 100 > 400
+        assert run.settings["model.hidden"] == "1024"
+        assert run.settings["transport"] == "block-manager"
+        assert run.spark["spark.master"] == "local-cluster[2,1,2048]"
+        assert run.spark["spark.ui.enabled"] == "false"
+
+    def test_the_warm_up_of_a_run_is_left_out(self, tmp_path: Path) -> None:
+        (tmp_path / "steps.json").write_text("[9.0, 9.0, 1.0, 2.0]")
+        (tmp_path / "run.json").write_text(json.dumps({"versions": {"spark": "4.1"}, "engine": {"blas": "mkl"}}))
+        final = {"ms_per_step_median": 5.5, "train_loss": 0.1}
+        summary = {"variant": {}, "phases_ms": {}, "final": final, "bytes": {}}
+        (tmp_path / "summary.json").write_text(json.dumps(summary))
+        trial = contestant.read_run(tmp_path, 2)
+        assert trial.samples_ms == [1.0, 2.0]
+        assert trial.facts["engine"] == {"blas": "mkl"}
+
+    def test_the_short_plan_compares_only_what_it_measures(self) -> None:
+        plan = short.ShortPlan()
+        names = {each.name for group in plan.groups("", Path()) for each in group}
+        assert {name for each in plan.comparisons for name in (each.ours, each.theirs)} == names
+
+
+class TestCollective:
+    def test_bandwidths_follow_their_formulas(self) -> None:
+        row = collective.row(Way("gloo", 4, 1_000_000), [2.0, 2.0, 2.0], correct=True, link_gbps=48.0)
+        assert row.algbw_gbps == pytest.approx(16.0)  # 32 Mbit in 2 ms
+        assert row.busbw_gbps == pytest.approx(24.0)  # × 2 · 3 / 4
+        assert row.link_share == pytest.approx(0.5)
+
+    def test_a_row_says_all_that_the_command_promises(self) -> None:
+        row = collective.row(Way("mpi", 2, 10, host_local=True), [1.0], correct=True, link_gbps=1.0).to_dict()
+        promised = (
+            "transport topology codec host_local workers elements median_ms p99_ms algbw_gbps busbw_gbps link_gbps"
+        )
+        assert {*promised.split(), "correct", "samples_ms"} <= set(row)
+
+    def test_each_peer_gets_a_row_for_each_channel_that_it_has(self) -> None:
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("x",), topologies=("ring", "sliced"))
+        rows = [(transport, len(net.ways_of(plan, transport, 2, 10))) for transport in ("x", "mpi", "gloo", "memcpy")]
+        assert rows == [("x", 4), ("mpi", 2), ("gloo", 1), ("memcpy", 1)]
+        sockets = NetPlan(sizes=(10,), workers=(2,), transports=("x",), host_local="off")
+        assert [way.host_local for way in net.ways_of(sockets, "mpi", 2, 10)] == [False]
+
+    @pytest.mark.parametrize(
+        "wrong", [{"host_local": "maybe"}, {"sizes": ()}, {"sizes": (-1,)}, {"workers": (0,)}, {"transports": ()}]
+    )
+    def test_a_senseless_plan_is_refused(self, wrong: dict[str, Any]) -> None:
+        with pytest.raises(ConfigurationError):
+            NetPlan(**{"sizes": (1,), "workers": (2,), "transports": ("mpi",), **wrong})
+
+    def test_what_is_not_installed_is_skipped_with_the_command(self, tmp_path: Path) -> None:
+        plan = NetPlan(sizes=(100,), workers=(2,), transports=("mpi", "memcpy"), warmup=1, iterations=4, trials=2)
+        found = list(net.measure(plan, 10.0, tmp_path, lambda _: None))
+        assert isinstance(found[0], Skipped)
+        assert "peers install mpi" in found[0].reason
+        assert isinstance(found[1], collective.Row)
+        assert found[1].correct
+        assert len(found[1].samples_ms) == 8
+
+    def test_a_plain_stream_on_loopback_has_a_bandwidth(self) -> None:
+        assert link.measure_link_gbps(0.2) > 0.1
+
+
+class TestMemory:
+    def test_growth_is_between_the_windows_of_two_steps(self) -> None:
+        reached_s = [float(step) for step in range(1001)]
+        held = memory.Resident(reached_s, {"driver": [100 if moment < 500 else 104 for moment in reached_s]})
+        found = memory.growth("driver", held, reached_s, (100, 900))
+        assert (found.first_bytes, found.last_bytes) == (100, 104)
+        assert found.share == pytest.approx(0.04)
+        assert found.met
+
+    def test_a_process_that_was_not_there_is_an_error(self) -> None:
+        held = memory.Resident([1.0, 2.0], {"executor 0": [None, None]})
+        with pytest.raises(RunFailedError, match="executor 0"):
+            memory.growth("executor 0", held, [1.0, 2.0], (0, 1))
+
+    def test_steps_are_placed_from_the_start_of_their_epoch(self, tmp_path: Path) -> None:
+        events = [{"key": "epoch_start", "time_ms": 10_000}, {"key": "other", "time_ms": 1}]
+        events.append({"key": "epoch_start", "time_ms": 20_000})
+        (tmp_path / "events.jsonl").write_text("\n".join(json.dumps(event) for event in events))
+        (tmp_path / "steps.json").write_text("[1000, 2000, 500]")
+        (tmp_path / "run.json").write_text(json.dumps({"data": {"train_rows": 3}, "configuration": {"batch": "2"}}))
+        assert memory.step_times(tmp_path) == [11.0, 13.0, 20.5]
+
+    def test_a_run_that_fails_is_an_error_with_its_reason(self, tmp_path: Path) -> None:
+        with pytest.raises(RunFailedError, match=r"no-such\.toml"):
+            memory.watch_run(tmp_path / "no-such.toml", 120)
+
+
+class TestCommand:
+    def test_suites_are_found_by_scanning(self) -> None:
+        result = CliRunner().invoke(bench_command, ["--help"])
+        assert result.exit_code == 0
+        assert "short" in result.output
+        assert "memory" in result.output
+
+    def test_wrong_sizes_are_refused(self, cli: Callable[..., Any]) -> None:
+        result = cli("net", "--sizes", "1,x")
+        assert result.exit_code == 2
+        assert "1,x" in result.output
+
+    def test_net_writes_a_line_a_row(self, cli: Callable[..., Any], tmp_path: Path) -> None:
+        out = tmp_path / "rows.jsonl"
+        result = cli(
+            *("net", "--sizes", "5,50", "--transports", "memcpy", "--iterations", "3", "--warmup", "1"),
+            *("--json", str(out)),
+        )
+        assert result.exit_code == 0, result.output
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [row["elements"] for row in rows] == [5, 50]
+        assert all(row["correct"] for row in rows)
+
+
+@pytest.fixture
+def cli() -> Callable[..., Any]:
+    """The whole command line, in this process; standard error is part of `output`."""
+    from sparkdl_bench.cli import cli as whole
+
+    return lambda *arguments: CliRunner().invoke(whole, list(arguments))

@@ -161,6 +161,7 @@ def test_spark_submit_with_packages(published: Published, brought: Path, tmp_pat
 
 
 def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> None:
+    project = copy_of("maven", tmp_path)
     settings = tmp_path / "settings.xml"
     settings.write_text(
         "<settings><profiles><profile><id>brought</id><repositories><repository><id>brought</id>"
@@ -173,10 +174,9 @@ def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> N
     output = execute(
         [
             *(str(ROOT / "project" / "mvn"), "-B", "-ntp", "-gs", str(settings), f"-Dmaven.repo.local={repository}"),
-            *("-f", str(ROOT / "tests" / "consumers" / "maven" / "pom.xml"), "compile", "exec:exec"),
+            *("-f", str(project / "pom.xml"), "compile", "exec:exec"),
             *(f"-Dsparkdl.repository={published.repository.as_uri()}", f"-Dresults={tmp_path / 'results'}"),
             *(f"-Dspark.line={LINE}", f"-Dscala.binary={SCALA}", f"-Dspark.version={COMPILED_AGAINST[LINE]}"),
-            f"-Dproject.build.directory={tmp_path / 'target'}",
         ],
         spark_environment(),
     )
@@ -184,13 +184,18 @@ def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> N
 
 
 def test_sbt_project(published: Published, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    shutil.copytree(ROOT / "tests" / "consumers" / "sbt", project, ignore=shutil.ignore_patterns("target"))
+    project = copy_of("sbt", tmp_path)
     output = execute(
         [str(ROOT / "project" / "sbt"), f"run {tmp_path / 'results'}"],
         spark_environment(SBT_PROJECT=str(project), SPARKDL_REPOSITORY=str(published.repository), SPARK_LINE=LINE),
     )
     check_consumer(output, tmp_path / "results")
+
+
+def copy_of(consumer: str, folder: Path) -> Path:
+    """The project copied to a folder, so that what it builds is not left among the sources."""
+    source = ROOT / "tests" / "consumers" / consumer
+    return Path(shutil.copytree(source, folder / consumer, ignore=shutil.ignore_patterns("target")))
 
 
 def check_consumer(output: str, results: Path) -> None:

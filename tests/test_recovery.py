@@ -72,7 +72,11 @@ class Training:
         return found
 
     def newest_step(self) -> int:
-        steps = [int(each.name.removeprefix("step-")) for each in self.checkpoints.glob("step-*") if list(each.glob("rank-*"))]
+        steps = [
+            int(each.name.removeprefix("step-"))
+            for each in self.checkpoints.glob("step-*")
+            if list(each.glob("rank-*"))
+        ]
         return max(steps, default=0)
 
     def wait_for_step(self, step: int) -> None:

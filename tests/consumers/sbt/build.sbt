@@ -2,7 +2,7 @@
 val sparkLine = sys.env.getOrElse("SPARK_LINE", "4")
 
 name := "digits"
-scalaVersion := (if (sparkLine == "3.5") "2.12.18" else "2.13.16")
+scalaVersion := (if (sparkLine == "3.5") "2.12.18" else "2.13.17")
 
 resolvers += "sparkdl-bench" at file(sys.env("SPARKDL_REPOSITORY")).toURI.toString
 libraryDependencies ++= Seq(

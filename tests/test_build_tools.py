@@ -1,0 +1,105 @@
+"""The scripts that bring sbt and Maven where they are not installed, and the totals at the end of `make test`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from standalone import SPARK_HOME
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_SECONDS = 300
+# What the scripts themselves, and the programs that they bring, run.
+SYSTEM_PROGRAMS = ["basename", "bash", "cat", "dirname", "expr", "gzip", "head", "id", "ls", "mkdir", "mktemp", "mv"]
+SYSTEM_PROGRAMS += ["readlink", "rm", "sed", "tar", "tr", "uname"]
+
+sys.path.insert(0, str(ROOT / "project"))
+import run_tests  # noqa: E402
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder for PATH with Java and the system's programs, but neither sbt nor Maven."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in SYSTEM_PROGRAMS:
+        (folder / name).symlink_to(which(name))
+    java = folder / "java"
+    java.write_text(f'#!{which("bash")}\nexec "{which("java")}" "$@"\n')
+    java.chmod(0o755)
+    return folder
+
+
+def which(name: str) -> Path:
+    for folder in os.environ["PATH"].split(os.pathsep):
+        if os.access(Path(folder) / name, os.X_OK):
+            return Path(folder) / name
+    raise AssertionError(f"no {name} on the PATH")
+
+
+def call(script: str, arguments: list[str], programs: Path, tools: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAVEN_HOME", "M2_HOME")}
+    environment |= {"PATH": str(programs), "SPARKDL_TOOLS": str(tools), "SPARK_HOME": str(SPARK_HOME)}
+    return subprocess.run(
+        [str(which("bash")), str(ROOT / "project" / script), *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+
+
+def test_maven_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
+    for _ in range(2):  # brought, then found
+        done = call("mvn", ["--version"], programs, tmp_path / "tools")
+        assert done.returncode == 0, done.stderr
+        assert f"Maven home: {tmp_path / 'tools' / 'apache-maven-'}" in done.stdout
+    assert [path.name.rpartition("-")[0] for path in (tmp_path / "tools").iterdir()] == ["apache-maven"]
+
+
+def test_the_launcher_of_sbt_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
+    # A folder that is no build: sbt itself need not start for this.
+    java = programs / "java"
+    java.write_text(
+        java.read_text().replace("exec", 'case "$*" in *sbt-launch-*) echo "started $*"; exit;; esac\nexec')
+    )
+    done = call("sbt", ["compile"], programs, tmp_path / "tools")
+    assert done.returncode == 0, done.stderr
+    (launcher,) = (tmp_path / "tools").iterdir()
+    assert re.fullmatch(r"sbt-launch-[0-9.]+\.jar", launcher.name)
+    assert done.stdout.rstrip().endswith(f"-jar {launcher} compile")
+
+
+@pytest.mark.parametrize("name", ["sbt", "mvn"])
+def test_an_installed_one_is_taken(programs: Path, tmp_path: Path, name: str) -> None:
+    program = programs / name
+    program.write_text(f'#!{which("bash")}\necho "installed $*"\n')
+    program.chmod(0o755)
+    done = call(name, ["a", "b c"], programs, tmp_path / "tools")
+    assert done.stdout == "installed a b c\n"
+    assert not (tmp_path / "tools").exists()
+
+
+@pytest.mark.parametrize("name", ["sbt", "mvn"])
+def test_without_java_they_say_so(programs: Path, tmp_path: Path, name: str) -> None:
+    (programs / "java").unlink()
+    done = call(name, ["--version"], programs, tmp_path / "tools")
+    assert done.returncode == 1
+    assert "JDK, version 17" in done.stderr
+
+
+def test_totals_of_a_report(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(
+        '<testsuites><testsuite tests="5" failures="1" errors="1" skipped="1"/>'
+        '<testsuite tests="2" failures="0"/></testsuites>'
+    )
+    totals = run_tests.read(report)
+    assert str(totals + run_tests.Totals(skipped=1)) == "4 passed, 2 failed, 2 skipped"

@@ -7,8 +7,8 @@ import sparkdlbench.engine.{FloatOps, Staging}
 import java.nio.FloatBuffer
 
 /**
- * Stochastic gradient descent as in PyTorch's `torch.optim.SGD` (dampening 0), where g is the gradient, w the weights, v the
- * velocity (zero at first):
+ * Stochastic gradient descent as in PyTorch's `torch.optim.SGD` (dampening 0), where g is the gradient, w the weights,
+ * v the velocity (zero at first):
  * {{{
  * d = g + weight_decay × w
  * v = momentum × v + d          (only with momentum > 0)
@@ -26,7 +26,8 @@ final class SgdVariant extends OptimizerVariant {
   def create(length: Int, settings: Settings): Optimizer = {
     if (settings(nesterov) && settings(momentum) == 0)
       throw new ConfigurationException(
-        "Configuration key 'optimizer.nesterov' is true but 'optimizer.momentum' is 0; Nesterov's method needs a momentum above 0, such as 0.9. " +
+        "Configuration key 'optimizer.nesterov' is true but 'optimizer.momentum' is 0; Nesterov's method needs a " +
+          "momentum above 0, such as 0.9. " +
           "Set optimizer.momentum, or optimizer.nesterov=false."
       )
     new Sgd(

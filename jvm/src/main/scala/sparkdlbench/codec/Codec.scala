@@ -20,8 +20,8 @@ trait Codec extends Variant {
   def maxBytes(count: Int): Long
 
   /**
-   * True where `decode(encode(x))` is x, bit for bit. A lossless codec whose `fixedBytes` are 4 a value encodes to the values'
-   * own memory (native byte order), so topologies send that memory and never call it.
+   * True where `decode(encode(x))` is x, bit for bit. A lossless codec whose `fixedBytes` are 4 a value encodes to the
+   * values' own memory (native byte order), so topologies send that memory and never call it.
    */
   def lossless: Boolean
 
@@ -29,9 +29,9 @@ trait Codec extends Variant {
   def encode(source: FloatBuffer, target: ByteBuffer): Int
 
   /**
-   * True where what a message leaves out is kept for the next one (error feedback: Seide et al., 1-Bit Stochastic Gradient
-   * Descent, Interspeech 2014). The sender then owns one residual for each vector that it sends again and again: as long as
-   * the vector, zero at first, given to the three-argument `encode`, part of the checkpoint.
+   * True where what a message leaves out is kept for the next one (error feedback: Seide et al., 1-Bit Stochastic
+   * Gradient Descent, Interspeech 2014). The sender then owns one residual for each vector that it sends again and
+   * again: as long as the vector, zero at first, given to the three-argument `encode`, part of the checkpoint.
    */
   def keepsResidual: Boolean = false
 

@@ -3,12 +3,13 @@ package sparkdlbench.codec
 import sparkdlbench.engine.Staging
 
 /**
- * IEEE 754 half precision, rounded to nearest, ties to even: 11 bits of precision between 6.1e-5 and 65,504 (a relative error
- * of at most 2^-11), steps of 2^-24 below, infinity from 65,520 on. NaN stays NaN (quiet). Gradients are often small: without
- * scaling, values below 3e-8 become zero.
+ * IEEE 754 half precision, rounded to nearest, ties to even: 11 bits of precision between 6.1e-5 and 65,504 (a relative
+ * error of at most 2^-11), steps of 2^-24 below, infinity from 65,520 on. NaN stays NaN (quiet). Gradients are often
+ * small: without scaling, values below 3e-8 become zero.
  *
- * Both directions are free of branches, so that C2 vectorises them. Subnormals are made by an fp32 addition, whose hardware
- * rounding does the shifting: 0.5 + x has steps of 2^-24 (the idea: M. Dukhan, FP16 library; F. Giesen, half_to_float).
+ * Both directions are free of branches, so that C2 vectorises them. Subnormals are made by an fp32 addition, whose
+ * hardware rounding does the shifting: 0.5 + x has steps of 2^-24 (the idea: M. Dukhan, FP16 library; F. Giesen,
+ * half_to_float).
  */
 final class Fp16 extends Codec with SixteenBit {
   import Fp16._

@@ -5,9 +5,10 @@ import sparkdlbench.engine.{FloatOps, Staging}
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
 /**
- * A codec of two bytes a value. Values travel in chunks of `Staging.Length`; in a chunk of 2m values, word j of 32 bits holds
- * value j in its lower half and value j + m in its upper half, and an odd last value follows in two bytes. Neighbours are
- * not packed together because C2 of JDK 17 vectorises only loops whose arrays have one element size and stride 1.
+ * A codec of two bytes a value. Values travel in chunks of `Staging.Length`; in a chunk of 2m values, word j of 32 bits
+ * holds value j in its lower half and value j + m in its upper half, and an odd last value follows in two bytes.
+ * Neighbours are not packed together because C2 of JDK 17 vectorises only loops whose arrays have one element size and
+ * stride 1.
  */
 private[codec] trait SixteenBit extends Codec {
 
@@ -75,7 +76,8 @@ private[codec] trait SixteenBit extends Codec {
 
 private[codec] object SixteenBit {
 
-  // The upper halves are copied to the start of an array of their own: C2 leaves loops over codes(j + half) as they are.
+  // The upper halves are copied to the start of an array of their own: C2 leaves loops over codes(j + half) as they
+  // are.
 
   private def join(codes: Array[Int], upper: Array[Int], half: Int): Unit = {
     System.arraycopy(codes, half, upper, 0, half)

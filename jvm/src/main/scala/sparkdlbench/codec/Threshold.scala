@@ -7,13 +7,14 @@ import sparkdlbench.engine.{FloatOps, Staging}
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
 
 /**
- * Threshold encoding with error feedback, as DL4J's SharedTraining sends updates: a value of at least tau is sent as +tau, one
- * of at most -tau as -tau, everything else and what is over tau waits in the residual (N. Strom: Scalable Distributed DNN
- * Training Using Commodity GPU Cloud Computing, Interspeech 2015).
+ * Threshold encoding with error feedback, as DL4J's SharedTraining sends updates: a value of at least tau is sent as
+ * +tau, one of at most -tau as -tau, everything else and what is over tau waits in the residual (N. Strom: Scalable
+ * Distributed DNN Training Using Commodity GPU Cloud Computing, Interspeech 2015).
  *
- * A message is tau (fp32), a number (32 bits) and then, for a number >= 0, that many 32-bit words of index and, in bit 31, sign; for
- * -1, two bits a value (1: +tau, 2: -tau), sixteen to a word. The shorter of the two is sent: at most 1/16 of fp32's bytes.
- * Not for weights (one message moves a value by at most tau), nor where the sum of one step must be exact.
+ * A message is tau (fp32), a number (32 bits) and then, for a number >= 0, that many 32-bit words of index and, in bit
+ * 31, sign; for -1, two bits a value (1: +tau, 2: -tau), sixteen to a word. The shorter of the two is sent: at most
+ * 1/16 of fp32's bytes. Not for weights (one message moves a value by at most tau), nor where the sum of one step must
+ * be exact.
  */
 final class Threshold extends Codec with ThresholdEncoding {
   protected def tau: Float = Threshold.threshold.default.toFloat
@@ -189,8 +190,10 @@ private[codec] object ThresholdEncoding {
   private def failOnInfinity(bits: Array[Int], size: Int, at: Int): Nothing = {
     val place = (0 until size).find(i => (bits(i) & Int.MaxValue) >= Infinity).get
     throw new RunFailedException(
-      s"The codec 'threshold' was given the value ${java.lang.Float.intBitsToFloat(bits(place))} (place ${at + place} of the vector), which " +
-        "plus or minus a threshold cannot stand for. The training has diverged: lower optimizer.learning_rate, or take the codec 'bf16' or 'fp32'."
+      s"The codec 'threshold' was given the value ${java.lang.Float.intBitsToFloat(bits(place))} (place " +
+        s"${at + place} of the vector), which " +
+        "plus or minus a threshold cannot stand for. The training has diverged: lower optimizer.learning_rate, or " +
+        "take the codec 'bf16' or 'fp32'."
     )
   }
 }

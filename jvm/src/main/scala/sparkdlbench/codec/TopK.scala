@@ -7,9 +7,10 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.annotation.tailrec
 
 /**
- * The k values of largest magnitude, exactly, with error feedback for the others (A. Aji, K. Heafield: Sparse Communication for
- * Distributed Gradient Descent, EMNLP 2017). k = ceil(codec.k_fraction × values), so the bytes are fixed: 8 k. Equal magnitudes
- * are taken in the order of their places; NaN counts as the largest, so a diverged training shows.
+ * The k values of largest magnitude, exactly, with error feedback for the others (A. Aji, K. Heafield: Sparse
+ * Communication for Distributed Gradient Descent, EMNLP 2017). k = ceil(codec.k_fraction × values), so the bytes are
+ * fixed: 8 k. Equal magnitudes are taken in the order of their places; NaN counts as the largest, so a diverged
+ * training shows.
  *
  * A message is k indices of 32 bits, ascending, and then their k fp32 values.
  * Not for weights, nor where the sum of one step must be exact.
@@ -90,7 +91,10 @@ private[codec] trait TopKEncoding extends Codec {
 
 private[codec] object TopKEncoding {
 
-  /** Chosen are all values above `magnitude` (fp32 bits without the sign) and the first `equalTaken` of those equal to it. */
+  /**
+   * Chosen are all values above `magnitude` (fp32 bits without the sign) and the first `equalTaken` of those equal to
+   * it.
+   */
   private final case class Cut(magnitude: Int, equalTaken: Int)
 
   // A magnitude's 31 bits are looked at in three digits, of 11, 10 and 10 bits.
@@ -122,7 +126,10 @@ private[codec] object TopKEncoding {
     places
   }
 
-  /** Finds the k-th largest magnitude by counting digits (a radix selection): two passes over the values, whatever they are. */
+  /**
+   * Finds the k-th largest magnitude by counting digits (a radix selection): two passes over the values, whatever they
+   * are.
+   */
   private def select(values: FloatBuffer, k: Int, staging: Staging): Cut = {
     val counts = new Array[Int](FirstDigits)
     FloatOps.eachChunk(values.limit())((at, size) => count(staging.bitsOf(values, at, size), size, FirstShift, counts))
@@ -158,7 +165,10 @@ private[codec] object TopKEncoding {
     (digit, left)
   }
 
-  /** Copies the magnitudes with this digit to `kept` from place `from` on; returns the place after the last. May work in place. */
+  /**
+   * Copies the magnitudes with this digit to `kept` from place `from` on; returns the place after the last. May work in
+   * place.
+   */
   private def keep(
       bits: Array[Int],
       size: Int,

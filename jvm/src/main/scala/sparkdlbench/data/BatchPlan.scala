@@ -18,7 +18,8 @@ final case class BatchPlan(rows: Int, batch: Int, workers: Int) {
   if (workers < 1) throw new ConfigurationException(s"The run has $workers workers; it needs at least 1.")
   if (batch < workers)
     throw new ConfigurationException(
-      s"The global batch of $batch rows is smaller than the number of workers, $workers: some worker would never have a row. " +
+      s"The global batch of $batch rows is smaller than the number of workers, $workers: some worker would never " +
+        "have a row. " +
         s"Set `batch` to $workers or more, or `workers` to $batch or less."
     )
 

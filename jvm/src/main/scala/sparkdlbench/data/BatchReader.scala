@@ -14,7 +14,8 @@ import java.nio.{ByteBuffer, ByteOrder, LongBuffer}
 final class BatchReader(store: RowStore, capacity: Int) {
   if (capacity.toLong * store.width > FlatBuffer.MaxLength)
     throw new ConfigurationException(
-      s"A batch of $capacity rows of ${store.width} values a worker is over the limit of ${FlatBuffer.MaxLength} values; " +
+      s"A batch of $capacity rows of ${store.width} values a worker is over the limit of ${FlatBuffer.MaxLength} " +
+        "values; " +
         "lower `batch` (or `batch_per_worker`), or raise `workers`."
     )
   private val features = new FlatBuffer(capacity * store.width)
@@ -37,7 +38,10 @@ final class BatchReader(store: RowStore, capacity: Int) {
   }
 }
 
-/** One rank's batches of a training run: what `plan` gives to `rank`, in the order of `EpochOrder`. One thread at a time. */
+/**
+ * One rank's batches of a training run: what `plan` gives to `rank`, in the order of `EpochOrder`. One thread at a
+ * time.
+ */
 final class TrainingReader(store: RowStore, plan: BatchPlan, seed: Long, rank: Int) {
   private val reader = new BatchReader(store, plan.maxShare)
   private var epochRead = -1

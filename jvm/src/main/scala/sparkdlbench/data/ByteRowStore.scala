@@ -6,7 +6,8 @@ import java.nio.{FloatBuffer, LongBuffer}
  * Rows of unsigned bytes and their classes, read as fp32 values byte × scale. One byte a value; immutable once filled.
  *
  * @param blocks
- *   the rows in order, 2^`blockShift` rows a block (the last may be shorter), so that a set may be larger than one array
+ *   the rows in order, 2^`blockShift` rows a block (the last may be shorter), so that a set may be larger than one
+ *   array
  * @param labels
  *   classes as unsigned bytes
  */
@@ -39,7 +40,8 @@ final class ByteRowStore(
       row(column) = table(block(start + column) & 0xff)
       column += 1
     }
-    // The table, one row and its copy all stay in the first-level cache; single puts into a direct buffer cost 5 times this.
+    // The table and the row stay in the first-level cache; single puts into a direct buffer would be bounds-checked
+    // each.
     features.put(at * width, row)
     target.put(at, (labels(id) & 0xff).toLong)
   }

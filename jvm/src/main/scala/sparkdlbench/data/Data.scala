@@ -24,7 +24,9 @@ trait RowStore {
   /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its class at `labels`(at). */
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
 
-  /** `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster. */
+  /**
+   * `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster.
+   */
   def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     var at = from
     while (at < until) { read(ids(at), at - from, features, labels); at += 1 }
@@ -36,8 +38,8 @@ final case class DataSets(train: RowStore, test: RowStore)
 trait DataSource extends Variant {
 
   /**
-   * The same settings with paths made complete (absolute, with their scheme): executors have other working folders than the
-   * driver, where this runs, before `inspect`.
+   * The same settings with paths made complete (absolute, with their scheme): executors have other working folders than
+   * the driver, where this runs, before `inspect`.
    */
   def qualified(settings: Settings, hadoop: Configuration): Settings = settings
 

@@ -7,8 +7,8 @@ import java.nio.charset.StandardCharsets
 
 /**
  * The optical digits of E. Alpaydin and C. Kaynak (UCI, 1998, CC BY 4.0): 1,797 images of 8 × 8, pixels 0..16 scaled to
- * 0..1. Embedded, so that a first run needs no file. Every fifth row (ids 4, 9, 14, …) is for testing: 1,438 rows train,
- * 359 test.
+ * 0..1. Embedded, so that a first run needs no file. Every fifth row (ids 4, 9, 14, …) is for testing: 1,438 rows
+ * train, 359 test.
  */
 final class Digits extends DataSource {
   def name = "digits"

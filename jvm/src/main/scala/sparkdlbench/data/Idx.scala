@@ -6,8 +6,8 @@ import sparkdlbench.config.{Key, Settings}
 
 /**
  * Image sets in the IDX format of MNIST and Fashion-MNIST: four files of unsigned bytes in one folder, with gzip or
- * without, on any file system that Hadoop knows. Held as one byte a value in each executor. The files must be visible to
- * every executor under the same path.
+ * without, on any file system that Hadoop knows. Held as one byte a value in each executor. The files must be visible
+ * to every executor under the same path.
  */
 final class Idx extends DataSource {
   import Idx._
@@ -24,15 +24,16 @@ final class Idx extends DataSource {
     val (train, test) = (inspectPart(folder, Train, settings), inspectPart(folder, Test, settings))
     if (train.shape != test.shape)
       throw new ConfigurationException(
-        s"The training images in '${train.images.path}' are ${train.shape.mkString(" × ")} pixels, the test images in " +
-          s"'${test.images.path}' ${test.shape.mkString(" × ")}; both must be the same. One of them belongs to another data set."
+        s"The training images in '${train.images.path}' are ${pixels(train)}, the test images in " +
+          s"'${test.images.path}' " +
+          s"${pixels(test)}; both must be the same. One of them belongs to another data set."
       )
     DataFacts(
       train.rows,
       test.rows,
       Seq(train.shape.product),
       settings(DataKeys.classes),
-      s"IDX images of ${train.shape.mkString(" × ")} pixels from ${folder.path}"
+      s"IDX images of ${pixels(train)} from ${folder.path}"
     )
   }
 
@@ -40,6 +41,8 @@ final class Idx extends DataSource {
     val folder = IdxFolder.open(settings(DataKeys.path), hadoop)
     DataSets(openPart(folder, Train, settings), openPart(folder, Test, settings))
   }
+
+  private def pixels(header: ImageHeader): String = s"${header.shape.mkString(" × ")} pixels"
 
   private def inspectPart(folder: IdxFolder, part: Part, settings: Settings): ImageHeader = {
     val header = folder.find(part.images).imageHeader()
@@ -61,15 +64,18 @@ final class Idx extends DataSource {
     val labels = file.readLabels()
     if (labels.length != header.rows)
       throw new ConfigurationException(
-        s"'${header.images.path}' holds ${header.rows} images but '${file.path}' holds ${labels.length} labels; the two counts " +
-          "must be equal. One of them belongs to another data set, or was cut and its header rewritten; fetch both again."
+        s"'${header.images.path}' holds ${header.rows} images but '${file.path}' holds ${labels.length} labels; " +
+          "the two counts " +
+          "must be equal. One of them belongs to another data set, or was cut and its header rewritten; fetch both " +
+          "again."
       )
     val classes = settings(DataKeys.classes)
     labels.indexWhere(label => (label & 0xff) >= classes) match {
       case -1 => labels
       case row =>
         throw new ConfigurationException(
-          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row; with `data.classes` = $classes labels are 0 to " +
+          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row; with `data.classes` = $classes " +
+            "labels are 0 to " +
             s"${classes - 1}. Set `data.classes` to the number of classes of this data set (the largest label is " +
             s"${labels.map(_ & 0xff).max}), or mend the file."
         )

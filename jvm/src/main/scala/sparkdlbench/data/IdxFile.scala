@@ -19,11 +19,13 @@ private[data] final class IdxFolder(val path: Path, fileSystem: FileSystem) {
     Seq(name, name + ".gz").flatMap(wanted => entries.find(_.getPath.getName == wanted)).headOption match {
       case Some(entry) => new IdxFile(entry, fileSystem)
       case None =>
-        val held = entries.map(_.getPath.getName).sorted.take(8)
+        val names = entries.map(_.getPath.getName).sorted.take(8)
+        val held = if (names.isEmpty) "no files" else names.mkString(", ")
         throw new ConfigurationException(
-          s"The data folder '$path' has no file '$name' (nor '$name.gz'). It holds " +
-            s"${if (held.isEmpty) "no files" else held.mkString(", ")}. An IDX data set is train-images-idx3-ubyte, train-labels-idx1-ubyte, " +
-            "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each as it is or with .gz; set `data.path` to their folder."
+          s"The data folder '$path' has no file '$name' (nor '$name.gz'). It holds $held. An IDX data set is " +
+            "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, " +
+            "each as it is or with .gz; set `data.path` to " +
+            "their folder."
         )
     }
   }
@@ -33,7 +35,8 @@ private[data] object IdxFolder {
   def open(text: String, hadoop: Configuration): IdxFolder = {
     if (text.trim.isEmpty)
       throw new ConfigurationException(
-        "Configuration key 'data.path' is not set; the data source 'idx' needs the folder of its four files. Set it with --set data.path=FOLDER."
+        "Configuration key 'data.path' is not set; the data source 'idx' needs the folder of its four files. Set " +
+          "it with --set data.path=FOLDER."
       )
     val (fileSystem, path) =
       try {
@@ -43,7 +46,8 @@ private[data] object IdxFolder {
       } catch {
         case NonFatal(cause) =>
           throw new ConfigurationException(
-            s"Configuration key 'data.path' has the value '$text', which names no usable file system (${cause.getMessage}). Valid: a folder, " +
+            s"Configuration key 'data.path' has the value '$text', which names no usable file system " +
+              s"(${cause.getMessage}). Valid: a folder, " +
               "or a URI whose scheme Hadoop knows here (file:, hdfs:, …).",
             cause
           )
@@ -52,7 +56,8 @@ private[data] object IdxFolder {
       throw new ConfigurationException(
         s"The data folder '$path' (`data.path` = '$text') does not exist or is not a folder on host " +
           s"$hostName. Set `data.path` to the folder of the four IDX files; driver and executors must " +
-          "all see it under the same path (write file:/… for a local folder when Hadoop's default file system is another)."
+          "all see it under the same path (write file:/… for a local folder when Hadoop's default file system is " +
+          "another)."
       )
     new IdxFolder(path, fileSystem)
   }
@@ -69,7 +74,8 @@ private[data] object IdxFolder {
     catch {
       case cause: IOException =>
         throw new ConfigurationException(
-          s"The data folder '$path' cannot be read on host $hostName: ${cause.getMessage}. Check its name and your permissions.",
+          s"The data folder '$path' cannot be read on host $hostName: ${cause.getMessage}. Check its name and your " +
+            "permissions.",
           cause
         )
     }
@@ -82,7 +88,10 @@ private[data] final case class ImageHeader(images: IdxFile, rows: Int, shape: Se
   def fileBytes: Long = IdxFile.ImageHeaderBytes + rows.toLong * shape.product
 }
 
-/** One IDX file of unsigned bytes. Every method throws a ConfigurationException that names the file and what is wrong in it. */
+/**
+ * One IDX file of unsigned bytes. Every method throws a ConfigurationException that names the file and what is wrong in
+ * it.
+ */
 private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
   import IdxFile._
 
@@ -98,7 +107,8 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     val (rows, height, width) = (stream.readInt(), stream.readInt(), stream.readInt())
     if (rows < 1 || height < 1 || width < 1 || height.toLong * width > MaxPixels)
       fail(
-        s"says that it holds $rows images of $height × $width pixels; valid are 1 or more images of 1 to $MaxPixels pixels"
+        s"says that it holds $rows images of $height × $width pixels; valid are 1 or more images of 1 to " +
+          s"$MaxPixels pixels"
       )
     ImageHeader(this, rows, Seq(height, width))
   }
@@ -150,7 +160,8 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
         case _ => ""
       }
       fail(
-        f"starts with the magic number 0x$found%08x$meaning; an IDX file of $content starts with 0x$wanted%08x. It is not an IDX file, " +
+        f"starts with the magic number 0x$found%08x$meaning; an IDX file of $content starts with 0x$wanted%08x. It " +
+          "is not an IDX file, " +
           "or it was renamed; fetch it again"
       )
     }
@@ -164,7 +175,8 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
       finally stream.close()
     if (trailer != header.fileBytes.toInt)
       fail(
-        s"is truncated or damaged: its gzip trailer says ${Integer.toUnsignedLong(trailer)} bytes (modulo 2^32), its header " +
+        s"is truncated or damaged: its gzip trailer says ${Integer.toUnsignedLong(trailer)} bytes (modulo 2^32), " +
+          "its header " +
           s"${header.fileBytes} bytes uncompressed; fetch it again"
       )
   }
@@ -201,14 +213,12 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     }
 
   private def truncated(found: Long, wanted: Long): Nothing =
-    fail(
-      s"is truncated: it has $found bytes${if (compressed) " uncompressed" else ""}, its header says $wanted; fetch it again"
-    )
+    fail(s"is truncated: it has $found bytes$uncompressed, its header says $wanted; fetch it again")
 
   private def tooLong(wanted: Long): Nothing =
-    fail(
-      s"is longer than its header says: $wanted bytes${if (compressed) " uncompressed" else ""} are expected; fetch it again"
-    )
+    fail(s"is longer than its header says: $wanted bytes$uncompressed are expected; fetch it again")
+
+  private def uncompressed: String = if (compressed) " uncompressed" else ""
 
   private def fail(what: String, cause: Throwable = null): Nothing =
     throw new ConfigurationException(s"File '$path' $what.", cause)

@@ -1,8 +1,8 @@
 package sparkdlbench.data
 
 /**
- * SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Written out here because
- * the row order must be the same on every JDK and in every language.
+ * SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Written out here
+ * because the row order must be the same on every JDK and in every language.
  */
 final class SplitMix(seed: Long) {
   private var state = seed

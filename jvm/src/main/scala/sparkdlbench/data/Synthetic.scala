@@ -6,8 +6,9 @@ import sparkdlbench.config.{Key, RunKeys, Settings}
 import java.nio.{FloatBuffer, LongBuffer}
 
 /**
- * Rows that a function of (seed, id) makes, for benchmarks of any size: class centres and uniform noise. The centres are as
- * far apart as makes two classes overlap by about 0.1 %, whatever the width, so a model can learn them and can be wrong.
+ * Rows that a function of (seed, id) makes, for benchmarks of any size: class centres and uniform noise. The centres
+ * are as far apart as makes two classes overlap by about 0.1 %, whatever the width, so a model can learn them and can
+ * be wrong.
  */
 final class Synthetic extends DataSource {
   import Synthetic._
@@ -52,8 +53,8 @@ object Synthetic {
 }
 
 /**
- * Row `id` is of class id mod classes: its values are amplitude × centre(class) + noise(id), centres of ±1, noise uniform in
- * [-1, 1).
+ * Row `id` is of class id mod classes: its values are amplitude × centre(class) + noise(id), centres of ±1, noise
+ * uniform in [-1, 1).
  *
  * @param stream
  *   keeps training rows apart from test rows of the same id; centres are the same for all streams
@@ -62,9 +63,12 @@ private[data] final class SyntheticRowStore(val rows: Int, val width: Int, class
     extends RowStore {
   import SyntheticRowStore._
 
-  /** Class c's centre is the signs from place c × stride on, read in a circle: far smaller than classes × width values. */
+  /**
+   * Class c's centre is the signs from place c × stride on, read in a circle: far smaller than classes × width values.
+   */
   private val signs: Array[Float] = {
-    // Two centres differ in half of the places, so their distance is amplitude × sqrt(2 × width): 6 standard deviations.
+    // Two centres differ in half of the places, so their distance is amplitude × sqrt(2 × width): 6 standard
+    // deviations.
     val amplitude = math.min(1.0, 6 * NoiseDeviation / math.sqrt(2.0 * width)).toFloat
     val random = new SplitMix(SplitMix.mix(seed))
     Array.fill(CircleLength)(if (random.nextLong() < 0) amplitude else -amplitude)

@@ -4,8 +4,8 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
 
 /**
  * Arithmetic on direct fp32 buffers. C2 does not vectorise loops over direct buffers, but loops over arrays; so values
- * pass through arrays of 4 KiB that stay in the first-level cache, by bulk copies. Each function takes the values between
- * position and limit and leaves both unchanged. Results depend on the values alone.
+ * pass through arrays of 4 KiB that stay in the first-level cache, by bulk copies. Each function takes the values
+ * between position and limit and leaves both unchanged. Results depend on the values alone.
  */
 object FloatOps {
 
@@ -125,7 +125,9 @@ private[sparkdlbench] final class Staging {
   val asFloats: FloatBuffer = bytes.asFloatBuffer()
   val asBits: IntBuffer = bytes.asIntBuffer()
 
-  /** The bits of `size` values of `source` from `index` on, at the start of `firstBits`; the values stay in `asFloats`. */
+  /**
+   * The bits of `size` values of `source` from `index` on, at the start of `firstBits`; the values stay in `asFloats`.
+   */
   def bitsOf(source: FloatBuffer, index: Int, size: Int): Array[Int] = {
     asFloats.put(0, source, index, size)
     asBits.get(0, firstBits, 0, size)

@@ -7,8 +7,8 @@ import sparkdlbench.engine.{FloatOps, Staging}
 import java.nio.FloatBuffer
 
 /**
- * Stochastic gradient descent as in PyTorch's `torch.optim.SGD` (dampening 0), where g is the gradient, w the weights, v the
- * velocity (zero at first):
+ * Stochastic gradient descent as in PyTorch's `torch.optim.SGD` (dampening 0), where g is the gradient, w the weights,
+ * v the velocity (zero at first):
  * {{{
  * d = g + weight_decay × w
  * v = momentum × v + d          (only with momentum > 0)
@@ -26,7 +26,8 @@ final class SgdVariant extends OptimizerVariant {
   def create(length: Int, settings: Settings): Optimizer = {
     if (settings(nesterov) && settings(momentum) == 0)
       throw new ConfigurationException(
-        "Configuration key 'optimizer.nesterov' is true but 'optimizer.momentum' is 0; Nesterov's method needs a momentum above 0, such as 0.9. " +
+        "Configuration key 'optimizer.nesterov' is true but 'optimizer.momentum' is 0; Nesterov's method needs a " +
+          "momentum above 0, such as 0.9. " +
           "Set optimizer.momentum, or optimizer.nesterov=false."
       )
     new Sgd(
@@ -67,27 +68,37 @@ private[optimizer] final class Sgd(
     FloatOps.eachChunk(length) { (at, size) =>
       weights.get(weights.position() + at, w, 0, size)
       gradient.get(gradient.position() + at, g, 0, size)
-      if (momentum == 0) descend(w, g, size)
+      if (momentum == 0) Sgd.descend(w, g, size, learningRate, weightDecay)
       else {
         // The velocity is staged too: C2 leaves loops over velocity(at + i) as they are, at three times the time.
         System.arraycopy(velocity, at, v, 0, size)
-        if (nesterov) descendNesterov(w, g, v, size) else descendMomentum(w, g, v, size)
+        if (nesterov) Sgd.descendNesterov(w, g, v, size, learningRate, weightDecay, momentum)
+        else Sgd.descendMomentum(w, g, v, size, learningRate, weightDecay, momentum)
         System.arraycopy(v, 0, velocity, at, size)
       }
       weights.put(weights.position() + at, w, 0, size)
     }
   }
+}
 
-  // The fields are read into locals so that C2 sees loops of array accesses alone, and vectorises them.
+private[optimizer] object Sgd {
 
-  private def descend(w: Array[Float], g: Array[Float], size: Int): Unit = {
-    val rate = learningRate; val decay = weightDecay
+  // Loops over whole arrays with nothing else in sight: C2 vectorises these.
+
+  private def descend(w: Array[Float], g: Array[Float], size: Int, rate: Float, decay: Float): Unit = {
     var i = 0
     while (i < size) { w(i) -= rate * (g(i) + decay * w(i)); i += 1 }
   }
 
-  private def descendMomentum(w: Array[Float], g: Array[Float], v: Array[Float], size: Int): Unit = {
-    val rate = learningRate; val decay = weightDecay; val keep = momentum
+  private def descendMomentum(
+      w: Array[Float],
+      g: Array[Float],
+      v: Array[Float],
+      size: Int,
+      rate: Float,
+      decay: Float,
+      keep: Float
+  ): Unit = {
     var i = 0
     while (i < size) {
       val next = keep * v(i) + (g(i) + decay * w(i))
@@ -97,8 +108,15 @@ private[optimizer] final class Sgd(
     }
   }
 
-  private def descendNesterov(w: Array[Float], g: Array[Float], v: Array[Float], size: Int): Unit = {
-    val rate = learningRate; val decay = weightDecay; val keep = momentum
+  private def descendNesterov(
+      w: Array[Float],
+      g: Array[Float],
+      v: Array[Float],
+      size: Int,
+      rate: Float,
+      decay: Float,
+      keep: Float
+  ): Unit = {
     var i = 0
     while (i < size) {
       val direction = g(i) + decay * w(i)

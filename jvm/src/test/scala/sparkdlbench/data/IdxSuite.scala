@@ -257,4 +257,15 @@ class IdxSuite extends AnyFunSuite {
     }.sum
     assert(math.abs(sum / (60000 * 784) - 0.1307) < 1e-4)
   }
+
+  test("Fashion-MNIST: exactly 6,000 training rows of each class") {
+    val train = source.open(settings(TestData.require("fashion-mnist").toString), hadoop).train
+    val reader = new BatchReader(train, 1000)
+    val counts = new Array[Int](10)
+    (0 until 60).foreach { part =>
+      val batch = reader.readRange(part * 1000, part * 1000 + 1000)
+      (0 until 1000).foreach(row => counts(batch.labels.get(row).toInt) += 1)
+    }
+    assert(counts.forall(_ == 6000))
+  }
 }

@@ -9,8 +9,9 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import java.util.Arrays
 
 /**
- * How fast the arithmetic of a step is, by hand: `sbt "jvm/Test/runMain sparkdlbench.engine.StepPathSpeed"`. Prints median and
- * best microseconds of 401 samples after 3,000 warm-up calls. Alternatives that lost stand beside what is used.
+ * How fast the arithmetic of a step is, by hand: `sbt "jvm/Test/runMain sparkdlbench.engine.StepPathSpeed"`. Prints
+ * median and best microseconds of 401 samples after 3,000 warm-up calls. Alternatives that lost stand beside what is
+ * used.
  */
 object StepPathSpeed {
   private val Values = 814090 // parameters of the MLP 784-1024-10

@@ -81,7 +81,9 @@ object Main {
   private def list(axes: Seq[String]): Int = {
     axes.foreach { axis =>
       println(axis)
-      Catalogue.variants(axis).foreach { variant: ListMap[String, Any] => println(f"  ${variant("name")}%-16s ${variant("doc")}") }
+      Catalogue.variants(axis).foreach { variant: ListMap[String, Any] =>
+        println(f"  ${variant("name")}%-16s ${variant("doc")}")
+      }
     }
     0
   }

@@ -41,9 +41,8 @@ object PythonApi {
   def keys(): String = Json.line(RunKeys.all.map(Catalogue.describe))
 
   /** Checks names and values; throws ConfigurationException. Needs no session. */
-  def check(raw: java.util.Map[String, String]): Unit = {
+  def check(raw: java.util.Map[String, String]): Unit =
     train.Combination.check(RunKeys.resolve(raw.asScala.toMap))
-  }
 
   /** Checks session and data, then starts training; returns the run's id. */
   def start(raw: java.util.Map[String, String]): String = {
@@ -131,7 +130,8 @@ object PythonApi {
   )
 
   private def write(values: Array[Float], path: Path): Unit = {
-    val channel = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)
+    val channel =
+      FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)
     try
       values.grouped(1 << 20).foreach { part =>
         val bytes = ByteBuffer.allocate(part.length * 4).order(ByteOrder.LITTLE_ENDIAN)

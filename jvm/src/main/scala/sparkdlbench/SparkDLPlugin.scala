@@ -30,7 +30,10 @@ final class SparkDLPlugin extends SparkPlugin {
     override def receive(message: Any): AnyRef = {
       message match {
         case report: RankReport => RankReports.deliver(report)
-        case other => throw new IllegalArgumentException(s"The driver was sent a ${other.getClass.getName}, which it does not know.")
+        case other =>
+          throw new IllegalArgumentException(
+            s"The driver was sent a ${other.getClass.getName}, which it does not know."
+          )
       }
       null
     }

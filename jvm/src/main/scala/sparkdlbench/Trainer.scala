@@ -49,7 +49,8 @@ object Trainer {
     def modelJson: String = result.spec.toJson
   }
 
-  private[sparkdlbench] def layoutJson(result: RunResult): String = results.Json.line(result.spec.layout.map { parameter =>
-    results.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
-  })
+  private[sparkdlbench] def layoutJson(result: RunResult): String =
+    results.Json.line(result.spec.layout.map { parameter =>
+      results.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
+    })
 }

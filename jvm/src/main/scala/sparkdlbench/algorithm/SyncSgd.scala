@@ -43,7 +43,14 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
   private val weightCodec = rank.setup.parameterCodec
   private val parameters = rank.parameters
   private val collective: Collective =
-    topology.bind(transport, rank.gradients, parameters, math.max(1, settings(SyncSgd.bucketBytes) / 4), codec, weightCodec)
+    topology.bind(
+      transport,
+      rank.gradients,
+      parameters,
+      math.max(1, settings(SyncSgd.bucketBytes) / 4),
+      codec,
+      weightCodec
+    )
   private val buckets = Array.tabulate(collective.buckets)(new Bucket(_))
   private var sequence = 0L
 
@@ -78,7 +85,9 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
 
     def restore(vector: String => Array[Float]): Unit = {
       if (master != null) master.floats.put(0, vector("weights"), from, until - from)
-      optimizer.state.foreach { case (name, own) => System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length) }
+      optimizer.state.foreach { case (name, own) =>
+        System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length)
+      }
     }
   }
 
@@ -123,7 +132,9 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
 
   def state: Seq[StateRange] = {
     collective.flush()
-    buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left => StateRange(s"residual.${rank.rank}", 0, left.toArray))
+    buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left =>
+      StateRange(s"residual.${rank.rank}", 0, left.toArray)
+    )
   }
 
   def restore(snapshot: Snapshot): Unit = {
@@ -148,7 +159,8 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
 
   /** Its own, where as many ranks go on; with another number rank 0 takes what all left out, so that nothing is lost. */
   private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
-    val parts = if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
+    val parts =
+      if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
     FloatOps.fill(own.floats, 0f)
     parts.flatMap(part => snapshot.vector(s"residual.$part", own.length)).foreach { left =>
       val buffer = new FlatBuffer(own.length)

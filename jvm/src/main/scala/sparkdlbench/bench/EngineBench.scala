@@ -26,7 +26,9 @@ object EngineBench {
   def main(arguments: Array[String]): Unit =
     try {
       if (arguments.length != 2)
-        throw new ConfigurationException(s"EngineBench takes CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'.")
+        throw new ConfigurationException(
+          s"EngineBench takes CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'."
+        )
       run(Json.read(new String(Files.readAllBytes(Paths.get(arguments(0))), UTF_8)), Paths.get(arguments(1)))
     } catch {
       case e: SparkDLException =>
@@ -53,7 +55,12 @@ private[bench] final class EngineCase(json: JsonNode) {
       "workers" -> "1",
       "model.hidden" -> hidden,
       "optimizer.learning_rate" -> json.path("learning_rate").asText
-    ) ++ json.path("settings").elements.asScala.map(_.asText).map(each => each.takeWhile(_ != '=') -> each.dropWhile(_ != '=').drop(1))
+    ) ++ json
+      .path("settings")
+      .elements
+      .asScala
+      .map(_.asText)
+      .map(each => each.takeWhile(_ != '=') -> each.dropWhile(_ != '=').drop(1))
   )
 
   /** `samples_ms`, `steps` (1: each sample is one step) and `facts`. */
@@ -65,7 +72,8 @@ private[bench] final class EngineCase(json: JsonNode) {
     val engine = variant.load(spec, batch, json.path("threads").asInt, settings)
     try {
       Initializers.fill(spec, settings(RunKeys.seed), engine.parameters)
-      val optimizer = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).create(spec.parameterCount, settings)
+      val optimizer =
+        Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).create(spec.parameterCount, settings)
       val samples = time(engine, optimizer, EngineCase.rows(batch, features, classes))
       val facts = engine.facts ++ Map("java" -> System.getProperty("java.version"), "last_loss" -> lastLoss.toString)
       ListMap("samples_ms" -> samples.map(_ / 1e6).toSeq, "steps" -> 1, "facts" -> facts)

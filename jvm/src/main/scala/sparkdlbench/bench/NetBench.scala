@@ -132,7 +132,8 @@ object NetBench {
       .mapPartitions { _ =>
         val context = BarrierTaskContext.get()
         elements.zipWithIndex.map { case (count, index) =>
-          new NetRank(settings, context, s"$run-${context.stageAttemptNumber()}-$index").measure(count, bucketBytes, effort)
+          new NetRank(settings, context, s"$run-${context.stageAttemptNumber()}-$index")
+            .measure(count, bucketBytes, effort)
         }.iterator
       }
       .collect()
@@ -167,10 +168,17 @@ object NetBench {
   }
 }
 
-private final case class NetRankResult(rank: Int, elements: Int, nanos: Array[Long], correct: Boolean, bytes: Map[String, Long])
+private final case class NetRankResult(
+    rank: Int,
+    elements: Int,
+    nanos: Array[Long],
+    correct: Boolean,
+    bytes: Map[String, Long]
+)
 
 /** One rank of the benchmark. */
-private final class NetRank(val settings: Settings, context: BarrierTaskContext, val attemptId: String) extends GroupContext {
+private final class NetRank(val settings: Settings, context: BarrierTaskContext, val attemptId: String)
+    extends GroupContext {
   def rank: Int = context.partitionId()
   def size: Int = settings(RunKeys.workers)
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
@@ -187,7 +195,14 @@ private final class NetRank(val settings: Settings, context: BarrierTaskContext,
     val values = new FlatBuffer(elements)
     val collective = Variants
       .find[Topology]("topology", settings(RunKeys.topology))
-      .bind(transport, values, values, math.max(1, bucketBytes / 4), ChosenCodecs.gradient(settings), ChosenCodecs.parameters(settings))
+      .bind(
+        transport,
+        values,
+        values,
+        math.max(1, bucketBytes / 4),
+        ChosenCodecs.gradient(settings),
+        ChosenCodecs.parameters(settings)
+      )
     var sequence = 0L
     def step(): Unit = { allReduce(collective, sequence); sequence += 1 }
     val before = isCorrect(values, step _)

@@ -27,7 +27,9 @@ final case class RunFile(settings: Map[String, String], spark: Map[String, Strin
       copy(spark = spark.updated(key, value))
     case Array(key, value) if key.nonEmpty => copy(settings = settings ++ Settings.named(Map(key -> value)))
     case _ =>
-      throw new ConfigurationException(s"--set '$assignment' is not of the form key=value, for example --set workers=4.")
+      throw new ConfigurationException(
+        s"--set '$assignment' is not of the form key=value, for example --set workers=4."
+      )
   }
 }
 

@@ -37,21 +37,48 @@ object RunKeys {
     Key.int("slots_wait", "60", 0, "Longest wait for executors to register, seconds")
   val sliceLimit: Key[Int] =
     Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
-  val evaluateEvery: Key[Int] = Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
+  val evaluateEvery: Key[Int] =
+    Key.int("evaluate_every", "1", 0, "Epochs between evaluations on the test rows; 0: only at the end")
 
   val shuffleDelegate: Key[String] =
-    Key.text("shuffle.delegate", "sort", "The session's own shuffle manager, which block-stream's wraps; read when the session starts")
+    Key.text(
+      "shuffle.delegate",
+      "sort",
+      "The session's own shuffle manager, which block-stream's wraps; read when the session starts"
+    )
 
   val own: Seq[Key[_]] = Seq(
     shuffleDelegate,
-    name, seed, results, workers, batch, batchPerWorker, epochs, maxSteps, algorithm, topology, transport, codec, optimizer,
-    learningRate, model, data, engine, threads, timeoutSeconds, slotsWaitSeconds, sliceLimit, evaluateEvery
+    name,
+    seed,
+    results,
+    workers,
+    batch,
+    batchPerWorker,
+    epochs,
+    maxSteps,
+    algorithm,
+    topology,
+    transport,
+    codec,
+    optimizer,
+    learningRate,
+    model,
+    data,
+    engine,
+    threads,
+    timeoutSeconds,
+    slotsWaitSeconds,
+    sliceLimit,
+    evaluateEvery
   )
 
   /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
   def all: Seq[Key[_]] = {
-    val variants = Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
-      Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants.all[OptimizerVariant]
+    val variants =
+      Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
+        Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
+          .all[OptimizerVariant]
     (own ++ Checkpointing.keys ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
@@ -70,5 +97,6 @@ object RunKeys {
   }
 
   def globalBatch(settings: Settings): Int =
-    if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers)) else settings(batch)
+    if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers))
+    else settings(batch)
 }

@@ -71,7 +71,13 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
 
   def evaluated(epoch: Int, result: Evaluation): Unit = {
     evaluation = Some(result)
-    folder.event("eval_accuracy", result.accuracy, "epoch_num" -> (epoch + 1), "loss" -> result.loss, "rows" -> result.rows)
+    folder.event(
+      "eval_accuracy",
+      result.accuracy,
+      "epoch_num" -> (epoch + 1),
+      "loss" -> result.loss,
+      "rows" -> result.rows
+    )
     progress.evaluated(result.accuracy)
   }
 

@@ -47,7 +47,9 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     val target = path(snapshot.step, snapshot.rank, snapshot.size)
     val partial = new Path(target.getParent, s".${target.getName}.partial")
     val checksum = new CRC32C
-    val out = new DataOutputStream(new CheckedOutputStream(new java.io.BufferedOutputStream(files.create(partial, true), 1 << 16), checksum))
+    val out = new DataOutputStream(
+      new CheckedOutputStream(new java.io.BufferedOutputStream(files.create(partial, true), 1 << 16), checksum)
+    )
     try {
       out.writeLong(CheckpointStore.Magic)
       out.writeLong(snapshot.step)
@@ -96,7 +98,8 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
   def prune(rank: Int, size: Int, step: Long, keep: Int): Unit =
     complete.filter(_ < step).drop(keep).foreach { old =>
       files.delete(path(old, rank, size), false)
-      if (files.exists(stepFolder(old)) && files.listStatus(stepFolder(old)).isEmpty) files.delete(stepFolder(old), false)
+      if (files.exists(stepFolder(old)) && files.listStatus(stepFolder(old)).isEmpty)
+        files.delete(stepFolder(old), false)
     }
 
   private def stepFolder(step: Long) = new Path(root, f"step-$step%012d")
@@ -115,7 +118,9 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
 
   private def readRank(path: Path): RankSnapshot = {
     val checksum = new CRC32C
-    val in = new DataInputStream(new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum))
+    val in = new DataInputStream(
+      new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum)
+    )
     try {
       if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
       val (step, rank, size) = (in.readLong(), in.readInt(), in.readInt())

@@ -51,7 +51,8 @@ object Checkpointing {
  * @param everySteps
  *   the same on all ranks
  */
-final class CheckpointWriter(setup: RunSetup, store: CheckpointStore, rank: Int, everySteps: Long) extends AutoCloseable {
+final class CheckpointWriter(setup: RunSetup, store: CheckpointStore, rank: Int, everySteps: Long)
+    extends AutoCloseable {
   private val writer = Executors.newSingleThreadExecutor { (task: Runnable) =>
     val thread = new Thread(task, s"sparkdl-checkpoint-${setup.runId}-$rank")
     thread.setDaemon(true)

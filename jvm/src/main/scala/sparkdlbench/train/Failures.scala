@@ -6,16 +6,21 @@ import scala.annotation.tailrec
 
 /** Turns what Spark throws at the driver into the sentence that says what happened. */
 object Failures {
-  private val Ours = """(?s)sparkdlbench\.(?:RunFailed|Configuration)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
+  private val Ours =
+    """(?s)sparkdlbench\.(?:RunFailed|Configuration)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
 
   def reason(cause: Throwable): String = chain(cause, Nil)
     .collectFirst { case ours: SparkDLException => ours.getMessage }
-    .orElse(chain(cause, Nil).flatMap(e => Option(e.getMessage)).flatMap(Ours.findFirstMatchIn(_)).headOption.map(_.group(1)))
+    .orElse(
+      chain(cause, Nil).flatMap(e => Option(e.getMessage)).flatMap(Ours.findFirstMatchIn(_)).headOption.map(_.group(1))
+    )
     .getOrElse(firstLines(cause))
 
   /** True where the cause is the user's to mend, so that trying again is of no use. */
   def isUsers(cause: Throwable): Boolean = chain(cause, Nil).exists { e =>
-    e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(_.contains("sparkdlbench.ConfigurationException: "))
+    e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(
+      _.contains("sparkdlbench.ConfigurationException: ")
+    )
   }
 
   @tailrec

@@ -11,7 +11,8 @@ sealed trait RankReport extends Serializable {
 }
 
 /** At most once a second, from rank 0. */
-final case class StepReport(runId: String, attempt: Int, step: Long, loss: Double, rowsPerSecond: Double) extends RankReport
+final case class StepReport(runId: String, attempt: Int, step: Long, loss: Double, rowsPerSecond: Double)
+    extends RankReport
 
 /**
  * At the end of an epoch, from every rank.

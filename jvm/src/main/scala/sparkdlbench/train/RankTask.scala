@@ -80,7 +80,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     if (stores.isEmpty) (0L, 0.0)
     else {
       val readable = stores.flatMap(_.newest)
-      val steps = group.allGather(readable.map(_.step).mkString(" ")).map(_.split(' ').filter(_.nonEmpty).map(_.toLong).toSet)
+      val steps =
+        group.allGather(readable.map(_.step).mkString(" ")).map(_.split(' ').filter(_.nonEmpty).map(_.toLong).toSet)
       val common = steps.reduce(_ intersect _)
       if (common.isEmpty) (0L, 0.0)
       else {
@@ -120,7 +121,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     }
   }
 
-  private def trainUntil(rank: RankState, algorithm: RankAlgorithm, from: Long, until: Long, lossesSoFar: Double): Double = {
+  private def trainUntil(
+      rank: RankState,
+      algorithm: RankAlgorithm,
+      from: Long,
+      until: Long,
+      lossesSoFar: Double
+  ): Double = {
     var losses = lossesSoFar
     var step = from
     rank.timer.restart(Phase.Data)
@@ -163,7 +170,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def outcome(rank: RankState, algorithm: RankAlgorithm, bytes: Map[String, Long]): RankOutcome = {
     algorithm.settle()
     val facts = rank.engine.facts
-    RankOutcome(group.rank, rank.host, rank.executorId, algorithm.weights, stepNanos.result(), phaseNanos, bytes, facts, epochs.toSeq)
+    RankOutcome(
+      group.rank,
+      rank.host,
+      rank.executorId,
+      algorithm.weights,
+      stepNanos.result(),
+      phaseNanos,
+      bytes,
+      facts,
+      epochs.toSeq
+    )
   }
 }
 

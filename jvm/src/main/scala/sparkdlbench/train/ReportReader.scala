@@ -22,7 +22,8 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
       case step: StepReport => recorder.progressed(step.step, step.loss, step.rowsPerSecond)
       case epoch: EpochReport if epoch.epoch >= next =>
         pending.getOrElseUpdate(epoch.epoch, mutable.Map.empty).update(epoch.rank, epoch)
-        while (pending.get(next).exists(ranks => ranks.size == ranks.head._2.ranks)) finish(pending.remove(next).get.values.toSeq)
+        while (pending.get(next).exists(ranks => ranks.size == ranks.head._2.ranks))
+          finish(pending.remove(next).get.values.toSeq)
       case _ => ()
     }
   }
@@ -31,7 +32,11 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     val epoch = reports.head.epoch
     val evaluations = reports.flatMap(_.evaluation)
     if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
-    recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), Some(reports.map(_.seconds).max))
+    recorder.epochStopped(
+      epoch,
+      reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch),
+      Some(reports.map(_.seconds).max)
+    )
     next = epoch + 1
     if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)
   }

@@ -51,7 +51,6 @@ final case class RunSetup(
     if (limit > 0) math.min(limit, all) else all
   }
 
-
   def codec: Codec = ChosenCodecs.gradient(settings)
   def parameterCodec: Codec = ChosenCodecs.parameters(settings)
   def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))

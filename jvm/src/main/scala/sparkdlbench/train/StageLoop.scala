@@ -133,7 +133,8 @@ private final class SlotWatch(sc: SparkContext, setup: RunSetup) {
   }
 
   private def allRun: Boolean = {
-    val stages = sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
+    val stages =
+      sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
     stages.flatMap(sc.statusTracker.getStageInfo(_)).exists { stage =>
       stage.numTasks == setup.workers && stage.numActiveTasks + stage.numCompletedTasks >= setup.workers
     }

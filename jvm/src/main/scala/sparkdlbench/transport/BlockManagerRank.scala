@@ -42,11 +42,12 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
 
   /** Brings the engine's parameters to those after `step`; nothing to do before the first. */
   def fetchWeights(step: Long): Unit = if (step != BlockManagerRank.NoStep) {
-    forEachFetched(from => pieces(SliceBlock.Weights, step, from, SliceBlock.Everyone, weightCodec, slices.size(from))) {
-      (from, offset, length, bytes) =>
-        val target = state.parameters.floatSlice(slices.from(from) + offset, slices.from(from) + offset + length)
-        state.timer.switch(Phase.Decode)
-        weightCodec.decode(bytes, target)
+    forEachFetched(from =>
+      pieces(SliceBlock.Weights, step, from, SliceBlock.Everyone, weightCodec, slices.size(from))
+    ) { (from, offset, length, bytes) =>
+      val target = state.parameters.floatSlice(slices.from(from) + offset, slices.from(from) + offset + length)
+      state.timer.switch(Phase.Decode)
+      weightCodec.decode(bytes, target)
     }
     removeOlder(SliceBlock.Gradient, step + 1)
   }
@@ -63,9 +64,10 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
     if (updated != step) {
       state.timer.switch(Phase.Reduce)
       FloatOps.fill(sum.floats, 0f)
-      forEachFetched(from => pieces(SliceBlock.Gradient, step, from, rank, codec, slices.size(rank))) { (_, offset, length, bytes) =>
-        state.timer.switch(Phase.Reduce)
-        codec.decodeAdd(bytes, sum.floatSlice(offset, offset + length))
+      forEachFetched(from => pieces(SliceBlock.Gradient, step, from, rank, codec, slices.size(rank))) {
+        (_, offset, length, bytes) =>
+          state.timer.switch(Phase.Reduce)
+          codec.decodeAdd(bytes, sum.floatSlice(offset, offset + length))
       }
       state.timer.switch(Phase.Update)
       optimizer.update(master.floats, sum.floats, step)
@@ -117,9 +119,10 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   private def isRaw(of: Codec): Boolean = of.lossless && of.fixedBytes(1).contains(4L)
 
   private def count(to: Int, bytes: Int): Unit =
-    (if (to == SliceBlock.Everyone) (0 until size).filter(_ != rank) else Seq(to).filter(_ != rank)).foreach { receiver =>
-      val local = placements(receiver).executorId == placements(rank).executorId
-      state.bytes.add(if (local) "in-process" else "block-manager", bytes.toLong)
+    (if (to == SliceBlock.Everyone) (0 until size).filter(_ != rank) else Seq(to).filter(_ != rank)).foreach {
+      receiver =>
+        val local = placements(receiver).executorId == placements(rank).executorId
+        state.bytes.add(if (local) "in-process" else "block-manager", bytes.toLong)
     }
 
   /** Fetches the pieces of all ranks at once, hands them over in rank order, and fails when one is missing. */
@@ -146,7 +149,8 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
         s"which executor ${placements(from).executorId} on ${placements(from).host} should hold. That executor was lost or is out of memory; see its log.",
       cause
     )
-    try future.get(state.setup.timeoutMillis, TimeUnit.MILLISECONDS) match {
+    try
+      future.get(state.setup.timeoutMillis, TimeUnit.MILLISECONDS) match {
         case Some(chunks) => BlockManagerRank.joined(chunks)
         case None => failed("did not find", null)
       }

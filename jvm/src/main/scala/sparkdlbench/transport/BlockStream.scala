@@ -23,7 +23,8 @@ import sparkdlbench.config.Key
  */
 final class BlockStream extends TransportVariant with OneStageTransport {
   def name = "block-stream"
-  def doc = "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
+  def doc =
+    "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
   override def keys: Seq[Key[_]] = Seq(HostLocal.mode)
 
@@ -35,7 +36,8 @@ object BlockStream {
   def connect(group: GroupContext, network: BlockStreamNetwork): Transport = {
     if (group.size > StreamId.MaxFrom)
       throw new ConfigurationException(s"block-stream carries at most ${StreamId.MaxFrom} ranks, not ${group.size}.")
-    val mailbox = Mailbox.open(StreamId.attemptNumber(group.attemptId), group.rank) // before anybody can know our address
+    val mailbox =
+      Mailbox.open(StreamId.attemptNumber(group.attemptId), group.rank) // before anybody can know our address
     try {
       val self = network.describe(group.rank)
       val peers = group.allGather(BlockStreamPeer.print(self)).map(BlockStreamPeer.parse)

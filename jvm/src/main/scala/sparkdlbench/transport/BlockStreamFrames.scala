@@ -18,7 +18,10 @@ import scala.util.Try
  *   below 65,536
  */
 final case class StreamId(attempt: Long, from: Int, to: Int) {
-  require(attempt >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo, s"$attempt, $from, $to")
+  require(
+    attempt >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo,
+    s"$attempt, $from, $to"
+  )
 
   /** Both ranks in one non-negative Int, as Spark's shuffle block ids have room for. */
   def ranks: Int = (from << 16) | to
@@ -123,7 +126,8 @@ final class BlockStreamReader(mailbox: Mailbox, from: Int) {
     if (length < 0) malformed(s"length $length")
     laneId match {
       case BlockStreamFrame.PaddingLane => target = null
-      case BlockStreamFrame.ControlLane if length <= BlockStreamReader.MaxControlBytes => target = ByteBuffer.allocate(length)
+      case BlockStreamFrame.ControlLane if length <= BlockStreamReader.MaxControlBytes =>
+        target = ByteBuffer.allocate(length)
       case id if id >= 0 =>
         lane = mailbox.slots(id).getOrElse(malformed(s"lane $id, which is not open"))
         if (lane.lane.from != from) malformed(s"lane $id, which starts at rank ${lane.lane.from}")

@@ -36,14 +36,19 @@ final class BlockStreamLinks(
       thread.start()
       thread
     }
-    try missing.foreach { rank =>
-      waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
-      results.get(rank) match {
-        case Success(channel) => channels.put(rank, channel)
-        case Failure(cause) =>
-          throw new RunFailedException(s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause", cause)
+    try
+      missing.foreach { rank =>
+        waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
+        results.get(rank) match {
+          case Success(channel) => channels.put(rank, channel)
+          case Failure(cause) =>
+            throw new RunFailedException(
+              s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause",
+              cause
+            )
+        }
       }
-    } finally threads.foreach(thread => if (thread.isAlive) thread.interrupt())
+    finally threads.foreach(thread => if (thread.isAlive) thread.interrupt())
   }
 
   private def connect(rank: Int): PushChannel =

@@ -105,7 +105,8 @@ final class BlockStreamOpening(
       lanes.map(lane => new Route(lane, InProcess, there.slots(lane.id).getOrElse(left(target)), there, null))
     } else
       shared match {
-        case Some(memory) => memory.slots(lanes, _ => None).map(slots => new Route(slots.lane, HostLocalMemory, slots, null, null))
+        case Some(memory) =>
+          memory.slots(lanes, _ => None).map(slots => new Route(slots.lane, HostLocalMemory, slots, null, null))
         case None => lanes.map(lane => new Route(lane, Socket, null, null, links.channel(target)))
       }
   }

@@ -28,7 +28,9 @@ final class BlockStreamTransport(
 
   override def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
     generation += 1
-    lanes.filter(lane => lane.from == lane.to).foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))
+    lanes
+      .filter(lane => lane.from == lane.to)
+      .foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))
     val opening = new BlockStreamOpening(group, network, mailbox, peers, links, waiting, generation)
     val (arrivals, routes) = opening.open(lanes, destination)
     arrivals.foreach(arrival => incoming.update(arrival.slots.lane.id, arrival))
@@ -99,7 +101,13 @@ object BlockStreamTransport {
    * Which way a lane's messages leave: through `slots` (then `wakes` is the receiver's mailbox, if it is in this process), or
    * through `push`.
    */
-  final class Route(val lane: Lane, val channel: Int, val slots: BlockStreamSlots, val wakes: Mailbox, val push: PushChannel)
+  final class Route(
+      val lane: Lane,
+      val channel: Int,
+      val slots: BlockStreamSlots,
+      val wakes: Mailbox,
+      val push: PushChannel
+  )
 
   /** Where a lane's messages arrive; `polled`: by another process' writes. */
   final class Arrival(val slots: BlockStreamSlots, val polled: Boolean)

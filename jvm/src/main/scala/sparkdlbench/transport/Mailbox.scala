@@ -72,7 +72,9 @@ object Mailbox {
   def open(attempt: Long, rank: Int): Mailbox = {
     val mailbox = new Mailbox(attempt, rank)
     if (open.putIfAbsent((attempt, rank), mailbox) != null)
-      throw new RunFailedException(s"Rank $rank of this attempt runs twice in one executor; attempt ids must differ between attempts.")
+      throw new RunFailedException(
+        s"Rank $rank of this attempt runs twice in one executor; attempt ids must differ between attempts."
+      )
     mailbox
   }
 

@@ -30,7 +30,10 @@ class EngineBenchSuite extends AnyFunSuite {
 
   test("an engine that does not exist is refused with the valid ones") {
     val error = intercept[ConfigurationException] {
-      EngineBench.run(Json.read(caseJson(8, """["engine.name=libtorc"]""")), Files.createTempFile("engine-bench", ".jsonl"))
+      EngineBench.run(
+        Json.read(caseJson(8, """["engine.name=libtorc"]""")),
+        Files.createTempFile("engine-bench", ".jsonl")
+      )
     }
     assert(error.getMessage.contains("libtorch"))
   }

@@ -10,7 +10,8 @@ class ResultsSuite extends AnyFunSuite {
   private def temporary(): Path = Files.createTempDirectory("results")
 
   test("JSON keeps the order of fields and writes what JSON cannot say as null") {
-    val text = Json.line(Json.fields("b" -> 1, "a" -> Seq(1.5, Double.NaN), "c" -> None, "d" -> Some("x"), "e" -> Array(1L)))
+    val text =
+      Json.line(Json.fields("b" -> 1, "a" -> Seq(1.5, Double.NaN), "c" -> None, "d" -> Some("x"), "e" -> Array(1L)))
     assert(text === """{"b":1,"a":[1.5,null],"c":null,"d":"x","e":[1]}""")
   }
 
@@ -37,7 +38,8 @@ class ResultsSuite extends AnyFunSuite {
   }
 
   test("the page holds the run's JSON and cannot be broken out of") {
-    val page = Page.render(Json.fields("name" -> "</script><b>"), Json.fields("history" -> Seq(Json.fields("epoch" -> 1))))
+    val page =
+      Page.render(Json.fields("name" -> "</script><b>"), Json.fields("history" -> Seq(Json.fields("epoch" -> 1))))
     assert(page.contains("\"epoch\":1") && !page.contains("</script><b>"))
   }
 

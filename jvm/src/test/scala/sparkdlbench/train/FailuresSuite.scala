@@ -6,14 +6,16 @@ import sparkdlbench.{ConfigurationException, RunFailedException}
 
 class FailuresSuite extends AnyFunSuite {
   test("our own sentence is found in the chain of causes") {
-    val wrapped = new SparkException("Job aborted", new RuntimeException("x", new ConfigurationException("The sentence.")))
+    val wrapped =
+      new SparkException("Job aborted", new RuntimeException("x", new ConfigurationException("The sentence.")))
     assert(Failures.reason(wrapped) === "The sentence.")
   }
 
   test("our own sentence is found in the text that Spark makes of a task's failure") {
-    val text = "Job aborted due to stage failure: Task 1 in stage 3.0 failed 4 times, most recent failure: Lost task 1.3 in stage 3.0 " +
-      "(TID 9) (host executor 0): sparkdlbench.RunFailedException: Rank 1 on host did not find the slice.\n\tat sparkdlbench.X.y(X.scala:1)\n\n" +
-      "Driver stacktrace:"
+    val text =
+      "Job aborted due to stage failure: Task 1 in stage 3.0 failed 4 times, most recent failure: Lost task 1.3 in stage 3.0 " +
+        "(TID 9) (host executor 0): sparkdlbench.RunFailedException: Rank 1 on host did not find the slice.\n\tat sparkdlbench.X.y(X.scala:1)\n\n" +
+        "Driver stacktrace:"
     assert(Failures.reason(new SparkException(text)) === "Rank 1 on host did not find the slice.")
   }
 

@@ -36,7 +36,8 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
   private def losses(result: RunResult): Seq[Double] =
     Json.read(result.summary).path("history").elements.asScala.map(_.path("train_loss").asDouble).toSeq
 
-  private def blocksLeft: Int = org.apache.spark.SparkEnv.get.blockManager.getMatchingBlockIds(_.name.contains("sparkdl:")).size
+  private def blocksLeft: Int =
+    org.apache.spark.SparkEnv.get.blockManager.getMatchingBlockIds(_.name.contains("sparkdl:")).size
 
   test("a run trains, evaluates and leaves its files") {
     val result = run("workers" -> "2", "epochs" -> "8")
@@ -44,7 +45,9 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
     assert(summary.path("status").asText === "success")
     assert(summary.path("final").path("test_accuracy").asDouble > 0.9)
     val folder = Paths.get(result.folder)
-    Seq("run.json", "events.jsonl", "summary.json", "page.html").foreach(file => assert(Files.exists(folder.resolve(file)), file))
+    Seq("run.json", "events.jsonl", "summary.json", "page.html").foreach(file =>
+      assert(Files.exists(folder.resolve(file)), file)
+    )
     val events = Files.readAllLines(folder.resolve("events.jsonl")).asScala.map(Json.read(_).path("key").asText)
     assert(events.count(_ == "epoch_stop") === 8 && events.head === "run_start" && events.last === "run_stop")
     assert(blocksLeft === 0)
@@ -53,7 +56,8 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
   test("the phases add up to the step's time") {
     val result = run("workers" -> "2")
     val phases = Json.read(result.summary).path("phases_ms")
-    val steps = Json.read(Files.readString(Paths.get(result.folder, "steps.json"))).elements.asScala.map(_.asDouble).toSeq
+    val steps =
+      Json.read(Files.readString(Paths.get(result.folder, "steps.json"))).elements.asScala.map(_.asDouble).toSeq
     assert(steps.size === 58)
     assert(math.abs(phases.elements.asScala.map(_.asDouble).sum / (steps.sum / steps.size) - 1) < 0.02)
     Seq("compute", "send", "wait", "scheduler").foreach(phase => assert(phases.path(phase).asDouble > 0, phase))
@@ -83,7 +87,10 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
   test("bf16 trains as well, with half the bytes") {
     val exact = Json.read(run("workers" -> "1", "epochs" -> "8").summary)
     val rounded = run("workers" -> "2", "epochs" -> "8", "codec" -> "bf16")
-    val gap = exact.path("final").path("test_accuracy").asDouble - Json.read(rounded.summary).path("final").path("test_accuracy").asDouble
+    val gap = exact
+      .path("final")
+      .path("test_accuracy")
+      .asDouble - Json.read(rounded.summary).path("final").path("test_accuracy").asDouble
     assert(gap < 0.02)
     assert(blocksLeft === 0)
   }
@@ -117,7 +124,8 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
   }
 
   test("a run that fails leaves a summary that says so") {
-    val prepared = TrainingRun.prepare(sc, small + ("results" -> results.toString) + ("optimizer.learning_rate" -> "0.1"))
+    val prepared =
+      TrainingRun.prepare(sc, small + ("results" -> results.toString) + ("optimizer.learning_rate" -> "0.1"))
     prepared.cancel()
     intercept[RunFailedException](prepared.train())
     val last = Files.list(results).iterator.asScala.toSeq.maxBy(_.toString)

@@ -13,7 +13,8 @@ import scala.util.Try
 class BlockStreamClusterSuite extends AnyFunSuite {
   import MappedFiles.mapped
 
-  private def settings(hostLocal: String): Settings = Settings.resolve(Map("host_local" -> hostLocal), Seq(HostLocal.mode))
+  private def settings(hostLocal: String): Settings =
+    Settings.resolve(Map("host_local" -> hostLocal), Seq(HostLocal.mode))
 
   /** Whole steps of two topologies on every rank, each value checked; bytes by channel summed over ranks and checks. */
   private def collectives(sc: SparkContext, ranks: Int, hostLocal: String): Map[String, Long] = {
@@ -23,7 +24,8 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       val each = for (topology <- topologies; length <- lengths) yield {
         val transport = new BlockStream().connect(Numbered(group, s"${topology.name}-$length"))
         try {
-          CollectiveCheck(topology, TestCodecs.plain.head, TestCodecs.plain.head, length, 65536, steps = 3).run(transport)
+          CollectiveCheck(topology, TestCodecs.plain.head, TestCodecs.plain.head, length, 65536, steps = 3)
+            .run(transport)
           transport.bytesSent.toSeq
         } finally transport.close()
       }
@@ -59,10 +61,16 @@ class BlockStreamClusterSuite extends AnyFunSuite {
   private def refusesOtherAttempts(sc: SparkContext): Unit = {
     val results = LocalCluster.ranks(sc, 2, settings("off")) { group =>
       val refusedBefore = Mailbox.refusedStreams
-      val peers = group.allGather(BlockStreamPeer.print(SparkBlockStreamNetwork.describe(group.rank))).map(BlockStreamPeer.parse)
+      val peers =
+        group.allGather(BlockStreamPeer.print(SparkBlockStreamNetwork.describe(group.rank))).map(BlockStreamPeer.parse)
       @volatile var failure = ""
       if (group.rank == 1) {
-        val stale = SparkBlockStreamNetwork.connect(peers(0), StreamId(12345, 1, 0), cause => failure = cause.getMessage, () => ())
+        val stale = SparkBlockStreamNetwork.connect(
+          peers(0),
+          StreamId(12345, 1, 0),
+          cause => failure = cause.getMessage,
+          () => ()
+        )
         stale.push(0, 0, ByteBufferOf(64))
         val end = System.nanoTime() + 10000000000L
         while (failure.isEmpty && System.nanoTime() < end) Thread.sleep(10)
@@ -84,12 +92,18 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       try {
         transport.open(lanes, _ => None)
         val start = System.nanoTime()
-        val result = if (group.rank == 0) Try(transport.receive(lanes.head, 0)).failed.get.getMessage else { Thread.sleep(4000); "" }
+        val result =
+          if (group.rank == 0) Try(transport.receive(lanes.head, 0)).failed.get.getMessage
+          else { Thread.sleep(4000); "" }
         (result, (System.nanoTime() - start) / 1000000, SparkBlockStreamNetwork.describe(group.rank).toString)
       } finally transport.close()
     }
     val (message, millis, _) = results(0)
-    assert(message.contains(s"waited 1500 ms in phase 'receive message 0 of lane 0' for ${results(1)._3}, which did not answer"))
+    assert(
+      message.contains(
+        s"waited 1500 ms in phase 'receive message 0 of lane 0' for ${results(1)._3}, which did not answer"
+      )
+    )
     assert(results(1)._3.startsWith("rank 1 on host 127.0.0.1, executor "))
     assert(millis < 6000)
   }
@@ -114,7 +128,12 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     val text = new String(Files.readAllBytes(told), "UTF-8")
     Files.delete(told)
     assert(text.split(' ').head.toInt < 15000, text)
-    assert(text.contains("rank 1") && (text.contains("lost its stream to rank 1 on host 127.0.0.1") || text.contains("broke off")), text)
+    assert(
+      text.contains("rank 1") && (text.contains("lost its stream to rank 1 on host 127.0.0.1") || text.contains(
+        "broke off"
+      )),
+      text
+    )
     assert(mapped(Seq(Paths.get("/dev/shm"))).isEmpty)
   }
 
@@ -132,7 +151,11 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       assert(sent("in-process") > 0 && sent("block-stream") > 0 && !sent.contains("host-local"))
       shuffles(sc)
       val used = LocalCluster.ranks(sc, 4, this.settings("off")) { _ =>
-        (SparkBlockStreamNetwork.describe(0).executor, SparkTestSupport.countedShuffles, SparkTestSupport.shuffleManager._1)
+        (
+          SparkBlockStreamNetwork.describe(0).executor,
+          SparkTestSupport.countedShuffles,
+          SparkTestSupport.shuffleManager._1
+        )
       }
       val byExecutor = used.map { case (executor, counts, _) => executor -> counts }.toMap
       assert(byExecutor.values.map(_._1).sum == 4 && byExecutor.values.map(_._2).sum == 3, byExecutor)
@@ -178,7 +201,10 @@ private case class Numbered(group: GroupContext, number: String) extends GroupCo
 
 private object MappedFiles {
   def mapped(folders: Seq[Path]): Seq[String] =
-    folders.filter(Files.isDirectory(_)).flatMap(folder => folder.toFile.list().toSeq).filter(_.startsWith("sparkdl-host-local"))
+    folders
+      .filter(Files.isDirectory(_))
+      .flatMap(folder => folder.toFile.list().toSeq)
+      .filter(_.startsWith("sparkdl-host-local"))
 }
 
 private object ByteBufferOf {

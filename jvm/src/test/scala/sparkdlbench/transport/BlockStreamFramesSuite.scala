@@ -24,7 +24,8 @@ class BlockStreamFramesSuite extends AnyFunSuite {
     bytes.put(payload).array
   }
 
-  private def control(word: Control): Array[Byte] = frame(BlockStreamFrame.ControlLane, 0, Control.print(word).getBytes(UTF_8))
+  private def control(word: Control): Array[Byte] =
+    frame(BlockStreamFrame.ControlLane, 0, Control.print(word).getBytes(UTF_8))
 
   private def bytes(buffer: ByteBuffer): Seq[Byte] = {
     val copy = new Array[Byte](buffer.remaining)
@@ -34,7 +35,9 @@ class BlockStreamFramesSuite extends AnyFunSuite {
 
   test("stream ids print, parse and pack both ranks into a non-negative Int") {
     val random = new Random(1)
-    val ids = Seq.fill(100)(StreamId(random.nextLong() & Long.MaxValue, random.nextInt(StreamId.MaxFrom), random.nextInt(StreamId.MaxTo)))
+    val ids = Seq.fill(100)(
+      StreamId(random.nextLong() & Long.MaxValue, random.nextInt(StreamId.MaxFrom), random.nextInt(StreamId.MaxTo))
+    )
     (ids :+ StreamId(Long.MaxValue, StreamId.MaxFrom - 1, StreamId.MaxTo - 1)).foreach { id =>
       assert(StreamId.parse(id.toString).contains(id))
       assert(id.ranks >= 0 && StreamId(id.attempt, id.ranks) == id)
@@ -60,9 +63,14 @@ class BlockStreamFramesSuite extends AnyFunSuite {
     val random = new Random(2)
     for (largest <- Seq(1, 2, 15, 16, 17, 100, 5000)) withMailbox { (mailbox, slots) =>
       val reader = mailbox.reader(1)
-      val messages = Seq.tabulate(6)(i => Array.fill(if (i == 2) 0 else 1 + random.nextInt(1000))(random.nextInt().toByte))
+      val messages =
+        Seq.tabulate(6)(i => Array.fill(if (i == 2) 0 else 1 + random.nextInt(1000))(random.nextInt().toByte))
       messages.zipWithIndex.foreach { case (message, sequence) =>
-        val stream = control(Control.Ready(sequence, None)) ++ frame(BlockStreamFrame.PaddingLane, 0, new Array(random.nextInt(99))) ++
+        val stream = control(Control.Ready(sequence, None)) ++ frame(
+          BlockStreamFrame.PaddingLane,
+          0,
+          new Array(random.nextInt(99))
+        ) ++
           frame(lane.id, sequence.toLong, message)
         var at = 0
         while (at < stream.length) {
@@ -105,7 +113,9 @@ class BlockStreamFramesSuite extends AnyFunSuite {
   test("a rank cannot write to a lane that starts at another rank") {
     withMailbox { (mailbox, slots) =>
       val stream = ByteBuffer.wrap(frame(lane.id, 0, new Array(8)))
-      assert(intercept[RunFailedException](mailbox.reader(2).accept(stream)).getMessage.contains("which starts at rank 1"))
+      assert(
+        intercept[RunFailedException](mailbox.reader(2).accept(stream)).getMessage.contains("which starts at rank 1")
+      )
       assert(!slots.hasArrived(0))
     }
   }

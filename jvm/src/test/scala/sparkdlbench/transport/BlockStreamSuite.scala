@@ -16,7 +16,12 @@ import scala.util.Try
 class BlockStreamSuite extends AnyFunSuite {
 
   /** Where ranks live: ranks of equal text share a process. */
-  private case class World(processes: Seq[String], hostLocal: String = "off", timeoutMillis: Long = 20000, encrypted: Boolean = false) {
+  private case class World(
+      processes: Seq[String],
+      hostLocal: String = "off",
+      timeoutMillis: Long = 20000,
+      encrypted: Boolean = false
+  ) {
     val attemptId: String = UUID.randomUUID().toString
     val folder: Path = Files.createTempDirectory("block-stream-suite")
     val size: Int = processes.size
@@ -36,10 +41,16 @@ class BlockStreamSuite extends AnyFunSuite {
     }
 
     def network(of: Int): BlockStreamNetwork = new BlockStreamNetwork {
-      def describe(rank: Int) = BlockStreamPeer(rank, "here", 1, s"executor-${processes(rank)}", processes(rank), "kernel", encrypted)
+      def describe(rank: Int) =
+        BlockStreamPeer(rank, "here", 1, s"executor-${processes(rank)}", processes(rank), "kernel", encrypted)
       def obstacle: Option[String] = World.this.obstacle
       def sharedDirectories: Seq[Path] = Seq(folder)
-      def connect(peer: BlockStreamPeer, id: StreamId, onFailure: Throwable => Unit, onDrained: () => Unit): PushChannel =
+      def connect(
+          peer: BlockStreamPeer,
+          id: StreamId,
+          onFailure: Throwable => Unit,
+          onDrained: () => Unit
+      ): PushChannel =
         new Loopback(Mailbox.accept(id).reader(id.from))
     }
   }
@@ -94,13 +105,19 @@ class BlockStreamSuite extends AnyFunSuite {
 
   for ((where, processes) <- placements; hostLocal <- Seq("off", "auto", "on"))
     test(s"collectives over ranks in $where with host_local=$hostLocal") {
-      for (topology <- Seq[Topology](new Sliced, new Ring); codec <- TestCodecs.plain.take(2); length <- Seq(0, 1, 10007)) {
+      for (
+        topology <- Seq[Topology](new Sliced, new Ring); codec <- TestCodecs.plain.take(2); length <- Seq(0, 1, 10007)
+      ) {
         val check = CollectiveCheck(topology, codec, codec, length, bucketLength = 3000, steps = 5)
-        val sent = run(World(processes, hostLocal)) { transport => check.run(transport); transport.bytesSent }.map(_.get)
+        val sent =
+          run(World(processes, hostLocal)) { transport => check.run(transport); transport.bytesSent }.map(_.get)
         val channels = sent.flatMap(_.keySet).toSet.filterNot(_.endsWith(".framing"))
         if (length > 1) {
           val between = if (hostLocal == "off") "block-stream" else "host-local"
-          val expected = if (where == "one process") Set("in-process") else if (where == "a process each") Set(between) else Set("in-process", between)
+          val expected =
+            if (where == "one process") Set("in-process")
+            else if (where == "a process each") Set(between)
+            else Set("in-process", between)
           assert(channels == expected)
         }
       }
@@ -109,7 +126,9 @@ class BlockStreamSuite extends AnyFunSuite {
   test("encrypted processes share memory only when told to") {
     val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
     for ((mode, channel) <- Seq("auto" -> "block-stream", "on" -> "host-local"))
-      run(World(Seq("a", "b"), mode, encrypted = true)) { transport => check.run(transport); assert(transport.bytesSent.contains(channel)) }
+      run(World(Seq("a", "b"), mode, encrypted = true)) { transport =>
+        check.run(transport); assert(transport.bytesSent.contains(channel))
+      }
         .foreach(_.get)
   }
 
@@ -123,7 +142,11 @@ class BlockStreamSuite extends AnyFunSuite {
         if (transport.rank == 0) transport.receive(lanes.head, 0) else Thread.sleep(2000)
       }
       val message = intercept[RunFailedException](results.head.get).getMessage
-      assert(message.contains("waited 700 ms in phase 'receive message 0 of lane 0' for rank 1 on host here, executor executor-"))
+      assert(
+        message.contains(
+          "waited 700 ms in phase 'receive message 0 of lane 0' for rank 1 on host here, executor executor-"
+        )
+      )
       assert(System.nanoTime() - start < 5e9)
     }
   }
@@ -146,7 +169,8 @@ class BlockStreamSuite extends AnyFunSuite {
     val world = World(Seq("a", "b"))
     val results = run(world) { transport =>
       transport.open(lanes, _ => None)
-      if (transport.rank == 0) transport.receive(lanes.head, 0) else { Thread.sleep(300); world.killed = true; Thread.sleep(1000) }
+      if (transport.rank == 0) transport.receive(lanes.head, 0)
+      else { Thread.sleep(300); world.killed = true; Thread.sleep(1000) }
     }
     assert(intercept[RunFailedException](results.head.get).getMessage.contains("was asked to end"))
   }
@@ -156,7 +180,8 @@ class BlockStreamSuite extends AnyFunSuite {
       val lanes = Seq(Lane(0, 0, 1, 64))
       val results = run(World(processes, mode)) { transport =>
         transport.open(lanes, _ => None)
-        if (transport.rank == 0) (0 until 3).foreach(sequence => transport.send(lanes.head, sequence.toLong, ByteBuffer.allocateDirect(8)))
+        if (transport.rank == 0)
+          (0 until 3).foreach(sequence => transport.send(lanes.head, sequence.toLong, ByteBuffer.allocateDirect(8)))
         else Thread.sleep(500)
       }
       assert(intercept[RunFailedException](results.head.get).getMessage.contains("overrun"))
@@ -166,7 +191,9 @@ class BlockStreamSuite extends AnyFunSuite {
   test("a session that is not prepared is refused with what to set, unless all ranks share one process") {
     val apart = World(Seq("a", "b"))
     apart.obstacle = Some("set this and that")
-    run(apart)(_ => ()).foreach(result => assert(intercept[ConfigurationException](result.get).getMessage == "set this and that"))
+    run(apart)(_ => ()).foreach(result =>
+      assert(intercept[ConfigurationException](result.get).getMessage == "set this and that")
+    )
     val together = World(Seq("a", "a"))
     together.obstacle = Some("set this and that")
     run(together)(_ => ()).foreach(_.get)
@@ -179,14 +206,21 @@ class BlockStreamSuite extends AnyFunSuite {
         new BlockStreamNetwork {
           def describe(rank: Int): BlockStreamPeer = inner.describe(rank)
           def obstacle: Option[String] = None
-          def connect(peer: BlockStreamPeer, id: StreamId, onFailure: Throwable => Unit, onDrained: () => Unit): PushChannel =
+          def connect(
+              peer: BlockStreamPeer,
+              id: StreamId,
+              onFailure: Throwable => Unit,
+              onDrained: () => Unit
+          ): PushChannel =
             inner.connect(peer, id, onFailure, onDrained)
           def sharedDirectories: Seq[Path] = Seq(folder.resolve("nowhere"))
         }
       }
     }
     val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
-    run(world("auto")) { transport => check.run(transport); transport.bytesSent }.foreach(sent => assert(sent.get.contains("block-stream")))
+    run(world("auto")) { transport => check.run(transport); transport.bytesSent }.foreach(sent =>
+      assert(sent.get.contains("block-stream"))
+    )
     val failures = run(world("on"))(check.run)
     assert(failures.forall(_.isFailure))
     assert(failures.exists(_.failed.get.getMessage.contains("cannot share memory")))

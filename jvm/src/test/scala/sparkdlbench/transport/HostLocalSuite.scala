@@ -16,7 +16,11 @@ class HostLocalSuite extends AnyFunSuite {
     finally { files(folder).foreach(Files.delete(_)); Files.delete(folder) }
   }
 
-  private def files(folder: Path): Seq[Path] = { val all = Files.list(folder); try all.iterator.asScala.toList finally all.close() }
+  private def files(folder: Path): Seq[Path] = {
+    val all = Files.list(folder);
+    try all.iterator.asScala.toList
+    finally all.close()
+  }
 
   test("two mappings of one file prove that they are the same memory and carry messages") {
     withFolder { folder =>
@@ -39,7 +43,11 @@ class HostLocalSuite extends AnyFunSuite {
         writer.publish(sequence, length)
         assert(reader.hasArrived(sequence))
         val seen = reader.view(sequence)
-        assert(seen.remaining == length && (0 until length).forall(i => seen.get(i) == (i + sequence + writer.lane.id).toByte))
+        assert(
+          seen.remaining == length && (0 until length).forall(i =>
+            seen.get(i) == (i + sequence + writer.lane.id).toByte
+          )
+        )
         reader.release(sequence)
       }
     }
@@ -52,7 +60,9 @@ class HostLocalSuite extends AnyFunSuite {
       assert(HostLocalSegment.attach(made.offer.copy(nonce = other.offer.nonce)).isEmpty)
       assert(HostLocalSegment.attach(made.offer.copy(path = other.offer.path)).isEmpty)
       assert(HostLocalSegment.attach(made.offer.copy(bytes = bytes + 1)).isEmpty)
-      assert(HostLocalSegment.attach(made.offer.copy(path = folder.resolve("sparkdl-host-local-none").toString)).isEmpty)
+      assert(
+        HostLocalSegment.attach(made.offer.copy(path = folder.resolve("sparkdl-host-local-none").toString)).isEmpty
+      )
       assert(HostLocalSegment.attach(made.offer.copy(path = "/etc/hostname")).isEmpty)
       other.unlink()
       made.unlink()

@@ -61,7 +61,8 @@ object LocalCluster {
   /** The settings that a session needs for block-stream on this Spark line, as SparkDLPlugin documents them. */
   def prepared: Seq[(String, String)] =
     Seq("spark.plugins" -> "sparkdlbench.SparkDLPlugin") ++
-      (if (org.apache.spark.SPARK_VERSION.startsWith("3.")) Seq("spark.shuffle.manager" -> "org.apache.spark.sparkdlbench.SparkDLShuffleManager")
+      (if (org.apache.spark.SPARK_VERSION.startsWith("3."))
+         Seq("spark.shuffle.manager" -> "org.apache.spark.sparkdlbench.SparkDLShuffleManager")
        else Nil)
 
   /** Runs `body` as `ranks` ranks of one group; their results by rank. */

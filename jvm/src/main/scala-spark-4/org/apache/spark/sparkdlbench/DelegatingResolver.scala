@@ -15,11 +15,15 @@ private[sparkdlbench] final class DelegatingResolver(delegate: ShuffleBlockResol
   private val migratable = Some(delegate).collect { case resolver: MigratableResolver => resolver }
 
   override def putShuffleBlockAsStream(id: BlockId, serializerManager: SerializerManager): StreamCallbackWithID =
-    InboxStream.find(id).orElse(migratable.map(_.putShuffleBlockAsStream(id, serializerManager))).getOrElse(
-      throw new UnsupportedOperationException(s"${delegate.getClass.getName} takes no migrated shuffle blocks ($id).")
-    )
+    InboxStream
+      .find(id)
+      .orElse(migratable.map(_.putShuffleBlockAsStream(id, serializerManager)))
+      .getOrElse(
+        throw new UnsupportedOperationException(s"${delegate.getClass.getName} takes no migrated shuffle blocks ($id).")
+      )
 
-  override def getStoredShuffles(): Seq[ShuffleBlockInfo] = migratable.fold[Seq[ShuffleBlockInfo]](Nil)(_.getStoredShuffles())
+  override def getStoredShuffles(): Seq[ShuffleBlockInfo] =
+    migratable.fold[Seq[ShuffleBlockInfo]](Nil)(_.getStoredShuffles())
 
   override def getMigrationBlocks(shuffle: ShuffleBlockInfo): List[(BlockId, ManagedBuffer)] =
     migratable.fold[List[(BlockId, ManagedBuffer)]](Nil)(_.getMigrationBlocks(shuffle))

@@ -11,7 +11,8 @@ import java.nio.ByteBuffer
 trait ReceivesStreams
 
 /** Gives the bytes of one upload to the reader of its stream. Runs on Spark's network threads. */
-private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox) extends StreamCallbackWithID {
+private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox)
+    extends StreamCallbackWithID {
   private val reader: BlockStreamReader = mailbox.reader(stream.from)
 
   override def getID: String = id.name
@@ -19,7 +20,9 @@ private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mai
   override def onComplete(streamId: String): Unit = ()
   override def onFailure(streamId: String, cause: Throwable): Unit =
     if (!mailbox.hasLeft(stream.from))
-      mailbox.fail(new RunFailedException(s"the stream from rank ${stream.from} to rank ${stream.to} broke off: $cause", cause))
+      mailbox.fail(
+        new RunFailedException(s"the stream from rank ${stream.from} to rank ${stream.to} broke off: $cause", cause)
+      )
 }
 
 private[sparkdlbench] object InboxStream {

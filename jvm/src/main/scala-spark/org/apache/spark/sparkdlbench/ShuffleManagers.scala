@@ -49,11 +49,14 @@ object ShuffleManagers {
   /** Makes a shuffle manager as Spark does: (SparkConf, isDriver), (SparkConf) or no argument. */
   def create(name: String, conf: SparkConf, isDriver: Boolean): ShuffleManager = {
     if (isSort(name) || name == Sorting || name == Delegating)
-      throw new SparkException(s"$DelegateKey is '$name'; for the sort manager set $ManagerKey=$Sorting, and leave $DelegateKey away.")
+      throw new SparkException(
+        s"$DelegateKey is '$name'; for the sort manager set $ManagerKey=$Sorting, and leave $DelegateKey away."
+      )
     val manager = Try(Utils.classForName[ShuffleManager](name)).getOrElse(
       throw new SparkException(
         s"The shuffle manager '$name' named by $DelegateKey is not on the class path. Add its jar to " +
-          (if (SparkLine.pluginSetsShuffleManager) "spark.jars." else "spark.driver.extraClassPath and spark.executor.extraClassPath.")
+          (if (SparkLine.pluginSetsShuffleManager) "spark.jars."
+           else "spark.driver.extraClassPath and spark.executor.extraClassPath.")
       )
     )
     def make(types: Class[_]*)(values: AnyRef*): Option[ShuffleManager] =

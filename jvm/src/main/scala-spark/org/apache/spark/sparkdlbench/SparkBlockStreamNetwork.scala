@@ -52,7 +52,8 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
         env.conf.get("spark.network.timeout", "120s")
       )
       val blockId = ShuffleBlockId(ReservedShuffle, id.attempt, id.ranks)
-      val channel = new StreamUpload(client, blockId.name, metadata, onFailure, onDrained, math.max(100L, idleMillis / 4))
+      val channel =
+        new StreamUpload(client, blockId.name, metadata, onFailure, onDrained, math.max(100L, idleMillis / 4))
       channel.start()
       channel
     } catch { case error: Throwable => client.close(); throw error }
@@ -79,7 +80,9 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
 
   override def sharedDirectories: Seq[Path] = {
     val memory = Paths.get("/dev/shm")
-    val local = try env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath) catch { case NonFatal(_) => Nil }
+    val local =
+      try env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath)
+      catch { case NonFatal(_) => Nil }
     (memory +: local).filter(directory => Files.isDirectory(directory) && Files.isWritable(directory))
   }
 }

@@ -60,12 +60,14 @@ private[spark] class SparkDLShuffleManager(conf: SparkConf) extends SortShuffleM
  */
 private[spark] class SparkDLDelegatingShuffleManager(conf: SparkConf, isDriver: Boolean) extends ShuffleManager {
   val delegate: ShuffleManager = ShuffleManagers.create(
-    conf.getOption(ShuffleManagers.DelegateKey).getOrElse(
-      throw new SparkException(
-        s"spark.shuffle.manager is ${ShuffleManagers.Delegating}, which needs ${ShuffleManagers.DelegateKey}: the class of the " +
-          s"shuffle manager to use. For the sort manager set spark.shuffle.manager=${ShuffleManagers.Sorting} instead."
-      )
-    ),
+    conf
+      .getOption(ShuffleManagers.DelegateKey)
+      .getOrElse(
+        throw new SparkException(
+          s"spark.shuffle.manager is ${ShuffleManagers.Delegating}, which needs ${ShuffleManagers.DelegateKey}: the class of the " +
+            s"shuffle manager to use. For the sort manager set spark.shuffle.manager=${ShuffleManagers.Sorting} instead."
+        )
+      ),
     conf,
     isDriver
   )

@@ -49,7 +49,9 @@ final class StreamUpload(
   def start(): Unit = {
     val every = idleMillis
     val beat = channel.eventLoop().scheduleAtFixedRate(() => keepAlive(), every, every, TimeUnit.MILLISECONDS)
-    channel.closeFuture().addListener((_: io.netty.util.concurrent.Future[Void]) => { beat.cancel(false); closed() }): Unit
+    channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
+      beat.cancel(false); closed()
+    }: Unit
   }
 
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = synchronized {
@@ -82,7 +84,11 @@ final class StreamUpload(
   /** What `TransportClient.uploadStream` writes before the body; here the body follows piece by piece. */
   private def beginUpload(): ByteBuf = {
     val id = uploads
-    val message = new UploadStream(id, new NioManagedBuffer(new UploadBlockStream(blockId, metadata).toByteBuffer), new Length(window))
+    val message = new UploadStream(
+      id,
+      new NioManagedBuffer(new UploadBlockStream(blockId, metadata).toByteBuffer),
+      new Length(window)
+    )
     client.getHandler.addRpcRequest(id, new Answer(id))
     val bytes = 8 + message.`type`().encodedLength() + message.encodedLength()
     val header = Unpooled.directBuffer(bytes)
@@ -98,12 +104,12 @@ final class StreamUpload(
 
   private def write(parts: ArrayList[ByteBuf]): Unit = {
     queued.incrementAndGet()
-    channel.eventLoop().execute(() => {
+    channel.eventLoop().execute { () =>
       val last = parts.size - 1
       var i = 0
       while (i < last) { context.write(parts.get(i), context.voidPromise()); i += 1 }
       context.writeAndFlush(parts.get(last)).addListener(done): Unit
-    })
+    }
   }
 
   private val done: ChannelFutureListener = future => {
@@ -141,9 +147,11 @@ final class StreamUpload(
 
   /** Fills the open upload up, so that the server sees its end and not a broken connection. */
   private def pad(): Unit = {
-    val whole = if (left >= BlockStreamFrame.HeaderBytes) left else left + window // a header that is cut opens another upload
+    val whole =
+      if (left >= BlockStreamFrame.HeaderBytes) left else left + window // a header that is cut opens another upload
     framing += whole
-    val parts = frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), (whole - BlockStreamFrame.HeaderBytes).toInt)
+    val parts =
+      frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), (whole - BlockStreamFrame.HeaderBytes).toInt)
     while (left > 0) cut(zeros(math.min(left, ZeroBytes.toLong).toInt), parts)
     write(parts)
   }
@@ -174,9 +182,12 @@ private[sparkdlbench] object StreamUpload {
    * the pipeline, have nothing to do with the inside of an upload.
    */
   def firstPlainHandler(channel: Channel): ChannelHandlerContext =
-    Seq("chunkedWriter", "encoder").iterator.map(channel.pipeline().context(_: String)).find(_ != null).getOrElse(
-      throw new IllegalStateException(s"Spark's channel pipeline ${channel.pipeline().names()} is not one we know.")
-    )
+    Seq("chunkedWriter", "encoder").iterator
+      .map(channel.pipeline().context(_: String))
+      .find(_ != null)
+      .getOrElse(
+        throw new IllegalStateException(s"Spark's channel pipeline ${channel.pipeline().names()} is not one we know.")
+      )
 
   /** Only says how long the body will be. */
   private final class Length(bytes: Long) extends NioManagedBuffer(ByteBuffer.allocate(0)) {

@@ -16,7 +16,12 @@ private[spark] class CountingShuffleManager(conf: SparkConf) extends ShuffleMana
   override def registerShuffle[K, V, C](id: Int, dependency: ShuffleDependency[K, V, C]): ShuffleHandle =
     inner.registerShuffle(id, dependency)
 
-  override def getWriter[K, V](h: ShuffleHandle, map: Long, c: TaskContext, m: ShuffleWriteMetricsReporter): ShuffleWriter[K, V] = {
+  override def getWriter[K, V](
+      h: ShuffleHandle,
+      map: Long,
+      c: TaskContext,
+      m: ShuffleWriteMetricsReporter
+  ): ShuffleWriter[K, V] = {
     CountingShuffleManager.writers.incrementAndGet()
     inner.getWriter(h, map, c, m)
   }
@@ -40,8 +45,10 @@ private[spark] class CountingShuffleManager(conf: SparkConf) extends ShuffleMana
   override val shuffleBlockResolver: ShuffleBlockResolver = new ShuffleBlockResolver {
     private val resolver = inner.shuffleBlockResolver
     type Directories = Option[Array[String]]
-    override def getBlockData(id: BlockId, directories: Directories): ManagedBuffer = resolver.getBlockData(id, directories)
-    override def getMergedBlockData(id: ShuffleMergedBlockId, directories: Directories) = resolver.getMergedBlockData(id, directories)
+    override def getBlockData(id: BlockId, directories: Directories): ManagedBuffer =
+      resolver.getBlockData(id, directories)
+    override def getMergedBlockData(id: ShuffleMergedBlockId, directories: Directories) =
+      resolver.getMergedBlockData(id, directories)
     override def getMergedBlockMeta(id: ShuffleMergedBlockId, directories: Directories): MergedBlockMeta =
       resolver.getMergedBlockMeta(id, directories)
     override def stop(): Unit = ()

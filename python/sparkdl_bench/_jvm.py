@@ -111,8 +111,8 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
                 f"The Java virtual machine for Spark (master {conf.get('spark.master', 'not set')!r}) did not start: "
-                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, and "
-                f"JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
+                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, "
+                f"and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
         holder._gateway, holder._jvm = gateway, gateway.jvm
     jvm = holder._jvm

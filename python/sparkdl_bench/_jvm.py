@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -109,9 +110,9 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
             gateway = launch(conf, {"stderr": jvm_log} if jvm_log else None)
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
-                f"The Java virtual machine for Spark did not start: {_reason(jvm_log) or error}. Spark needs JDK "
-                f"{_MIN_JAVA} or newer: install one and set JAVA_HOME to it (it is {os.environ.get('JAVA_HOME', '')!r} "
-                "now), and check the Spark properties of the run."
+                f"The Java virtual machine for Spark (master {conf.get('spark.master', 'not set')!r}) did not start: "
+                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, "
+                f"and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
         holder._gateway, holder._jvm = gateway, gateway.jvm
     jvm = holder._jvm
@@ -207,4 +208,4 @@ def _reason(log: IO[bytes] | None) -> str:
     lines = Path(log.name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     exceptions = [line for line in lines if "Exception" in line or "Error:" in line]
     reason = exceptions[0] if exceptions else lines[-1] if lines else ""
-    return reason.strip().rstrip(".")
+    return re.sub(r'^Exception in thread "[^"]*" [\w.$]+: ', "", reason.strip()).rstrip(".")

@@ -1,4 +1,4 @@
-"""Training survives the loss of executors: it goes on from its checkpoint and ends with the undisturbed run's weights."""
+"""Training survives the loss of executors: it goes on from its checkpoint, to the undisturbed weights, bit for bit."""
 
 from __future__ import annotations
 

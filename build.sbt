@@ -38,7 +38,10 @@ lazy val jvm = (project in file("jvm"))
       baseDirectory.value / "src" / "main" / "scala-spark",
       baseDirectory.value / "src" / "main" / ("scala-spark-" + sparkLine(scalaBinaryVersion.value))
     ),
+    // Spark brings Scala; a version of ours in the POM would win over Spark's in a Maven build and break its reflection.
+    autoScalaLibrary := false,
     libraryDependencies ++= Seq(
+      "org.scala-lang" % "scala-library" % scalaVersion.value % Provided,
       "org.apache.spark" %% "spark-core" % sparkVersion(scalaBinaryVersion.value) % Provided,
       "org.apache.spark" %% "spark-sql" % sparkVersion(scalaBinaryVersion.value) % Provided,
       // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.

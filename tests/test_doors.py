@@ -122,7 +122,7 @@ def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None
         for dependency in pom.iterfind("{*}dependencies/{*}dependency")
         if dependency.findtext("{*}scope", "compile") == "compile"
     }
-    assert needed == {"org.scala-lang", "org.bytedeco"}
+    assert needed == {"org.bytedeco"}
 
 
 def test_spark_submit_on_a_standalone_cluster(published: Published, tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from sparkdl_bench.bench import collective, contestant, link, machine, net, statistics, store, trials
-from sparkdl_bench.bench.collective import Way
+from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.net import NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
-from sparkdl_bench.bench.suites import memory, short
+from sparkdl_bench.bench.suite import Options
+from sparkdl_bench.bench.suites import memory, short, train
+from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
@@ -170,21 +172,32 @@ class TestContestants:
         assert trial.samples_ms == [1.0, 2.0]
         assert trial.facts["engine"] == {"blas": "mkl"}
 
-    def test_the_short_plan_compares_only_what_it_measures(self) -> None:
-        plan = short.ShortPlan()
-        names = {each.name for group in plan.groups("", Path()) for each in group}
-        assert {name for each in plan.comparisons for name in (each.ours, each.theirs)} == names
+    @pytest.mark.parametrize(("suite", "plan"), [(short, short.ShortPlan()), (train, train.TrainPlan())])
+    def test_a_suite_compares_what_it_measures(self, suite: Any, plan: Any, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        measured = {each.name for group in plan.groups(shared) for each in group}
+        assert {name for each in suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+
+    def test_the_net_suite_measures_what_it_compares(self) -> None:
+        measured = {net_suite._name(way) for way in net_suite._ways()}
+        assert {name for each in net_suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
 
 
 class TestCollective:
     def test_bandwidths_follow_their_formulas(self) -> None:
-        row = collective.row(Way("gloo", 4, 1_000_000), [2.0, 2.0, 2.0], correct=True, link_gbps=48.0)
+        row = collective.row(Way("gloo", 4, 1_000_000), [Taken([2.0, 2.0, 2.0], True, "tcp")], link_gbps=48.0)
         assert row.algbw_gbps == pytest.approx(16.0)  # 32 Mbit in 2 ms
         assert row.busbw_gbps == pytest.approx(24.0)  # × 2 · 3 / 4
         assert row.link_share == pytest.approx(0.5)
 
+    def test_one_wrong_trial_makes_a_row_wrong(self) -> None:
+        taken = [Taken([1.0], True, "tcp"), Taken([3.0], False, "tcp")]
+        row = collective.row(Way("gloo", 2, 10), taken, link_gbps=1.0)
+        assert not row.correct
+        assert row.samples_ms == [1.0, 3.0]
+
     def test_a_row_says_all_that_the_command_promises(self) -> None:
-        row = collective.row(Way("mpi", 2, 10, host_local=True), [1.0], correct=True, link_gbps=1.0).to_dict()
+        row = collective.row(Way("mpi", 2, 10, host_local=True), [Taken([1.0], True, "tcp")], link_gbps=1.0).to_dict()
         promised = (
             "transport topology codec host_local workers elements median_ms p99_ms algbw_gbps busbw_gbps link_gbps"
         )

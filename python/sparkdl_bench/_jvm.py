@@ -61,6 +61,10 @@ class Api:
         """As `poll`, after the state or the step has changed or `millis` milliseconds have passed."""
         return self._object("await", run_id, millis)
 
+    def net(self, settings: Mapping[str, str]) -> list[dict[str, Any]]:
+        """All-reduces timed in the session, one object a size; `net.elements`, `net.warmup`, `net.iterations` say which."""
+        return self._list("net", dict(settings))
+
     def cancel(self, run_id: str) -> None:
         self._call("cancel", run_id)
 

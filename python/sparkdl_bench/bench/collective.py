@@ -15,7 +15,8 @@ class Row:
     """All-reduces of `elements` fp32 values over `workers` ranks, by one way.
 
     Attributes:
-        host_local: whether shared memory was used; None where that is not a choice.
+        host_local: whether shared memory was asked for; None where that is not a choice.
+        channel: what really carried the bytes.
         algbw_gbps: size of the vector over the median time, gigabits a second.
         busbw_gbps: the same × 2 (N - 1) / N: what the busiest link carries at least.
         link_gbps: a plain TCP stream, measured in the same run.
@@ -27,6 +28,7 @@ class Row:
     topology: str | None
     codec: str
     host_local: bool | None
+    channel: str
     workers: int
     elements: int
     median_ms: float
@@ -59,8 +61,18 @@ class Way:
     host_local: bool | None = None
 
 
-def row(way: Way, samples_ms: Sequence[float], correct: bool, link_gbps: float) -> Row:
-    """A row from its samples (milliseconds an all-reduce, at least one)."""
+@dataclass(frozen=True)
+class Taken:
+    """One measurement of one way: milliseconds an all-reduce, whether the sums were right, what carried the bytes."""
+
+    samples_ms: list[float]
+    correct: bool
+    channel: str
+
+
+def row(way: Way, trials: Sequence[Taken], link_gbps: float) -> Row:
+    """A row from all samples of its trials (at least one)."""
+    samples_ms = [sample for taken in trials for sample in taken.samples_ms]
     median_ms = statistics.median(samples_ms)
     algbw = algbw_gbps(way.elements, median_ms)
     return Row(
@@ -68,6 +80,7 @@ def row(way: Way, samples_ms: Sequence[float], correct: bool, link_gbps: float) 
         topology=way.topology,
         codec=way.codec,
         host_local=way.host_local,
+        channel=", ".join(sorted({taken.channel for taken in trials})),
         workers=way.workers,
         elements=way.elements,
         median_ms=median_ms,
@@ -76,7 +89,7 @@ def row(way: Way, samples_ms: Sequence[float], correct: bool, link_gbps: float) 
         algbw_gbps=algbw,
         busbw_gbps=busbw_gbps(algbw, way.workers),
         link_gbps=link_gbps,
-        correct=correct,
+        correct=all(taken.correct for taken in trials),
         drift=statistics.drift(samples_ms),
         samples_ms=[round(sample, 5) for sample in samples_ms],
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparkdl_bench import peers
 from sparkdl_bench.bench import collective
-from sparkdl_bench.bench.collective import Row, Way
+from sparkdl_bench.bench.collective import Row, Taken, Way
 from sparkdl_bench.bench.spark_collective import run_spark_transport, spark_transport_missing
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import CollectiveCase
@@ -67,9 +67,6 @@ class Skipped:
     reason: str
 
 
-Samples = tuple[list[float], bool]
-
-
 def measure(plan: NetPlan, link_gbps: float, directory: Path, tell: Callable[[str], None]) -> Iterator[Row | Skipped]:
     """Rows in the order of sizes and workers; a transport that is not installed gives one `Skipped` at the start."""
     available = []
@@ -107,24 +104,24 @@ def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[
     ]
 
 
-def run_way(way: Way, plan: NetPlan, directory: Path) -> Samples:
-    """All samples (milliseconds) of one way in processes of its own, and whether the sums were right."""
-    warmup, iterations = plan.counts(way.elements)
+def run_way(way: Way, counts: tuple[int, int], timeout_s: float, directory: Path) -> Taken:
+    """One way in processes of its own, after `counts[0]` all-reduces `counts[1]` measured ones."""
+    warmup, iterations = counts
     if way.transport not in peers.discover():
-        return run_spark_transport(way, warmup, iterations, plan.timeout_s)
+        return run_spark_transport(way, warmup, iterations, timeout_s)
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
-    measurement = peers.find(way.transport).run(case, plan.timeout_s, directory)
-    return [sample.ms for sample in measurement.samples], bool(measurement.facts.get("correct"))
+    measurement = peers.find(way.transport).run(case, timeout_s, directory)
+    samples_ms = [sample.ms for sample in measurement.samples]
+    return Taken(samples_ms, bool(measurement.facts["correct"]), str(measurement.facts["channel"]))
 
 
 def _rows(
     plan: NetPlan, ways: Sequence[Way], link_gbps: float, directory: Path, tell: Callable[[str], None]
 ) -> Iterator[Row]:
-    taken: dict[Way, list[Samples]] = {way: [] for way in ways}
+    taken: dict[Way, list[Taken]] = {way: [] for way in ways}
     for trial in range(1, plan.trials + 1):
         for way in ways:
             tell(f"{way.transport}, {way.workers} workers, {way.elements} values, trial {trial} of {plan.trials} …")
-            taken[way].append(run_way(way, plan, directory))
+            taken[way].append(run_way(way, plan.counts(way.elements), plan.timeout_s, directory))
     for way, trials in taken.items():
-        samples_ms = [sample for samples, _ in trials for sample in samples]
-        yield collective.row(way, samples_ms, all(correct for _, correct in trials), link_gbps)
+        yield collective.row(way, trials, link_gbps)

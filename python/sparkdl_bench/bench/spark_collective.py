@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import session
-from sparkdl_bench.bench.collective import Way
+from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.errors import SparkDLError
 from sparkdl_bench.jarfiles import find_jars
 from sparkdl_bench.peers import CollectiveCase
@@ -44,8 +44,8 @@ def spark_transport_missing(transport: str) -> str | None:
     return None
 
 
-def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float) -> tuple[list[float], bool]:
-    """Samples (milliseconds an all-reduce, the mean over the ranks) and whether the sums were right."""
+def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float) -> Taken:
+    """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
     settings = {
         "transport": way.transport,
@@ -57,7 +57,10 @@ def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float
     variables = {_SETTINGS: json.dumps(settings)}
     command = [sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
     measurement = measure(way.transport, command, case, timeout_s, variables)
-    return [sample.ms for sample in measurement.samples], bool(measurement.facts["correct"])
+    sent = measurement.facts["bytes"]
+    channels = [name for name, count in sent.items() if count] if isinstance(sent, dict) else []
+    samples_ms = [sample.ms for sample in measurement.samples]
+    return Taken(samples_ms, bool(measurement.facts["correct"]), " + ".join(channels) or "none")
 
 
 def main() -> None:

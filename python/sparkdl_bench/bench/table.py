@@ -42,7 +42,7 @@ def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = N
         title=f"All-reduce of fp32 values; a plain TCP stream on loopback: {link_gbps:.1f} Gbit/s",
         caption="ms: mean over the ranks; bandwidths in Gbit/s at the median; link: busbw's share of the TCP stream",
     )
-    for heading in ("transport", "topology", "codec", "host-local", "workers", "values"):
+    for heading in ("transport", "topology", "codec", "channel", "workers", "values"):
         table.add_column(heading, justify="right" if heading in ("workers", "values") else "left")
     for heading in ("median ms", "p90", "p99", "algbw", "busbw", "link", "drift", "correct"):
         table.add_column(heading, justify="right")
@@ -51,12 +51,13 @@ def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = N
             row.transport,
             row.topology or "–",
             row.codec,
-            {True: "yes", False: "no", None: "–"}[row.host_local],
+            row.channel,
             str(row.workers),
             f"{row.elements:,}",
             *(f"{value:.3f}" for value in (row.median_ms, row.p90_ms, row.p99_ms)),
             *(f"{value:.1f}" for value in (row.algbw_gbps, row.busbw_gbps)),
-            f"{row.link_share:.0%}",
+            # A copy or shared memory uses no link.
+            f"{row.link_share:.0%}" if row.host_local is False else "–",
             f"{row.drift:.2f}",
             "[green]yes[/green]" if row.correct else "[red]NO[/red]",
         )

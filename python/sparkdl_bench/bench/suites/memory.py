@@ -18,7 +18,7 @@ import psutil
 from rich.table import Table
 
 from sparkdl_bench.bench import contestant, statistics, store
-from sparkdl_bench.bench.suites.short import RESULTS, find_mnist, warn_if_busy
+from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
 from sparkdl_bench.bench.table import default_console
 from sparkdl_bench.errors import RunFailedError
 from sparkdl_bench.peers import TrainCase
@@ -69,19 +69,16 @@ class Resident:
 @click.option("--transport", default="block-manager", show_default=True, help="Transport of the run.")
 @click.option("--first-step", type=click.IntRange(1), default=500, show_default=True)
 @click.option("--last-step", type=click.IntRange(2), default=5000, show_default=True)
-@click.option("--data", "data_path", help="Folder of MNIST's IDX files [default: $SPARKDL_DATA/mnist, else synthetic].")
-@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
+@data_option
+@results_option
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=1800.0, show_default=True, help="Seconds.")
-def command(
-    transport: str, first_step: int, last_step: int, data_path: str | None, results: Path, timeout_s: float
-) -> None:
+def command(transport: str, first_step: int, last_step: int, data_path: str, results: Path, timeout_s: float) -> None:
     """Resident memory of driver and executors between two steps of one run; it must grow less than 5 %."""
-    path = find_mnist(data_path)
-    plan = MemoryPlan(transport, first_step, last_step, "mnist" if path else "synthetic")
+    plan = MemoryPlan(transport, first_step, last_step, "mnist" if data_path else "synthetic")
     file = store.create(results, NAME, asdict(plan))
     warn_if_busy()
     steps = last_step + last_step // 20
-    case = TrainCase(workers=2, warmup_steps=0, steps=steps, data_path=path)
+    case = TrainCase(workers=2, warmup_steps=0, steps=steps, data_path=data_path)
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-memory-") as name:
         folder = Path(name)
         (folder / "run.toml").write_text(contestant.run_file(case, name, {"transport": transport}), encoding="utf-8")

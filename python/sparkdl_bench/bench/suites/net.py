@@ -1,0 +1,103 @@
+"""`make bench-net`: all-reduces of `block-stream` beside gloo and OpenMPI. `sparkdl-bench net` measures any others."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from sparkdl_bench import peers
+from sparkdl_bench.bench import collective, link
+from sparkdl_bench.bench.collective import Way
+from sparkdl_bench.bench.net import run_way
+from sparkdl_bench.bench.spark_collective import spark_transport_missing
+from sparkdl_bench.bench.store import Trial
+from sparkdl_bench.bench.suite import Options, options, run_suite
+from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
+
+NAME = "net"
+
+
+@dataclass(frozen=True)
+class CollectiveContestant:
+    """One way of one all-reduce; wrong sums fail the trial."""
+
+    way: Way
+    counts: tuple[int, int]
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        return _name(self.way)
+
+    def prepare(self) -> None:
+        if self.way.transport in peers.discover():
+            peers.find(self.way.transport).install(self.directory)
+        elif reason := spark_transport_missing(self.way.transport):
+            raise ConfigurationError(reason)
+
+    def measure(self, timeout_s: float) -> Trial:
+        taken = run_way(self.way, self.counts, timeout_s, self.directory)
+        if not taken.correct:
+            raise RunFailedError(f"{self.name} gave wrong sums.")
+        return Trial(taken.samples_ms, 1, {**asdict(self.way), "channel": taken.channel})
+
+
+def _name(way: Way) -> str:
+    channel = "-local" if way.host_local else ""
+    return f"{way.transport}{channel}-{way.workers}x{way.elements}"
+
+
+def _against(peer: str, workers: int, elements: int, target: float, host_local: bool = False) -> Comparison:
+    ours = Way("block-stream", workers, elements, "sliced", host_local=host_local)
+    theirs = Way(peer, workers, elements, host_local=host_local)
+    where = "host-local" if host_local else "sockets"
+    return Comparison(f"{elements:,} values, {workers} ranks, {where}", _name(ours), _name(theirs), target)
+
+
+COMPARISONS = [
+    _against("gloo", 2, 814_090, 0.6),
+    _against("mpi", 2, 814_090, 1.0),
+    _against("mpi", 2, 814_090, 1.25, host_local=True),
+    _against("gloo", 2, 3_200_000, 0.9),
+    _against("gloo", 2, 15_000_000, 0.9),
+    _against("gloo", 4, 814_090, 0.8),
+    _against("gloo", 2, 1, 1.5),
+]
+
+
+@click.command(NAME)
+@click.option(
+    "--warmup", type=click.IntRange(0), default=0, help="All-reduces before the first sample [default: by size]."
+)
+@click.option("--iterations", type=click.IntRange(0), default=0, help="Measured all-reduces [default: by size].")
+@options
+def command(shared: Options, warmup: int, iterations: int) -> None:
+    """All-reduces of block-stream beside gloo and OpenMPI."""
+    groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
+    for way in _ways():
+        by_size = collective.counts(way.elements)
+        counts = (warmup or by_size[0], iterations or by_size[1])
+        contestant = CollectiveContestant(way, counts, shared.peers_dir)
+        groups.setdefault((way.workers, way.elements), {})[contestant.name] = contestant
+    link_gbps = [link.measure_link_gbps() for _ in range(3)]
+    plan = {"warmup": warmup, "iterations": iterations}
+    file = run_suite(NAME, plan, [list(group.values()) for group in groups.values()], COMPARISONS, shared)
+    file.set("link_gbps", link_gbps)
+    click.echo(f"A plain TCP stream on loopback: {statistics.median(link_gbps):.1f} Gbit/s.")
+
+
+def _ways() -> list[Way]:
+    """Every way that a comparison names, ours first in each group."""
+    sizes = [(2, 814_090), (2, 3_200_000), (2, 15_000_000), (4, 814_090), (2, 1)]
+    wanted = {name for each in COMPARISONS for name in (each.ours, each.theirs)}
+    ways = [
+        Way(transport, workers, elements, "sliced" if transport == "block-stream" else None, host_local=host_local)
+        for workers, elements in sizes
+        for host_local in (False, True)
+        for transport in ("block-stream", "gloo", "mpi")
+    ]
+    return [way for way in ways if _name(way) in wanted]

@@ -53,7 +53,7 @@ bench-net bench-train bench-models bench-data bench-peers: bench-%: $(INSTALLED)
 	$(BIN)/python -m sparkdl_bench.bench $*
 
 soak: $(INSTALLED) target/.jars-$(LINE)
-	$(BIN)/python -m sparkdl_bench.bench memory
+	$(BIN)/python -m sparkdl_bench.bench soak
 
 # The virtual environment with this package in it, editable, beside the pyspark of the chosen line.
 $(INSTALLED): pyproject.toml

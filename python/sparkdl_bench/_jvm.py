@@ -62,7 +62,7 @@ class Api:
         return self._object("await", run_id, millis)
 
     def net(self, settings: Mapping[str, str]) -> list[dict[str, Any]]:
-        """All-reduces timed in the session, one object a size; keys `net.elements`, `net.warmup`, `net.iterations`."""
+        """All-reduces timed in the session, one object a size; the `net.` keys say which."""
         return self._list("net", dict(settings))
 
     def cancel(self, run_id: str) -> None:

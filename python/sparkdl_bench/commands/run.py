@@ -23,9 +23,14 @@ from sparkdl_bench.runner import follow
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of the run or a Spark property."
 )
+@click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(conf: Path, assignments: tuple[str, ...], debug: bool) -> None:
+def command(conf: Path, assignments: tuple[str, ...], resume: str | None, debug: bool) -> None:
     """Train as the TOML file CONF says."""
+    if resume:
+        # Executors have other working folders than we: a plain path is made complete here.
+        folder = resume if "://" in resume else Path(resume).resolve().as_uri()
+        assignments = (*assignments, f"resume={folder}")
     run = load_run_file(conf, assignments)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file)

@@ -42,8 +42,9 @@ trait Engine extends AutoCloseable {
    * batch, the sum of all ranks' gradients is the gradient of the global mean loss.
    *
    * @param onBucketReady
-   *   called as (from, until) when that range of `gradients` is final; ranges come from the last layer to the first and
-   *   cover the buffer exactly once. With rows = 0 the gradient is zero and one call covers all.
+   *   called as (from, until) when that range of `gradients` is final and the pass has done with the same range of
+   *   `parameters` (another rank's new weights may land there from then on); ranges come from the last layer to the first
+   *   and cover the buffer exactly once. With rows = 0 the gradient is zero and one call covers all.
    * @return
    *   the sum of the rows' losses (not weighted)
    */

@@ -25,7 +25,8 @@ object Main {
           if (debug) e.printStackTrace() else System.err.println(s"sparkdl-bench: ${e.getMessage}")
           if (e.isInstanceOf[ConfigurationException]) 2 else 1
       }
-    if (status != 0) System.exit(status)
+    // Also after success: threads that Spark leaves behind must not keep the JVM.
+    System.exit(status)
   }
 
   private def execute(arguments: List[String]): Int = arguments match {

@@ -13,7 +13,8 @@ object Page {
       try new String(stream.readAllBytes(), UTF_8)
       finally stream.close()
     // "</" would end the script element and "<!--" change how the rest of it is read, whatever string they stand in.
-    val json = Json.line(Map("run" -> run, "summary" -> summary, "history" -> summary("history"))).replace("<", "\\u003c")
+    val json =
+      Json.line(Map("run" -> run, "summary" -> summary, "history" -> summary("history"))).replace("<", "\\u003c")
     require(template.contains(Marker), s"page.html lacks the marker $Marker")
     template.replace(Marker, json)
   }

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sparkdlbench.SparkFacts
-import org.apache.spark.{BarrierTaskContext, Partition, SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
 import sparkdlbench.metrics.Phase
 
 import scala.reflect.ClassTag
@@ -63,7 +63,8 @@ final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseab
       .parallelize(0 until setup.workers, setup.workers)
       .barrier()
       .mapPartitions { _ =>
-        val rank = BarrierTaskContext.get().partitionId()
+        // Not BarrierTaskContext.get: on Spark 3.5 that starts a thread which keeps the JVM of a local master from ending.
+        val rank = TaskContext.getPartitionId()
         ExecutorRuns.acquire(shipped.value).keep(rank)
         val env = SparkEnv.get
         Iterator(Placement(rank, env.blockManager.blockManagerId.host, env.executorId))

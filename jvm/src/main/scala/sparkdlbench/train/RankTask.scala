@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import org.apache.spark.BarrierTaskContext
+import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.{Algorithm, RankAlgorithm}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.Evaluation
@@ -185,6 +185,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 }
 
 private object RankTask {
+
+  /** Spark's name of the executor inside a local master's driver. */
+  val DriverId = "driver"
   val ReportNanos = 1000000000L
 
   /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
@@ -198,6 +201,13 @@ private final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) e
   def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
   def settings: Settings = setup.settings
   def timeoutMillis: Long = setup.timeoutMillis
-  def allGather(text: String): IndexedSeq[String] = context.allGather(text).toIndexedSeq
+  private var gathered = 0
+
+  def allGather(text: String): IndexedSeq[String] =
+    if (SparkEnv.get.executorId != RankTask.DriverId) context.allGather(text).toIndexedSeq
+    else {
+      gathered += 1
+      LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, timeoutMillis, isKilled)
+    }
   def isKilled: Boolean = context.isInterrupted()
 }

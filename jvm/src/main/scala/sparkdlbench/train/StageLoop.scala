@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.SparkFacts
-import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext}
+import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
@@ -92,7 +92,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
       sc.parallelize(0 until setup.workers, setup.workers)
         .barrier()
         .mapPartitions { _ =>
-          val done = new RankTask(shipped.value, BarrierTaskContext.get(), SparkDLPlugin.report).run()
+          val context = TaskContext.get().asInstanceOf[BarrierTaskContext]
+          val done = new RankTask(shipped.value, context, SparkDLPlugin.report).run()
           Iterator((done.rank, done))
         }
         .partitionBy(new HashPartitioner(1))

@@ -1,0 +1,55 @@
+package sparkdlbench.train
+
+import sparkdlbench.RunFailedException
+
+import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, TimeUnit}
+import java.util.concurrent.atomic.AtomicReferenceArray
+
+/**
+ * The ranks' all-gather of texts where all of them run in the driver's own JVM (a local master). Spark's own would do, but it
+ * polls once a second, and on Spark 3.5 its first use starts a timer thread that keeps a program's JVM from ending.
+ */
+private[train] object LocalRendezvous {
+  private final class Board(size: Int) {
+    val texts = new AtomicReferenceArray[String](size)
+    val missing = new CountDownLatch(size)
+    val reading = new CountDownLatch(size)
+  }
+  private val boards = new ConcurrentHashMap[String, Board]()
+
+  /**
+   * @param key
+   *   names one all-gather of one attempt; the same on all ranks
+   * @return
+   *   every rank's text, by rank
+   */
+  def allGather(
+      key: String,
+      rank: Int,
+      size: Int,
+      text: String,
+      timeoutMillis: Long,
+      isKilled: => Boolean
+  ): IndexedSeq[String] = {
+    val board = boards.computeIfAbsent(key, _ => new Board(size))
+    board.texts.set(rank, text)
+    board.missing.countDown()
+    val end = System.nanoTime() + timeoutMillis * 1000000L
+    while (!board.missing.await(LocalRendezvous.PollMillis, TimeUnit.MILLISECONDS)) {
+      if (isKilled) throw new CancelledException
+      if (System.nanoTime() > end) {
+        val absent = (0 until size).filter(board.texts.get(_) == null)
+        throw new RunFailedException(
+          s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to start. Give the session as many " +
+            "slots as the run has workers, or raise timeout."
+        )
+      }
+    }
+    val all = (0 until size).map(board.texts.get)
+    board.reading.countDown()
+    if (board.reading.getCount == 0) boards.remove(key)
+    all
+  }
+
+  private val PollMillis = 50L
+}

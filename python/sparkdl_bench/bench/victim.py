@@ -48,14 +48,15 @@ class Victim:
             **settings,
         }
         (folder / "settings.json").write_text(json.dumps(given), encoding="utf-8")
-        self._log = (folder / "log.txt").open("w+", encoding="utf-8")
-        self.process = subprocess.Popen(  # noqa: S603 (the command is ours)
-            [sys.executable, "-m", "sparkdl_bench.bench.victim", str(folder / "settings.json")],
-            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-        )
+        self._log = folder / "log.txt"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(  # noqa: S603 (the command is ours)
+                [sys.executable, "-m", "sparkdl_bench.bench.victim", str(folder / "settings.json")],
+                env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now, oldest first."""
@@ -125,8 +126,7 @@ class Victim:
             time.sleep(0.02)
 
     def _said(self) -> str:
-        self._log.seek(0)
-        return self._log.read()[-3000:].strip()
+        return self._log.read_text(encoding="utf-8", errors="replace")[-3000:].strip()
 
 
 def same(left: Weights, right: Weights) -> bool:

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.algorithm.RankAlgorithm
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.config.Key
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
 
@@ -10,13 +10,7 @@ import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, Ti
 object Checkpointing {
   val folder: Key[String] =
     Key.text("checkpoint.dir", "", "Folder of any Hadoop file system to keep checkpoints in; empty: none are written")
-  val every: Key[String] = Key[String](
-    "checkpoint.every",
-    "1000",
-    "a number of steps such as 1000, or of seconds such as 30s",
-    "Steps, or seconds, between checkpoints",
-    text => Some(text).filter(_.matches("[1-9][0-9]*s?"))
-  )
+  val every: Key[Long] = Key.long("checkpoint.every", "1000", 1, "Steps between checkpoints")
   val keep: Key[Int] = Key.int("checkpoint.keep", "2", 1, "Number of checkpoints kept")
   val resume: Key[String] = Key.text("resume", "", "Folder of checkpoints to go on from; empty: start anew")
   val resubmissions: Key[Int] = Key.int(
@@ -35,12 +29,6 @@ object Checkpointing {
 
   def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
     Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
-
-  /** Steps between checkpoints, or seconds. */
-  def interval(settings: Settings): Either[Double, Long] = settings(every) match {
-    case text if text.endsWith("s") => Left(text.dropRight(1).toDouble)
-    case text => Right(text.toLong)
-  }
 }
 
 /**

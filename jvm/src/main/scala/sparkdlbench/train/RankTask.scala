@@ -96,10 +96,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     }
   }
 
-  private def openCheckpoints(): Option[CheckpointWriter] = for {
-    store <- Checkpointing.store(setup, Checkpointing.folder)
-    steps <- Checkpointing.interval(setup.settings).toOption
-  } yield new CheckpointWriter(setup, store, group.rank, steps)
+  private def openCheckpoints(): Option[CheckpointWriter] = Checkpointing
+    .store(setup, Checkpointing.folder)
+    .map(new CheckpointWriter(setup, _, group.rank, setup.settings(Checkpointing.every)))
 
   private def train(rank: RankState, algorithm: RankAlgorithm, from: Long, lossesSoFar: Double): Unit = {
     val steps = setup.totalSteps

@@ -25,6 +25,9 @@ trait Codec extends Variant {
    */
   def lossless: Boolean
 
+  /** True where the encoded bytes are the values' own memory, so that nothing has to be encoded or copied. */
+  final def isRaw: Boolean = lossless && fixedBytes(1).contains(4L) && fixedBytes(1024).contains(4096L)
+
   /** Writes `source`'s remaining values from `target`'s position on; returns the bytes written. */
   def encode(source: FloatBuffer, target: ByteBuffer): Int
 

@@ -12,7 +12,7 @@ private[topology] final class WireCodec(val codec: Codec) {
   /**
    * True where the encoded bytes are the values' own memory (see `Codec.lossless`), so nothing is encoded or copied.
    */
-  val raw: Boolean = codec.lossless && codec.fixedBytes(1).contains(4L) && codec.fixedBytes(1024).contains(4096L)
+  val raw: Boolean = codec.isRaw
 
   /** True where encoded slices can be joined and told apart again. */
   val fixedSize: Boolean = codec.fixedBytes(1).nonEmpty

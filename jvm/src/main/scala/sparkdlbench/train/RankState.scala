@@ -12,7 +12,7 @@ import sparkdlbench.topology.Slices
 final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends AutoCloseable {
   import RankState._
 
-  val plan: BatchPlan = BatchPlan(setup.data.trainRows, setup.batch, setup.workers)
+  def plan: BatchPlan = setup.plan
   private val capacity = math.max(EvaluationRows, plan.maxShare)
   val engine: Engine = setup.engine.load(setup.spec, capacity, setup.threads, setup.settings)
   private val training = new TrainingReader(run.data.train, plan, setup.settings(RunKeys.seed), rank)

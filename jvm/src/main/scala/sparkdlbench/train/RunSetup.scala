@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.codec.{ChosenCodecs, Codec}
-import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.OptimizerVariant
@@ -28,15 +28,15 @@ final case class RunSetup(
     submission: Int = 0
 ) {
   def workers: Int = settings(RunKeys.workers)
-  def batch: Int = RunKeys.globalBatch(settings)
-  def stepsPerEpoch: Int = (data.trainRows + batch - 1) / batch
+  lazy val batch: Int = RunKeys.globalBatch(settings)
+
+  /** Which rows belong to which step and rank. */
+  lazy val plan: BatchPlan = BatchPlan(data.trainRows, batch, workers)
+  def stepsPerEpoch: Int = plan.stepsPerEpoch
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
 
   /** Rows of the global batch of a step; an epoch's last one may be smaller. */
-  def rowsOf(step: Long): Int = {
-    val first = (step % stepsPerEpoch).toInt * batch
-    math.min(batch, data.trainRows - first)
-  }
+  def rowsOf(step: Long): Int = plan.batchRows(plan.stepInEpoch(step))
 
   /** Rows that an epoch trains on: all of them, fewer where `max_steps` ends the run in it. */
   def rowsOfEpoch(epoch: Int): Long = {

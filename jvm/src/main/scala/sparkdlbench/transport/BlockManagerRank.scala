@@ -99,7 +99,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
     for (piece <- pieces(kind, step, rank, to, travels, until - from)) {
       val first = from + piece.first
       val bytes =
-        if (isRaw(travels)) source.byteSlice(first, first + piece.length)
+        if (travels.isRaw) source.byteSlice(first, first + piece.length)
         else {
           state.timer.switch(Phase.Encode)
           val target = staging.bytes.duplicate().order(ByteOrder.nativeOrder())
@@ -115,8 +115,6 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
       count(to, bytes.remaining)
     }
   }
-
-  private def isRaw(of: Codec): Boolean = of.lossless && of.fixedBytes(1).contains(4L)
 
   private def count(to: Int, bytes: Int): Unit =
     (if (to == SliceBlock.Everyone) (0 until size).filter(_ != rank) else Seq(to).filter(_ != rank)).foreach {

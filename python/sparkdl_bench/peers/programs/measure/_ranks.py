@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ def run_ranks(rank_main: RankMain, case: dict[str, Any], out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sparkdl-ranks-") as folder:
         rendezvous = f"file://{folder}/rendezvous"
         ranks = [
-            context.Process(target=rank_main, args=(rank, case, rendezvous, out)) for rank in range(case["workers"])
+            context.Process(target=_run, args=(rank_main, rank, case, rendezvous, out))
+            for rank in range(case["workers"])
         ]
         for process in ranks:
             process.start()
@@ -28,6 +30,18 @@ def run_ranks(rank_main: RankMain, case: dict[str, Any], out: Path) -> None:
         finally:
             for process in ranks:
                 process.kill()
+
+
+def _run(rank_main: RankMain, rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
+    """One rank, whose process ends at once when its part is done.
+
+    Taking a gloo process group down while a peer already closes its connections now and then destroys a thread that
+    is still running (C++'s "terminate called without an active exception"), after every result has been written.
+    """
+    rank_main(rank, case, rendezvous, out)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _wait(ranks: list[Any]) -> None:

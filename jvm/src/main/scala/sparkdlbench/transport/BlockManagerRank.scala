@@ -34,9 +34,8 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   FloatOps.copy(state.parameters.floatSlice(slices.from(rank), slices.until(rank)), master.floats)
   private val optimizer = state.setup.optimizer.create(slices.size(rank), state.setup.settings)
   private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
-  private val staging = new FlatBuffer(
-    Math.toIntExact((math.max(codec.maxBytes(slices.maxSize), weightCodec.maxBytes(slices.maxSize)) + 3) / 4)
-  )
+  private val encodedGradient = new Staging(codec, (0 until size).map(slices.size))
+  private val encodedWeights = new Staging(weightCodec, Seq(slices.size(rank)))
   private var updated = BlockManagerRank.NoStep
   private var live = List.empty[SliceBlock]
 
@@ -55,6 +54,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   /** Makes this rank's gradient available, one slice for each owner. */
   def putGradient(step: Long): Unit = {
     state.timer.switch(Phase.Send)
+    encodedGradient.clear()
     for (to <- 0 until size)
       putPieces(SliceBlock.Gradient, step, to, state.gradients, slices.from(to), slices.until(to))
   }
@@ -74,6 +74,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
       updated = step
     }
     removeOlder(SliceBlock.Weights, step)
+    encodedWeights.clear()
     putPieces(SliceBlock.Weights, step, SliceBlock.Everyone, master, 0, master.length)
   }
 
@@ -86,6 +87,29 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
 
   override def close(): Unit = ()
 
+  /**
+   * Memory for the encoded pieces of one step. The blocks are this memory itself: Spark fetches them from it until the job
+   * that reads them has ended, which is before the next step encodes anew.
+   */
+  private final class Staging(of: Codec, lengths: Seq[Int]) {
+    private def bytesOf(values: Int) = (of.maxBytes(values) + 63) / 64 * 64
+    private val memory =
+      if (of.isRaw) null
+      else {
+        val pieceLengths = lengths.flatMap(length => pieces(SliceBlock.Gradient, 0, 0, 0, of, length).map(_.length))
+        new FlatBuffer(Math.toIntExact(pieceLengths.map(bytesOf(_).toLong).sum / 4))
+      }
+    private var used = 0
+
+    def clear(): Unit = used = 0
+
+    def next(values: Int): ByteBuffer = {
+      val from = used
+      used += Math.toIntExact(bytesOf(values).toLong)
+      memory.bytes.slice(from, used - from).order(ByteOrder.nativeOrder())
+    }
+  }
+
   /** The blocks of a slice of `length` values: (block, first value, values). */
   private def pieces(kind: String, step: Long, from: Int, to: Int, of: Codec, length: Int): Seq[Piece] = {
     val perPart = math.max(1L, limit.toLong * 1024 / of.maxBytes(1024)).min(math.max(1, length)).toInt
@@ -95,19 +119,20 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   }
 
   private def putPieces(kind: String, step: Long, to: Int, source: FlatBuffer, from: Int, until: Int): Unit = {
-    val travels = if (kind == SliceBlock.Gradient) codec else weightCodec
+    val (travels, staging) =
+      if (kind == SliceBlock.Gradient) (codec, encodedGradient) else (weightCodec, encodedWeights)
     for (piece <- pieces(kind, step, rank, to, travels, until - from)) {
       val first = from + piece.first
       val bytes =
         if (travels.isRaw) source.byteSlice(first, first + piece.length)
         else {
           state.timer.switch(Phase.Encode)
-          val target = staging.bytes.duplicate().order(ByteOrder.nativeOrder())
+          val target = staging.next(piece.length)
           val values = source.floatSlice(first, first + piece.length)
           val written =
             if (travels.keepsResidual) travels.encode(values, target, residual.floatSlice(first, first + piece.length))
             else travels.encode(values, target)
-          staging.bytes.slice(0, written)
+          target.duplicate().position(0).limit(written)
         }
       state.timer.switch(Phase.Send)
       live = piece.block :: live

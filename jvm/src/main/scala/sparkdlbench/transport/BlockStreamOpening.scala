@@ -112,12 +112,8 @@ final class BlockStreamOpening(
   }
 
   private def await[C <: Control](peer: Int, phase: String)(expected: PartialFunction[Control, C]): C = {
-    var word: Option[C] = None
-    waiting.until(peers(peer), polled = false, phase) { () =>
-      if (word.isEmpty) word = mailbox.take(peer)(expected)
-      word.isDefined
-    }
-    word.get
+    waiting.until(peers(peer), polled = false, phase)(() => mailbox.has(peer)(expected))
+    mailbox.take(peer)(expected).get
   }
 
   private def left(peer: Int): Nothing =

@@ -19,6 +19,8 @@ final class BlockStreamWait(mailbox: Mailbox, group: GroupContext, self: BlockSt
   private val signalledSpinNanos = if (cores >= 3 * ranksHere) SignalledSpinNanos else 0L
 
   /**
+   * @param ready
+   *   changes nothing, as other threads ask it too
    * @param polled
    *   the condition becomes true by another process' write to shared memory, of which nobody tells us
    * @param phase

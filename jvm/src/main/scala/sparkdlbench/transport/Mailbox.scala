@@ -19,6 +19,7 @@ final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
   private val gone = ConcurrentHashMap.newKeySet[Int]()
   private val failure = new AtomicReference[Throwable]
   @volatile private var sleeper: Thread = _
+  @volatile private var awaited: BooleanSupplier = _
 
   def register(slots: BlockStreamSlots): Unit =
     if (lanes.putIfAbsent(slots.lane.id, slots) != null)
@@ -35,6 +36,10 @@ final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
     wakeUp()
   }
 
+  /** True when rank `from` has sent a control word that `expected` accepts. */
+  def has(from: Int)(expected: PartialFunction[Control, _]): Boolean =
+    controls.asScala.exists { case (sender, control) => sender == from && expected.isDefinedAt(control) }
+
   /** The first control word of rank `from` that `expected` accepts, taken out; None when there is none yet. */
   def take[C <: Control](from: Int)(expected: PartialFunction[Control, C]): Option[C] =
     controls.asScala.find { case (sender, control) => sender == from && expected.isDefinedAt(control) }.map { found =>
@@ -49,10 +54,23 @@ final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
 
   def failed: Option[Throwable] = Option(failure.get)
 
-  def wakeUp(): Unit = { val thread = sleeper; if (thread != null) LockSupport.unpark(thread) }
+  /** Something happened: wakes the rank's thread if that is what it waits for. Waking it for less costs a core two switches. */
+  def wakeUp(): Unit = {
+    val thread = sleeper
+    if (thread != null) {
+      val condition = awaited
+      if (condition == null || failure.get != null || condition.getAsBoolean) LockSupport.unpark(thread)
+    }
+  }
 
-  /** Parks the rank's thread until somebody wakes it, or the time is over, or `ready` holds. May return early. */
+  /**
+   * Parks the rank's thread until somebody wakes it, or the time is over, or `ready` holds. May return early.
+   *
+   * @param ready
+   *   changes nothing, as other threads ask it too
+   */
   def sleep(ready: BooleanSupplier, nanos: Long): Unit = {
+    awaited = ready
     sleeper = Thread.currentThread()
     try if (!ready.getAsBoolean && failure.get == null) LockSupport.parkNanos(this, nanos)
     finally sleeper = null

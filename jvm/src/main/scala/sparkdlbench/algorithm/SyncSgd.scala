@@ -145,7 +145,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
     )
     parameters.floats.put(0, vector("weights"))
-    if (!weightCodec.lossless && transport.size > 1) roundAsSent()
+    if (collective.roundsParameters) roundAsSent()
     buckets.foreach(_.restore(vector))
     collective.residual.foreach(restoreResidual(_, snapshot))
   }
@@ -157,15 +157,19 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
   }
 
-  /** Its own, where as many ranks go on; with another number rank 0 takes what all left out, so that nothing is lost. */
+  /**
+   * Its own, where as many ranks go on. What was left out by ranks that now do not send those values themselves goes to the
+   * first rank that does.
+   */
   private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
-    val parts =
-      if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
+    val asMany = snapshot.parts.size == transport.size
+    val left = snapshot.parts.indices.map(part => snapshot.vector(s"residual.$part", own.length))
     FloatOps.fill(own.floats, 0f)
-    parts.flatMap(part => snapshot.vector(s"residual.$part", own.length)).foreach { left =>
-      val buffer = new FlatBuffer(own.length)
-      buffer.floats.put(0, left)
-      FloatOps.addInto(own.floats, buffer.floats)
+    collective.encoded.foreach { range =>
+      def takes(part: Int): Boolean =
+        if (asMany && range.ranks.contains(part)) part == rank.rank else rank.rank == range.ranks.head
+      for (part <- left.indices if takes(part); values <- left(part); i <- range.from until range.until)
+        own.floats.put(i, own.floats.get(i) + values(i))
     }
   }
 

@@ -41,7 +41,7 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
       folder.event("seed", setup.settings(RunKeys.seed))
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
       val trained = loop.train(setup, recorder, () => cancelRequested)
-      folder.write("run.json", Json.text(description + ("engine" -> ListMap(trained.engine.toSeq.sorted: _*))))
+      folder.write("run.json", Json.text(trainedDescription(trained, recorder)))
       val summary = finish(recorder, "success", trained.bytes, None)
       progress.ended("done", None)
       RunResult(folder.path.toString, summary, setup.spec, trained.weights)
@@ -81,6 +81,12 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
     folder.write("page.html", Page.render(description, summary))
     Json.text(summary)
   }
+
+  private def trainedDescription(trained: Trained, recorder: Recorder): ListMap[String, Any] =
+    description ++ Json.fields(
+      "engine" -> ListMap(trained.engine.toSeq.sorted: _*),
+      "rank_groups" -> recorder.rankGroups.map(_.members)
+    )
 
   private def description: ListMap[String, Any] = Json.fields(
     "schema" -> RunFolder.Schema,

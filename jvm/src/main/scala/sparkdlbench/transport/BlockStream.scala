@@ -26,7 +26,7 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   def doc =
     "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
-  override def keys: Seq[Key[_]] = Seq(HostLocal.mode)
+  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, RankGroups.inMemoryFirst)
 
   override def connect(group: GroupContext): Transport = BlockStream.connect(group, SparkBlockStreamNetwork)
 }

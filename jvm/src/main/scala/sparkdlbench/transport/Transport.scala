@@ -46,6 +46,9 @@ trait Transport extends AutoCloseable {
   def rank: Int
   def size: Int
 
+  /** The ranks that topologies let sum in memory first; the same on all ranks of an attempt. */
+  def groups: RankGroups = RankGroups.alone(size)
+
   /**
    * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
    *

@@ -1,12 +1,12 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Key
+import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Collective, Topology}
-import sparkdlbench.train.{RankState, Snapshot, StateRange}
-import sparkdlbench.transport.Transport
+import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+import sparkdlbench.transport.{RankGroups, Transport}
 
 import java.nio.ByteOrder
 import scala.collection.mutable
@@ -23,11 +23,20 @@ final class SyncSgd extends Algorithm {
   override def keys: Seq[Key[_]] = Seq(SyncSgd.bucketBytes)
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
     new SyncSgdRank(rank, transport, topology)
+
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+    val bucketLength = SyncSgd.bucketLength(setup.settings)
+    val collective =
+      topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
+    AlgorithmMemory(collective, if (setup.parameterCodec.lossless) 0 else 4 * collective.owned)
+  }
 }
 
 object SyncSgd {
   private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
     s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
+
+  private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
   val bucketBytes: Key[Int] = Key.int(
     "bucket_bytes",
@@ -47,7 +56,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       transport,
       rank.gradients,
       parameters,
-      math.max(1, settings(SyncSgd.bucketBytes) / 4),
+      SyncSgd.bucketLength(settings),
       codec,
       weightCodec
     )

@@ -126,4 +126,19 @@ trait Scheduled { self: Topology =>
       sent(plan.gather, withinGroup = false, parameterCodec.fixedBytes)
     StepBytes(within.flatten.sum, if (between.exists(_.isEmpty)) None else Some(between.flatten.sum))
   }
+
+  /** Of rank 0, which leads a group, is nobody's extra, and gets the longer slices. */
+  def memory(
+      groups: RankGroups,
+      length: Int,
+      bucketLength: Int,
+      gradientCodec: Codec,
+      parameterCodec: Codec
+  ): CollectiveMemory = CollectiveMemory.of(
+    GroupedSchedule.of(this, groups),
+    0,
+    Buckets(length, bucketLength),
+    new WireCodec(gradientCodec),
+    new WireCodec(parameterCodec)
+  )
 }

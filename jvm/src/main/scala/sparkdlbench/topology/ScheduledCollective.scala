@@ -172,7 +172,7 @@ private[topology] final class Wires(betweenGroups: Wire, withinGroup: Wire) {
   def of(hop: Hop): Wire = if (hop.withinGroup) withinGroup else betweenGroups
 }
 
-private object ScheduledCollective { val raw = new WireCodec(new Fp32) }
+private[topology] object ScheduledCollective { val raw = new WireCodec(new Fp32) }
 
 /** One rank's work on one bucket. `sums(i)` belongs to `reduce(i)`; null where that stage receives nothing. */
 private[topology] final class Route(

@@ -48,6 +48,15 @@ trait Topology extends Variant {
       gradientCodec: Codec,
       parameterCodec: Codec
   ): StepBytes
+
+  /** Memory that a rank needs for `bind`, as much as the rank that needs most. Without any memory being taken. */
+  def memory(
+      groups: RankGroups,
+      length: Int,
+      bucketLength: Int,
+      gradientCodec: Codec,
+      parameterCodec: Codec
+  ): CollectiveMemory
 }
 
 private[topology] object Topology {

@@ -20,7 +20,13 @@ final case class RunResult(folder: String, summary: String, spec: ModelSpec, wei
  * One run, from checked settings to the results folder. `prepare` finds whatever a user can mend, before any Spark job;
  * `train` does the work; what fails there leaves a summary that says so.
  */
-final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunFolder, val progress: Progress) {
+final class TrainingRun private (
+    sc: SparkContext,
+    private[train] val setup: RunSetup,
+    private[train] val memoryEstimate: ListMap[String, Any],
+    folder: RunFolder,
+    val progress: Progress
+) {
   private val startNanos = System.nanoTime()
   @volatile private var cancelRequested = false
 
@@ -107,6 +113,7 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
       "classes" -> setup.data.classes,
       "description" -> setup.data.description
     ),
+    "memory_estimate" -> memoryEstimate,
     "spark" -> ListMap(SparkFacts.redacted(sc.getConf): _*)
   )
 }
@@ -136,11 +143,15 @@ object TrainingRun {
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
     val setup = RunSetup(runId, settings, spec, facts, threads, hadoop)
+    val estimate = MemoryEstimate.of(setup, MemoryCheck.workersPerExecutor(sc, setup.workers))
+    val limits = MemoryLimits.of(sc)
+    MemoryCheck.check(setup, estimate, limits, sc.isLocal)
+    val memory = estimate.toMap + ("limits" -> limits.toMap)
     val folder = RunFolder.create(settings(RunKeys.results), settings(RunKeys.name))
     val progress = new Progress
     progress.planned(settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
-    new TrainingRun(sc, setup, folder, progress)
+    new TrainingRun(sc, setup, memory, folder, progress)
   }
 
   private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {

@@ -98,6 +98,12 @@ trait OneStageTransport extends TransportVariant {
 
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
+
+  /** Direct memory that a lane takes where it ends. */
+  def inboxBytes(capacity: Long, destination: Boolean): Long = if (destination) 0 else 2 * capacity
+
+  /** The same where executors of one host share mapped memory instead; None: they never do. */
+  def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] = None
 }
 
 object OneStageTransport {

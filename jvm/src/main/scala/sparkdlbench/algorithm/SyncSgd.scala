@@ -142,7 +142,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
   def state: Seq[StateRange] = {
     collective.flush()
     buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left =>
-      StateRange(s"residual.${rank.rank}", 0, left.toArray)
+      StateRange(Residuals.name(rank.rank), 0, left.toArray)
     )
   }
 
@@ -156,7 +156,9 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     parameters.floats.put(0, vector("weights"))
     if (collective.roundsParameters) roundAsSent()
     buckets.foreach(_.restore(vector))
-    collective.residual.foreach(restoreResidual(_, snapshot))
+    collective.residual.foreach { own =>
+      own.floats.put(0, Residuals.restored(snapshot, rank.rank, transport.size, own.length, collective.encoded))
+    }
   }
 
   /** Everybody computes with the rounded weights that travelled; the checkpoint holds the owners' own. */
@@ -164,22 +166,6 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     val encoded = new FlatBuffer(Math.toIntExact((weightCodec.maxBytes(parameters.length) + 3) / 4)).bytes
     val written = weightCodec.encode(parameters.floats, encoded)
     weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
-  }
-
-  /**
-   * Its own, where as many ranks go on. What was left out by ranks that now do not send those values themselves goes to the
-   * first rank that does.
-   */
-  private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
-    val asMany = snapshot.parts.size == transport.size
-    val left = snapshot.parts.indices.map(part => snapshot.vector(s"residual.$part", own.length))
-    FloatOps.fill(own.floats, 0f)
-    collective.encoded.foreach { range =>
-      def takes(part: Int): Boolean =
-        if (asMany && range.ranks.contains(part)) part == rank.rank else rank.rank == range.ranks.head
-      for (part <- left.indices if takes(part); values <- left(part); i <- range.from until range.until)
-        own.floats.put(i, own.floats.get(i) + values(i))
-    }
   }
 
   def settle(): Unit = collective.flush()

@@ -79,7 +79,8 @@ object RunKeys {
       Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
         Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
           .all[OptimizerVariant]
-    (own ++ Checkpointing.keys ++ MemoryCheck.keys ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
+    (own ++ Checkpointing.keys ++ MemoryCheck.keys ++ variants
+      .flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
   /** Checks names and values, and that every variant named exists. */

@@ -46,17 +46,21 @@ private[topology] object CollectiveMemory {
     } yield Inbox(buckets, capacity, destination, hop.withinGroup)
     def image(codec: WireCodec): Long =
       if (codec.raw || !schedule.encodesAt(rank)) 0
-      else alike.map { case (slices, buckets) => buckets * (0 until slices.parts).map(s => codec.bytes(slices.size(s))).sum }.sum
-    val scratch = if (gradientCodec.raw || layout.count == 0) 0L else 4L * Slices(layout.size(0), schedule.slices).maxSize
+      else
+        alike.map { case (slices, buckets) =>
+          buckets * (0 until slices.parts).map(s => codec.bytes(slices.size(s))).sum
+        }.sum
+    val scratch =
+      if (gradientCodec.raw || layout.count == 0) 0L else 4L * Slices(layout.size(0), schedule.slices).maxSize
     val keepsResidual = gradientCodec.codec.keepsResidual && schedule.encodesAt(rank)
     CollectiveMemory(
       inboxes(schedule.reduce, gradientCodec, destination = false) ++
         inboxes(schedule.gather, parameterCodec, destination = true),
       image(gradientCodec) + image(parameterCodec) + scratch,
       if (keepsResidual) 4L * layout.length else 0,
-      schedule.ownedSlice(rank).fold(0L)(slice =>
-        alike.map { case (slices, buckets) => slices.size(slice).toLong * buckets }.sum
-      )
+      schedule
+        .ownedSlice(rank)
+        .fold(0L)(slice => alike.map { case (slices, buckets) => slices.size(slice).toLong * buckets }.sum)
     )
   }
 }

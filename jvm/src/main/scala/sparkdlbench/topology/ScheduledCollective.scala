@@ -116,7 +116,11 @@ private[topology] final class ScheduledCollective(
       bucket <- 0 until layout.count
       slices = Slices(layout.size(bucket), schedule.slices)
       slice <- 0 until schedule.slices if encoders(slice).contains(rank)
-    } yield EncodedRange(layout.from(bucket) + slices.from(slice), layout.from(bucket) + slices.until(slice), encoders(slice))
+    } yield EncodedRange(
+      layout.from(bucket) + slices.from(slice),
+      layout.from(bucket) + slices.until(slice),
+      encoders(slice)
+    )
   }
 
   private def ownedRange(bucket: Int): (Int, Int) = {

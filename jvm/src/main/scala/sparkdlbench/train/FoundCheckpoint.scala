@@ -43,13 +43,13 @@ private[train] object FoundCheckpoint {
    *   the ranks that share a process now
    */
   def groups(
-      setup: RunSetup,
-      group: GroupContext,
+      runId: String,
+      size: Int,
       attempt: Int,
       placed: RankGroups,
       found: Option[FoundCheckpoint]
   ): GroupsReport = {
-    val kept = found.filter(_.ofThisRun).map(_.snapshot.groups).filter(_.size == group.size)
-    GroupsReport(setup.runId, attempt, kept.getOrElse(placed), placed, found.map(_.snapshot.groups))
+    val kept = found.filter(_.ofThisRun).map(_.snapshot.groups).filter(_.size == size)
+    GroupsReport(runId, attempt, kept.getOrElse(placed), placed, found.map(_.snapshot.groups))
   }
 }

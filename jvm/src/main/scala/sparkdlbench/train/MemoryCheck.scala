@@ -21,7 +21,13 @@ import scala.jdk.CollectionConverters._
  * @param result
  *   of a job's result; 0: none
  */
-final case class MemoryLimits(heap: Long, direct: Long, overhead: Option[Long], driverHeap: Option[Long], result: Long) {
+final case class MemoryLimits(
+    heap: Long,
+    direct: Long,
+    overhead: Option[Long],
+    driverHeap: Option[Long],
+    result: Long
+) {
   def toMap: ListMap[String, Any] = ListMap(
     "executor_heap_bytes" -> heap,
     "executor_direct_bytes" -> direct,
@@ -53,10 +59,16 @@ object MemoryLimits {
 
   /** The last of several wins, as in the JVM. */
   private[train] def directOf(options: String, default: Long): Long =
-    DirectOption.findAllMatchIn(options).toSeq.lastOption.map { found =>
-      val shift = Map("" -> 0, "k" -> 10, "m" -> 20, "g" -> 30, "t" -> 40)
-      found.group(1).toLong << shift(found.group(2).toLowerCase)
-    }.filter(_ > 0).getOrElse(default)
+    DirectOption
+      .findAllMatchIn(options)
+      .toSeq
+      .lastOption
+      .map { found =>
+        val shift = Map("" -> 0, "k" -> 10, "m" -> 20, "g" -> 30, "t" -> 40)
+        found.group(1).toLong << shift(found.group(2).toLowerCase)
+      }
+      .filter(_ > 0)
+      .getOrElse(default)
 
   private[train] def overheadOf(master: String, conf: SparkConf, heap: Long): Option[Long] =
     if (!master.startsWith("yarn") && !master.startsWith("k8s")) None

@@ -165,8 +165,9 @@ object MemoryEstimate {
     val (writes, reads) =
       (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
     val copied = 4 * owned * (1 + state) + needs.collective.residual
-    val residuals = if (needs.collective.residual > 0) setup.workers + 1 else 0
-    val read = 8 * parameters * (1 + state) + 8 * parameters * residuals
+    // All ranks' residuals as they are read, one of them whole, and this rank's own.
+    val residuals = if (needs.collective.residual > 0) setup.workers + 2 else 0
+    val read = 8 * parameters * (1 + state) + 4 * parameters * residuals
     Seq(
       MemoryPart("optimiser's state", Heap, 4 * owned * state),
       MemoryPart("copy for a checkpoint", HeapAtTimes, if (writes) copied else 0),

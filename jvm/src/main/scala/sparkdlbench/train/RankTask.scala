@@ -63,10 +63,11 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val transport = OneStageTransport.of(setup.settings).connect(group)
     try {
       val found = FoundCheckpoint.newest(setup, group, attempt)
-      val groups = FoundCheckpoint.groups(setup, group, attempt, transport.groups, found)
+      val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
       if (group.rank == 0) report(groups)
       val timed = new TimedTransport(transport, rank.timer, groups.groups)
-      val seconds = if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
+      val seconds =
+        if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
       val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
       val algorithm = bind(rank, announcing.getOrElse(timed))
       found.foreach(one => algorithm.restore(one.snapshot))

@@ -68,7 +68,10 @@ final case class CollectiveCheck(
     val stated =
       topology.bytesPerStep(transport.rank, transport.groups, length, bucketLength, gradientCodec, parameterCodec)
     stated.total.foreach(bytes =>
-      assert(sent.values.sum == bytes * steps, s"$label: rank ${transport.rank} sent $sent bytes, stated $stated a step")
+      assert(
+        sent.values.sum == bytes * steps,
+        s"$label: rank ${transport.rank} sent $sent bytes, stated $stated a step"
+      )
     )
     if (!transport.groups.alone)
       assert(

@@ -48,12 +48,14 @@ class RankGroupLaws extends AnyFunSuite {
     }
 
     test(s"${topology.name}: every rank alone is the topology's own schedule") {
-      for (size <- 1 to 9) assert(GroupedSchedule.of(scheduled(topology), RankGroups.alone(size)) == scheduled(topology).schedule(size))
+      for (size <- 1 to 9)
+        assert(GroupedSchedule.of(scheduled(topology), RankGroups.alone(size)) == scheduled(topology).schedule(size))
     }
 
     test(s"${topology.name}: what groups send to each other is what one rank a group would send") {
       for (groups <- several; length <- Seq(1, 1000, 4001)) {
-        val sent = (0 until groups.size).map(topology.bytesPerStep(_, groups, length, 512, plain, plain).betweenGroups.get)
+        val sent =
+          (0 until groups.size).map(topology.bytesPerStep(_, groups, length, 512, plain, plain).betweenGroups.get)
         val alone = RankGroups.alone(groups.count)
         val leaders = (0 until groups.count).map(topology.bytesPerStep(_, alone, length, 512, plain, plain).total.get)
         assert(sent.sum == leaders.sum, s"${topology.name}, $groups, $length values")
@@ -64,7 +66,8 @@ class RankGroupLaws extends AnyFunSuite {
       for (groups <- several; codec <- Seq[Codec](plain, new Bf16)) {
         val runs = (None +: (1L to 2L).map(Some(_))).map(onThreads(groups, _)(fractions(topology, codec, 1009, 400)))
         runs.foreach(run => assert(run.forall(_ == runs.head.head), s"${topology.name} ${codec.name} $groups"))
-        if (groups.count == 1) assert(runs.head.head == expected(groups, 1009), s"${topology.name} ${codec.name} $groups")
+        if (groups.count == 1)
+          assert(runs.head.head == expected(groups, 1009), s"${topology.name} ${codec.name} $groups")
       }
     }
   }
@@ -86,7 +89,9 @@ class RankGroupLaws extends AnyFunSuite {
     assert(sent.forall(_ == StepBytes(2 * 2000 * 4, Some(2 * 1000 * 4))))
   }
 
-  test("codecs with error feedback: a group's sum is encoded once, and what is left out stays where it can leave again") {
+  test(
+    "codecs with error feedback: a group's sum is encoded once, and what is left out stays where it can leave again"
+  ) {
     for (groups <- several) {
       val results = onThreads(groups)(remainders)
       for (i <- 0 until 101) {

@@ -57,7 +57,10 @@ class CheckpointClockSuite extends AnyFunSuite {
       assert(results.forall(_._1.map(_._1) == results.head._1.map(_._1)))
       assert(results.head._1.size >= 4)
       intervals(results.head._1).foreach(length =>
-        assert(length >= interval && length < interval + stepNanos + (if (stepNanos < 8) 8 else 1), s"$stepNanos ns a step")
+        assert(
+          length >= interval && length < interval + stepNanos + (if (stepNanos < 8) 8 else 1),
+          s"$stepNanos ns a step"
+        )
       )
     }
   }
@@ -67,7 +70,10 @@ class CheckpointClockSuite extends AnyFunSuite {
     val announcements = results.head._2 / 8 / 2
     assert(results.tail.forall(_._2 == 0))
     assert(results.head._1.size == 4 - 1 || results.head._1.size == 4)
-    assert(announcements <= 4 * 14, s"$announcements announcements for ${results.head._1.size} checkpoints of 1000 steps")
+    assert(
+      announcements <= 4 * 14,
+      s"$announcements announcements for ${results.head._1.size} checkpoints of 1000 steps"
+    )
   }
 
   test("steps that become slower or faster do not make ranks disagree; groups of ranks either") {

@@ -74,7 +74,12 @@ class MemoryEstimateSuite extends AnyFunSuite with BeforeAndAfterAll {
 
   test("direct memory of a run is what was estimated") {
     for {
-      (workers, codec, first) <- Seq(("2", "fp32", "on"), ("3", "fp32", "off"), ("3", "bf16", "off"), ("4", "threshold", "off"))
+      (workers, codec, first) <- Seq(
+        ("2", "fp32", "on"),
+        ("3", "fp32", "off"),
+        ("3", "bf16", "off"),
+        ("4", "threshold", "off")
+      )
     } {
       val run = prepare(
         "workers" -> workers,
@@ -91,7 +96,10 @@ class MemoryEstimateSuite extends AnyFunSuite with BeforeAndAfterAll {
       // All that is estimated is allocated, to the alignment of buffers; what comes on top are Spark's own buffers and the
       // staging of a few threads.
       assert(stated > 20 * mebi)
-      assert(seen > 0.95 * stated - mebi && seen < 1.05 * stated + 4 * mebi, s"$workers $codec: $seen seen, $stated stated")
+      assert(
+        seen > 0.95 * stated - mebi && seen < 1.05 * stated + 4 * mebi,
+        s"$workers $codec: $seen seen, $stated stated"
+      )
     }
   }
 
@@ -107,7 +115,9 @@ class MemoryEstimateSuite extends AnyFunSuite with BeforeAndAfterAll {
 
   test("limits come from the session's configuration") {
     assert(MemoryLimits.directOf("-Xss1m -XX:MaxDirectMemorySize=3g -XX:MaxDirectMemorySize=512m", 7) == 512 * mebi)
-    assert(MemoryLimits.directOf("-XX:+UseSerialGC", 7) == 7 && MemoryLimits.directOf("-XX:MaxDirectMemorySize=0", 7) == 7)
+    assert(
+      MemoryLimits.directOf("-XX:+UseSerialGC", 7) == 7 && MemoryLimits.directOf("-XX:MaxDirectMemorySize=0", 7) == 7
+    )
     val conf = new SparkConf(false)
     assert(MemoryLimits.overheadOf("spark://host:7077", conf, 1024 * mebi).isEmpty)
     assert(MemoryLimits.overheadOf("yarn", conf, 1024 * mebi).contains(384 * mebi))

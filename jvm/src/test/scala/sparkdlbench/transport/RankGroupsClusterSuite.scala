@@ -19,7 +19,8 @@ class RankGroupsClusterSuite extends AnyFunSuite {
     val (name, lossy) = (topology.name, !codec.lossless)
     val results = LocalCluster.ranks(sc, 4, settings) { group =>
       // Variants and codecs of tests are no values that Spark could send.
-      val (edges, bytes) = (if (name == "ring") new Ring else new Sliced, if (lossy) new Bf16 else TestCodecs.plain.head)
+      val (edges, bytes) =
+        (if (name == "ring") new Ring else new Sliced, if (lossy) new Bf16 else TestCodecs.plain.head)
       val transport = new BlockStream().connect(group)
       try {
         CollectiveCheck(edges, bytes, bytes, 100003, 16384, 3).run(transport)

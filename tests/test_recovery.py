@@ -60,4 +60,5 @@ def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> No
     assert [len(each) for each in groups] == [2, 2]
     events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     told = [each for each in events if each["key"] == "rank_groups"]
-    assert len(told) == 2 and told[0]["value"] == told[1]["value"] == told[1]["metadata"]["before"]
+    assert len(told) == 2
+    assert told[0]["value"] == told[1]["value"] == told[1]["metadata"]["before"]

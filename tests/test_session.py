@@ -72,6 +72,18 @@ def test_what_the_user_set_stays_first(jars: Jars) -> None:
     assert (local["spark.driver.host"], local["spark.ui.enabled"]) == ("myhost", "true")
 
 
+def test_a_local_session_holds_its_memory_flat_unless_the_user_chose(jars: Jars) -> None:
+    master = {"spark.master": "local-cluster[2,1,2048]"}
+    settings = session.session_settings(jars, master)
+    assert "G1HeapRegionSize" in settings["spark.driver.extraJavaOptions"]
+    assert settings["spark.ui.retainedTasks"] == "1000"
+    own = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC", "spark.broadcast.blockSize": "4m"}
+    chosen = session.session_settings(jars, {**master, **own, "spark.ui.enabled": "true"})
+    assert {name: chosen[name] for name in own} == own
+    assert "spark.ui.retainedTasks" not in chosen
+    assert "spark.broadcast.blockSize" not in session.session_settings(jars, {"spark.master": "yarn"})
+
+
 @pytest.mark.parametrize("master", ["local[2]", "yarn"])
 def test_merging_twice_changes_nothing(jars: Jars, master: str) -> None:
     once = session.session_settings(jars, {"spark.master": master})

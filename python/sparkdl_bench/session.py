@@ -22,6 +22,19 @@ _DELEGATE_KEY = "spark.sparkdl.shuffle.delegate"
 _SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
 _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
 
+# What keeps the resident memory of a local session flat while Spark runs two jobs a step (docs/performance.md).
+# Arrays of half a region and more go to the old generation, and slices of a few megabytes should not; and a collector
+# that may use half of the time does not let the heap grow because a busy machine slowed it. A JVM's collector that the user chose stays.
+_COLLECTOR_OPTIONS = "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1"
+_LOCAL_SETTINGS = {
+    "spark.driver.extraJavaOptions": _COLLECTOR_OPTIONS,
+    "spark.executor.extraJavaOptions": _COLLECTOR_OPTIONS,
+    # The driver allocates whole blocks for every broadcast, and every stage broadcasts its task.
+    "spark.broadcast.blockSize": "256k",
+}
+# Nobody looks at finished jobs where Spark's own page is off.
+_WITHOUT_PAGE = {"spark.ui.retainedJobs": "50", "spark.ui.retainedStages": "50", "spark.ui.retainedTasks": "1000"}
+
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Adds what training needs to a session builder, and keeps what the user has set.
@@ -63,6 +76,8 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
         settings.setdefault("spark.driver.host", _LOOPBACK)
         settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
         settings.setdefault("spark.ui.enabled", "false")
+        page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
+        settings.update({name: value for name, value in {**_LOCAL_SETTINGS, **page}.items() if name not in settings})
     else:
         _merge(settings, "spark.jars", paths, ",")
     if local or jars.line == "3.5":

@@ -28,10 +28,10 @@ class ShortPlan:
         step_warmup, step_steps: of the steps without Spark.
     """
 
-    job_warmup: int = 1000
-    job_steps: int = 500
-    step_warmup: int = 2000
-    step_steps: int = 1000
+    job_warmup: int = 400
+    job_steps: int = 200
+    step_warmup: int = 1000
+    step_steps: int = 600
 
     def groups(self, shared: Options) -> list[list[Contestant]]:
         path, directory = shared.data_path, shared.peers_dir
@@ -47,10 +47,10 @@ class ShortPlan:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=500, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--step-warmup", type=click.IntRange(0), default=2000, show_default=True, help="Steps without Spark.")
-@click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps without Spark.")
+@click.option("--job-warmup", type=click.IntRange(0), default=400, show_default=True, help="Steps, Spark jobs a step.")
+@click.option("--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs a step.")
+@click.option("--step-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps without Spark.")
+@click.option("--step-steps", type=click.IntRange(3), default=600, show_default=True, help="Steps without Spark.")
 @options
 def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, step_steps: int) -> None:
     """Ours (block-manager) beside BigDL, and our engine's step beside PyTorch's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -44,3 +45,20 @@ def test_a_run_resumes_by_hand_also_with_another_number_of_workers(tmp_path: Pat
     alone = Victim(tmp_path / "alone", {**again, "workers": 1}).finish()
     for name, values in undisturbed.items():
         assert np.allclose(alone[name], values, atol=1e-3), name
+
+
+def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> None:
+    several = {"master": "local-cluster[2,2,1024]", "workers": 4, "epochs": 150}
+    undisturbed = Victim(tmp_path / "undisturbed", several).finish()
+    timed = {"dir": (tmp_path / "killed" / "checkpoints").as_uri(), "every": 1000000, "every_seconds": 0.5}
+    victim = Victim(tmp_path / "killed", {**several, "checkpoint": timed})
+    victim.wait_for_step(100)
+    assert victim.kill_executor(0)
+    assert same(victim.finish(), undisturbed)
+    (run,) = (tmp_path / "killed" / "results").iterdir()
+    groups = json.loads((run / "run.json").read_text(encoding="utf-8"))["rank_groups"]
+    assert [len(each) for each in groups] == [2, 2]
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    told = [each for each in events if each["key"] == "rank_groups"]
+    assert len(told) == 2
+    assert told[0]["value"] == told[1]["value"] == told[1]["metadata"]["before"]

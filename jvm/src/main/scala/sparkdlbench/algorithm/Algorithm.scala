@@ -1,9 +1,9 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.Variant
-import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, Snapshot, StateRange}
-import sparkdlbench.transport.Transport
+import sparkdlbench.topology.{CollectiveMemory, Topology}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+import sparkdlbench.transport.{RankGroups, Transport}
 
 /** When workers exchange, and what. */
 trait Algorithm extends Variant {
@@ -13,7 +13,16 @@ trait Algorithm extends Variant {
 
   /** One rank of a one-stage run; a collective call. */
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm
+
+  /** What `start` will need at the rank that needs most, besides weights and gradient. */
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory
 }
+
+/**
+ * @param weightCopies
+ *   bytes of weights kept in full precision beside those that travel
+ */
+final case class AlgorithmMemory(collective: CollectiveMemory, weightCopies: Long)
 
 /** One rank's side of an algorithm while it trains (one-stage shape). */
 trait RankAlgorithm {

@@ -1,12 +1,12 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Key
+import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Collective, Topology}
-import sparkdlbench.train.{RankState, Snapshot, StateRange}
-import sparkdlbench.transport.Transport
+import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+import sparkdlbench.transport.{RankGroups, Transport}
 
 import java.nio.ByteOrder
 import scala.collection.mutable
@@ -23,11 +23,20 @@ final class SyncSgd extends Algorithm {
   override def keys: Seq[Key[_]] = Seq(SyncSgd.bucketBytes)
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
     new SyncSgdRank(rank, transport, topology)
+
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+    val bucketLength = SyncSgd.bucketLength(setup.settings)
+    val collective =
+      topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
+    AlgorithmMemory(collective, if (setup.parameterCodec.lossless) 0 else 4 * collective.owned)
+  }
 }
 
 object SyncSgd {
   private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
     s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
+
+  private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
   val bucketBytes: Key[Int] = Key.int(
     "bucket_bytes",
@@ -47,7 +56,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       transport,
       rank.gradients,
       parameters,
-      math.max(1, settings(SyncSgd.bucketBytes) / 4),
+      SyncSgd.bucketLength(settings),
       codec,
       weightCodec
     )
@@ -133,7 +142,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
   def state: Seq[StateRange] = {
     collective.flush()
     buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left =>
-      StateRange(s"residual.${rank.rank}", 0, left.toArray)
+      StateRange(Residuals.name(rank.rank), 0, left.toArray)
     )
   }
 
@@ -145,9 +154,11 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
     )
     parameters.floats.put(0, vector("weights"))
-    if (!weightCodec.lossless && transport.size > 1) roundAsSent()
+    if (collective.roundsParameters) roundAsSent()
     buckets.foreach(_.restore(vector))
-    collective.residual.foreach(restoreResidual(_, snapshot))
+    collective.residual.foreach { own =>
+      own.floats.put(0, Residuals.restored(snapshot, rank.rank, transport.size, own.length, collective.encoded))
+    }
   }
 
   /** Everybody computes with the rounded weights that travelled; the checkpoint holds the owners' own. */
@@ -155,18 +166,6 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     val encoded = new FlatBuffer(Math.toIntExact((weightCodec.maxBytes(parameters.length) + 3) / 4)).bytes
     val written = weightCodec.encode(parameters.floats, encoded)
     weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
-  }
-
-  /** Its own, where as many ranks go on; with another number rank 0 takes what all left out, so that nothing is lost. */
-  private def restoreResidual(own: FlatBuffer, snapshot: Snapshot): Unit = {
-    val parts =
-      if (snapshot.parts.size == transport.size) Seq(rank.rank) else if (rank.rank == 0) snapshot.parts.indices else Nil
-    FloatOps.fill(own.floats, 0f)
-    parts.flatMap(part => snapshot.vector(s"residual.$part", own.length)).foreach { left =>
-      val buffer = new FlatBuffer(own.length)
-      buffer.floats.put(0, left)
-      FloatOps.addInto(own.floats, buffer.floats)
-    }
   }
 
   def settle(): Unit = collective.flush()

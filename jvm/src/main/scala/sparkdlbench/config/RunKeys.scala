@@ -7,7 +7,7 @@ import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.optimizer.OptimizerVariant
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.Checkpointing
+import sparkdlbench.train.{Checkpointing, MemoryCheck}
 import sparkdlbench.transport.TransportVariant
 
 /** The keys that every run has. A variant's own keys are declared beside the variant. */
@@ -79,7 +79,8 @@ object RunKeys {
       Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
         Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
           .all[OptimizerVariant]
-    (own ++ Checkpointing.keys ++ variants.flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
+    (own ++ Checkpointing.keys ++ MemoryCheck.keys ++ variants
+      .flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
   /** Checks names and values, and that every variant named exists. */

@@ -49,6 +49,9 @@ trait DataSource extends Variant {
    */
   def inspect(settings: Settings, hadoop: Configuration): DataFacts
 
+  /** Heap that the decoded rows take in an executor, bytes. */
+  def heldBytes(facts: DataFacts): Long = (facts.trainRows.toLong + facts.testRows) * (facts.shape.product + 1)
+
   /** Decodes the rows. Runs in each executor once a run. */
   def open(settings: Settings, hadoop: Configuration): DataSets
 }

@@ -28,6 +28,9 @@ final class Synthetic extends DataSource {
     )
   }
 
+  /** Rows are made when they are read; what is kept are the two stores' signs. */
+  override def heldBytes(facts: DataFacts): Long = 2L * SyntheticRowStore.CircleLength * 4
+
   def open(settings: Settings, hadoop: Configuration): DataSets = {
     val width = settings(shape).product
     def store(count: Int, stream: Long): RowStore =
@@ -116,7 +119,7 @@ private[data] final class SyntheticRowStore(val rows: Int, val width: Int, class
 }
 
 private[data] object SyntheticRowStore {
-  private val CircleLength = 1 << 16
+  val CircleLength: Int = 1 << 16
   private val CentreStride = 40503 // odd: the first 65,536 classes start at different places
   private val Staging = 4096
   private val NoiseDeviation = 1 / math.sqrt(3)

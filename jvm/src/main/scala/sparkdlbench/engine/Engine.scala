@@ -66,4 +66,19 @@ trait EngineVariant extends Variant {
    *   compute threads of this rank
    */
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine
+
+  /** What a loaded engine will take, besides its parameters and gradients. */
+  def memory(spec: ModelSpec, rows: Int): EngineMemory
 }
+
+/**
+ * Bytes.
+ *
+ * @param direct
+ *   direct buffers of the JVM
+ * @param native
+ *   memory that the JVM does not know of, an upper bound
+ * @param library
+ *   native code and its own needs, once a process; a rule of thumb
+ */
+final case class EngineMemory(direct: Long, native: Long, library: Long)

@@ -3,6 +3,7 @@ package sparkdlbench.results
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.Phase
 import sparkdlbench.train.{Progress, RunSetup}
+import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap
 import scala.collection.mutable.ArrayBuffer
@@ -28,6 +29,7 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
   private val phases = Array.fill(Phase.names.size)(0L)
   private var epochStart = 0.0
   private var evaluation: Option[Evaluation] = None
+  private var groups: Option[RankGroups] = None
   private var rowsSoFar = 0L
   private var steppingNanos = 0L
 
@@ -63,6 +65,28 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
   def steps(rankNanos: Seq[Array[Long]], rankPhases: Seq[Array[Long]]): Unit = {
     rankNanos.head.indices.foreach(step => stepNanos += rankNanos.map(_(step)).max)
     phases.indices.foreach(phase => phases(phase) += rankPhases.map(_(phase)).sum / rankPhases.size)
+  }
+
+  /** The ranks that sum in memory first, of the newest attempt; None while no rank has said so. */
+  def rankGroups: Option[RankGroups] = groups
+
+  /**
+   * An attempt began.
+   *
+   * @param placed
+   *   the ranks that share a process
+   * @param before
+   *   the groups in the checkpoint that it goes on from
+   */
+  def grouped(used: RankGroups, placed: RankGroups, before: Option[RankGroups]): Unit = {
+    groups = Some(used)
+    folder.event(
+      "rank_groups",
+      used.members,
+      "processes" -> placed.members,
+      "before" -> before.map(_.members),
+      "bits_may_differ" -> before.exists(_ != used)
+    )
   }
 
   /** Spark gave the training up, and it is submitted anew. */

@@ -2,13 +2,28 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.transport.Transport
+import sparkdlbench.transport.{RankGroups, Transport}
 
 /**
  * One message a bucket and step: slices [`fromSlice`, `untilSlice`) of the bucket travel from rank `from` to rank
  * `to`.
+ *
+ * @param withinGroup
+ *   between ranks of one group (`RankGroups`): as raw fp32, whatever the codec
  */
-final case class Hop(from: Int, to: Int, fromSlice: Int, untilSlice: Int)
+final case class Hop(from: Int, to: Int, fromSlice: Int, untilSlice: Int, withinGroup: Boolean = false)
+
+/**
+ * Payload bytes that a rank sends in one step.
+ *
+ * @param withinGroup
+ *   to ranks of its own group
+ * @param betweenGroups
+ *   to other groups; None where the codec's sizes depend on the values
+ */
+final case class StepBytes(withinGroup: Long, betweenGroups: Option[Long]) {
+  def total: Option[Long] = betweenGroups.map(_ + withinGroup)
+}
 
 /**
  * Which messages a step needs, for each bucket. Rounds order a rank's own work: it sends its hops of a round once it
@@ -32,10 +47,25 @@ final case class Schedule(
 ) {
 
   /** True where a rank sends what it received before, summed with its own: a lossy codec then rounds once a hop. */
-  def sendsPartialSums: Boolean = reduce.size > 1
+  def sendsPartialSums: Boolean = reduce.count(_.exists(!_.withinGroup)) > 1
+
+  /** Whether rank `rank` sends or receives anything in a codec. */
+  def encodesAt(rank: Int): Boolean =
+    (reduce ++ gather).flatten.exists(hop => !hop.withinGroup && (hop.from == rank || hop.to == rank))
+
+  /** By slice: the ranks that send their values of it in the gradient's codec. */
+  def encoders: IndexedSeq[Seq[Int]] = {
+    val hops = reduce.flatten.filter(!_.withinGroup)
+    (0 until slices).map(slice =>
+      hops.filter(hop => hop.fromSlice <= slice && slice < hop.untilSlice).map(_.from).distinct.sorted
+    )
+  }
 }
 
-/** A topology that is a schedule of messages and nothing else; `ScheduledCollective` carries it out. */
+/**
+ * A topology that is a schedule of messages and nothing else; `ScheduledCollective` carries it out, between groups of ranks
+ * as `GroupedSchedule` says.
+ */
 trait Scheduled { self: Topology =>
 
   def schedule(size: Int): Schedule
@@ -66,7 +96,7 @@ trait Scheduled { self: Topology =>
     Topology.check(this, transport.size, gradient, parameters, gradientCodec, parameterCodec)
     new ScheduledCollective(
       transport,
-      schedule(transport.size),
+      GroupedSchedule.of(this, transport.groups),
       Buckets(gradient.length, bucketLength),
       new WireCodec(gradientCodec),
       new WireCodec(parameterCodec),
@@ -77,21 +107,38 @@ trait Scheduled { self: Topology =>
 
   def bytesPerStep(
       rank: Int,
-      size: Int,
+      groups: RankGroups,
       length: Int,
       bucketLength: Int,
       gradientCodec: Codec,
       parameterCodec: Codec
-  ): Option[Long] = {
-    val plan = schedule(size)
+  ): StepBytes = {
+    val plan = GroupedSchedule.of(this, groups)
     val buckets = Buckets(length, bucketLength)
-    def sent(rounds: Seq[Seq[Hop]], codec: Codec): Seq[Option[Long]] = for {
-      hop <- rounds.flatten if hop.from == rank
+    def sent(rounds: Seq[Seq[Hop]], withinGroup: Boolean, bytes: Int => Option[Long]): Seq[Option[Long]] = for {
+      hop <- rounds.flatten if hop.from == rank && hop.withinGroup == withinGroup
       bucket <- 0 until buckets.count
       slices = Slices(buckets.size(bucket), plan.slices)
       slice <- hop.fromSlice until hop.untilSlice if slices.size(slice) > 0
-    } yield codec.fixedBytes(slices.size(slice))
-    val messages = sent(plan.reduce, gradientCodec) ++ sent(plan.gather, parameterCodec)
-    if (messages.exists(_.isEmpty)) None else Some(messages.flatten.sum)
+    } yield bytes(slices.size(slice))
+    val within = sent(plan.reduce ++ plan.gather, withinGroup = true, count => Some(4L * count))
+    val between = sent(plan.reduce, withinGroup = false, gradientCodec.fixedBytes) ++
+      sent(plan.gather, withinGroup = false, parameterCodec.fixedBytes)
+    StepBytes(within.flatten.sum, if (between.exists(_.isEmpty)) None else Some(between.flatten.sum))
   }
+
+  /** Of rank 0, which leads a group, is nobody's extra, and gets the longer slices. */
+  def memory(
+      groups: RankGroups,
+      length: Int,
+      bucketLength: Int,
+      gradientCodec: Codec,
+      parameterCodec: Codec
+  ): CollectiveMemory = CollectiveMemory.of(
+    GroupedSchedule.of(this, groups),
+    0,
+    Buckets(length, bucketLength),
+    new WireCodec(gradientCodec),
+    new WireCodec(parameterCodec)
+  )
 }

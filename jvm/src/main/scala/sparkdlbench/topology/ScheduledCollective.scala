@@ -1,5 +1,6 @@
 package sparkdlbench.topology
 
+import sparkdlbench.codec.Fp32
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{Lane, Transport}
 
@@ -26,10 +27,10 @@ private[topology] final class ScheduledCollective(
     parameters: FlatBuffer
 ) extends Collective {
   private val rank = transport.rank
-  private val alone = transport.size == 1
+  private val encodes = schedule.encodesAt(rank)
   private val order = new StepOrder(layout.count)
   val residual: Option[FlatBuffer] =
-    if (gradientCodec.codec.keepsResidual && !alone) Some(new FlatBuffer(layout.length)) else None
+    if (gradientCodec.codec.keepsResidual && encodes) Some(new FlatBuffer(layout.length)) else None
   private val ownSlice: Int = schedule.ownedSlice(rank).getOrElse(-1)
   private val ranges = Array.tabulate(layout.count)(bucket => (layout.from(bucket), layout.until(bucket)))
   private val ownedRanges = Array.tabulate(layout.count)(ownedRange)
@@ -43,6 +44,9 @@ private[topology] final class ScheduledCollective(
   transport.open(lanes.toVector, lane => destinations.get(lane.id))
   lanes.clear()
   destinations.clear()
+
+  val roundsParameters: Boolean =
+    !parameterCodec.codec.lossless && schedule.gather.exists(_.exists(!_.withinGroup))
 
   def buckets: Int = layout.count
   def range(bucket: Int): (Int, Int) = ranges(bucket)
@@ -73,10 +77,15 @@ private[topology] final class ScheduledCollective(
   def publish(bucket: Int, sequence: Long): Unit = {
     order.enter(bucket, sequence, StepOrder.Publish)
     val route = routes(bucket)
-    val rounds = ownSlice >= 0 && !alone && !parameterCodec.raw
+    val rounds = ownSlice >= 0 && encodes && !parameterCodec.raw
     if (rounds) route.parameters.encode(ownSlice, ownSlice + 1)
-    if (route.gather.length > 0) route.gather(0).startSends(transport, sequence, encode = false)
-    if (rounds) route.parameters.decode(ownSlice, ownSlice + 1)
+    if (route.gather.length == 0) { if (rounds) route.parameters.decode(ownSlice, ownSlice + 1) }
+    else {
+      // Ranks of the group get the values as everybody sees them.
+      route.gather(0).startSends(transport, sequence, encode = false, withinGroup = false)
+      if (rounds) route.parameters.decode(ownSlice, ownSlice + 1)
+      route.gather(0).startSends(transport, sequence, encode = false, withinGroup = true)
+    }
   }
 
   def collect(bucket: Int, sequence: Long): Unit = {
@@ -87,8 +96,10 @@ private[topology] final class ScheduledCollective(
       val stage = stages(index)
       stage.awaitReceives(transport, sequence)
       index += 1
-      if (index < stages.length) stages(index).startSends(transport, sequence, encode = false)
+      val next = if (index < stages.length) stages(index) else null
+      if (next != null) next.startSends(transport, sequence, encode = false, withinGroup = false)
       stage.decodeReceives()
+      if (next != null) next.startSends(transport, sequence, encode = false, withinGroup = true)
       stage.releaseReceives(transport, sequence)
     }
   }
@@ -96,6 +107,20 @@ private[topology] final class ScheduledCollective(
   def flush(): Unit = {
     transport.flush()
     order.flushed()
+  }
+
+  /** The same from run to run; asked for when residuals are restored. */
+  def encoded: Seq[EncodedRange] = {
+    val encoders = schedule.encoders
+    for {
+      bucket <- 0 until layout.count
+      slices = Slices(layout.size(bucket), schedule.slices)
+      slice <- 0 until schedule.slices if encoders(slice).contains(rank)
+    } yield EncodedRange(
+      layout.from(bucket) + slices.from(slice),
+      layout.from(bucket) + slices.until(slice),
+      encoders(slice)
+    )
   }
 
   private def ownedRange(bucket: Int): (Int, Int) = {
@@ -106,27 +131,32 @@ private[topology] final class ScheduledCollective(
 
   private def route(bucket: Int): Route = {
     val slices = Slices(layout.size(bucket), schedule.slices)
-    val gradientWire = new Wire(gradient, layout.from(bucket), slices, gradientCodec, travels = !alone, residual)
-    val parameterWire =
-      new Wire(parameters, layout.from(bucket), slices, parameterCodec, travels = !alone, residual = None)
-    val reduce = stages(schedule.reduce, gradientWire, s"gradient of bucket $bucket", toImage = false)
-    val gather = stages(schedule.gather, parameterWire, s"parameters of bucket $bucket", toImage = true)
-    val sums =
-      reduce.map(stage => if (stage.receives.isEmpty) null else new Summation(rank, stage, gradientWire, () => scratch))
+    val from = layout.from(bucket)
+    val parameterWire = new Wire(parameters, from, slices, parameterCodec, encodes, residual = None)
+    val gradientWires = new Wires(
+      new Wire(gradient, from, slices, gradientCodec, encodes, residual),
+      new Wire(gradient, from, slices, ScheduledCollective.raw, travels = true, residual = None)
+    )
+    val parameterWires =
+      new Wires(parameterWire, new Wire(parameters, from, slices, ScheduledCollective.raw, travels = true, None))
+    val reduce = stages(schedule.reduce, gradientWires, s"gradient of bucket $bucket", toImage = false)
+    val gather = stages(schedule.gather, parameterWires, s"parameters of bucket $bucket", toImage = true)
+    val sums = reduce.map(stage => if (stage.receives.isEmpty) null else new Summation(rank, stage, () => scratch))
     new Route(reduce, sums, gather, parameterWire)
   }
 
   /** Adds the lanes of every rank to the group's; returns this rank's stages. */
-  private def stages(rounds: Seq[Seq[Hop]], wire: Wire, purpose: String, toImage: Boolean): Array[Stage] = {
+  private def stages(rounds: Seq[Seq[Hop]], wires: Wires, purpose: String, toImage: Boolean): Array[Stage] = {
     val done = mutable.ArrayBuffer.empty[Stage]
     val sends = mutable.ArrayBuffer.empty[Outgoing]
     rounds.foreach { round =>
       val receives = mutable.ArrayBuffer.empty[Incoming]
-      round.filter(hop => wire.slices.from(hop.untilSlice) > wire.slices.from(hop.fromSlice)).foreach { hop =>
+      round.filter(hop => wires.slices.from(hop.untilSlice) > wires.slices.from(hop.fromSlice)).foreach { hop =>
+        val wire = wires.of(hop)
         val capacity = wire.offset(hop.untilSlice) - wire.offset(hop.fromSlice)
         val lane = Lane(lanes.length, hop.from, hop.to, capacity, purpose)
         lanes += lane
-        if (hop.from == rank) sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice)
+        if (hop.from == rank) sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice, hop.withinGroup)
         if (hop.to == rank) receives += new Incoming(lane, wire, hop.fromSlice, hop.untilSlice)
         if (hop.to == rank && toImage) destinations(lane.id) = wire.bytes(hop.fromSlice, hop.untilSlice)
       }
@@ -139,6 +169,14 @@ private[topology] final class ScheduledCollective(
     done.toArray
   }
 }
+
+/** The two ways in which one bucket of a vector travels. */
+private[topology] final class Wires(betweenGroups: Wire, withinGroup: Wire) {
+  def slices: Slices = betweenGroups.slices
+  def of(hop: Hop): Wire = if (hop.withinGroup) withinGroup else betweenGroups
+}
+
+private[topology] object ScheduledCollective { val raw = new WireCodec(new Fp32) }
 
 /** One rank's work on one bucket. `sums(i)` belongs to `reduce(i)`; null where that stage receives nothing. */
 private[topology] final class Route(

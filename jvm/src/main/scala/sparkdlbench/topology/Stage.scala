@@ -20,6 +20,15 @@ private[topology] final class Stage(val sends: Array[Outgoing], val receives: Ar
     }
   }
 
+  /** Only those that leave the group, or only those that do not. */
+  def startSends(transport: Transport, sequence: Long, encode: Boolean, withinGroup: Boolean): Unit = {
+    var index = 0
+    while (index < sends.length) {
+      if (sends(index).withinGroup == withinGroup) sends(index).start(transport, sequence, encode)
+      index += 1
+    }
+  }
+
   def awaitReceives(transport: Transport, sequence: Long): Unit = {
     var index = 0
     while (index < receives.length) {
@@ -47,7 +56,13 @@ private[topology] final class Stage(val sends: Array[Outgoing], val receives: Ar
 }
 
 /** Some slices of a bucket on their way out. */
-private[topology] final class Outgoing(lane: Lane, wire: Wire, fromSlice: Int, untilSlice: Int) {
+private[topology] final class Outgoing(
+    lane: Lane,
+    wire: Wire,
+    fromSlice: Int,
+    untilSlice: Int,
+    val withinGroup: Boolean
+) {
   private val bytes: ByteBuffer = wire.bytes(fromSlice, untilSlice)
 
   /** @param encode false where the image already holds the slices */
@@ -99,8 +114,9 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
  * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All
  * messages of the stage hold the same slices.
  */
-private[topology] final class Summation(rank: Int, stage: Stage, wire: Wire, scratch: () => FloatBuffer) {
+private[topology] final class Summation(rank: Int, stage: Stage, scratch: () => FloatBuffer) {
   private val first = stage.receives.head
+  private val wire = first.wire
   require(stage.receives.forall(in => in.fromSlice == first.fromSlice && in.untilSlice == first.untilSlice))
   private val own: FloatBuffer = wire.floats(first.fromSlice, first.untilSlice)
   private val ownPlace = stage.receives.count(_.lane.from < rank)

@@ -4,11 +4,12 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variant
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.transport.Transport
+import sparkdlbench.transport.{RankGroups, Transport}
 
 /**
  * Along which edges values travel. Written once, over `Transport`; names no transport. The order of summation depends
- * on the number of ranks and the topology alone, never on arrival, so the same inputs give the same bits.
+ * on the number of ranks, the topology and the groups of ranks that sum in memory first (`Transport.groups`) alone,
+ * never on arrival, so the same inputs give the same bits.
  */
 trait Topology extends Variant {
 
@@ -38,18 +39,24 @@ trait Topology extends Variant {
       parameterCodec: Codec
   ): Collective
 
-  /**
-   * Payload bytes that rank `rank` of `size` sends in one step (`contribute` to `flush`, all buckets) for vectors of
-   * `length` values; None where they depend on the values.
-   */
+  /** Payload bytes that rank `rank` sends in one step (`contribute` to `flush`, all buckets) for vectors of `length` values. */
   def bytesPerStep(
       rank: Int,
-      size: Int,
+      groups: RankGroups,
       length: Int,
       bucketLength: Int,
       gradientCodec: Codec,
       parameterCodec: Codec
-  ): Option[Long]
+  ): StepBytes
+
+  /** Memory that a rank needs for `bind`, as much as the rank that needs most. Without any memory being taken. */
+  def memory(
+      groups: RankGroups,
+      length: Int,
+      bucketLength: Int,
+      gradientCodec: Codec,
+      parameterCodec: Codec
+  ): CollectiveMemory
 }
 
 private[topology] object Topology {
@@ -114,9 +121,9 @@ trait Collective {
   def reduce(bucket: Int, sequence: Long): Unit
 
   /**
-   * This rank's owned range of `parameters` is final: starts sending it. Does not wait. With a lossy codec and more
-   * than one rank the owned range itself is rounded as the others see it: an optimiser that is not to lose updates
-   * below that rounding keeps its own unrounded values, as part of its state.
+   * This rank's owned range of `parameters` is final: starts sending it. Does not wait. Where `roundsParameters`, the
+   * owned range itself is rounded as the others see it: an optimiser that is not to lose updates below that rounding
+   * keeps its own unrounded values, as part of its state.
    */
   def publish(bucket: Int, sequence: Long): Unit
 
@@ -132,6 +139,15 @@ trait Collective {
    */
   def residual: Option[FlatBuffer]
 
+  /** The ranges of the gradient that this rank encodes, so where its residual can ever leave again. */
+  def encoded: Seq[EncodedRange]
+
+  /** True where parameters travel between ranks in a lossy codec, so that all ranks compute with rounded ones. */
+  def roundsParameters: Boolean
+
   /** Waits until `gradient` and `parameters` may be changed; ends the step of every bucket that was collected. */
   def flush(): Unit
 }
+
+/** Values [`from`, `until`) of the gradient, and in ascending order all ranks that send their values of it encoded. */
+final case class EncodedRange(from: Int, until: Int, ranks: Seq[Int])

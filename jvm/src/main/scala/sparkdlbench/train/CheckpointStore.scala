@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import sparkdlbench.ConfigurationException
+import sparkdlbench.transport.RankGroups
 
 import java.io.{DataInputStream, DataOutputStream, IOException}
 import java.nio.ByteBuffer
@@ -14,13 +15,25 @@ final case class StateRange(name: String, from: Int, values: Array[Float])
 /**
  * One rank's part of a checkpoint: what it answers for, taken after `step` steps were made.
  *
+ * @param group
+ *   lowest rank of the ranks that summed in memory with it (`RankGroups`)
  * @param epochLoss
  *   sum of the losses of the rank's rows so far in the epoch that `step` is in
  */
-final case class RankSnapshot(step: Long, rank: Int, size: Int, epochLoss: Double, ranges: Seq[StateRange])
+final case class RankSnapshot(
+    step: Long,
+    rank: Int,
+    size: Int,
+    group: Int,
+    epochLoss: Double,
+    ranges: Seq[StateRange]
+)
 
 /** A whole checkpoint, the parts of all ranks of the run that wrote it. */
 final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
+
+  /** The groups of ranks that the order of its sums depended on. */
+  def groups: RankGroups = RankGroups.by(parts.map(_.group).toIndexedSeq)
 
   /** The vector `name`, put together from all ranks' ranges; None when no rank wrote any. */
   def vector(name: String, length: Int): Option[Array[Float]] = {
@@ -55,6 +68,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
       out.writeLong(snapshot.step)
       out.writeInt(snapshot.rank)
       out.writeInt(snapshot.size)
+      out.writeInt(snapshot.group)
       out.writeDouble(snapshot.epochLoss)
       out.writeInt(snapshot.ranges.size)
       snapshot.ranges.foreach(writeRange(out, _))
@@ -123,13 +137,13 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     )
     try {
       if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
-      val (step, rank, size) = (in.readLong(), in.readInt(), in.readInt())
+      val (step, rank, size, group) = (in.readLong(), in.readInt(), in.readInt(), in.readInt())
       val epochLoss = in.readDouble()
       val count = in.readInt()
       val ranges = (0 until count).map(_ => readRange(in))
       val expected = checksum.getValue
       if (in.readLong() != expected) throw new IOException(s"$path is damaged: its checksum does not fit")
-      RankSnapshot(step, rank, size, epochLoss, ranges)
+      RankSnapshot(step, rank, size, group, epochLoss, ranges)
     } finally in.close()
   }
 
@@ -149,7 +163,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
 object CheckpointStore {
 
   /** "SPDLCKP" and the version of the layout. */
-  private val Magic = 0x5350444c434b5001L
+  private val Magic = 0x5350444c434b5002L
   private val Chunk = 1 << 18
   private val StepFolder = """step-(\d+)""".r
   private val RankFile = """rank-(\d+)-of-(\d+)""".r

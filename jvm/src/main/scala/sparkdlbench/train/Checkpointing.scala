@@ -11,6 +11,8 @@ object Checkpointing {
   val folder: Key[String] =
     Key.text("checkpoint.dir", "", "Folder of any Hadoop file system to keep checkpoints in; empty: none are written")
   val every: Key[Long] = Key.long("checkpoint.every", "1000", 1, "Steps between checkpoints")
+  val everySeconds: Key[Double] =
+    Key.number("checkpoint.every_seconds", "0", 0, "Seconds between checkpoints, by rank 0's clock; 0: by steps alone")
   val keep: Key[Int] = Key.int("checkpoint.keep", "2", 1, "Number of checkpoints kept")
   val resume: Key[String] = Key.text("resume", "", "Folder of checkpoints to go on from; empty: start anew")
   val resubmissions: Key[Int] = Key.int(
@@ -25,7 +27,7 @@ object Checkpointing {
     1,
     "Longest wait for an executor in place of a lost one, seconds; then training goes on with the workers that are left"
   )
-  val keys: Seq[Key[_]] = Seq(folder, every, keep, resume, resubmissions, replacementSeconds)
+  val keys: Seq[Key[_]] = Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds)
 
   def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
     Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
@@ -36,11 +38,21 @@ object Checkpointing {
  * way, so a write that takes longer than the interval slows the training rather than piling up; a write that fails fails
  * the run at the next checkpoint or at the end.
  *
+ * @param group
+ *   lowest rank of this rank's group
  * @param everySteps
  *   the same on all ranks
+ * @param clock
+ *   for checkpoints by time as well
  */
-final class CheckpointWriter(setup: RunSetup, store: CheckpointStore, rank: Int, everySteps: Long)
-    extends AutoCloseable {
+final class CheckpointWriter(
+    setup: RunSetup,
+    store: CheckpointStore,
+    rank: Int,
+    group: Int,
+    everySteps: Long,
+    clock: Option[CheckpointClock]
+) extends AutoCloseable {
   private val writer = Executors.newSingleThreadExecutor { (task: Runnable) =>
     val thread = new Thread(task, s"sparkdl-checkpoint-${setup.runId}-$rank")
     thread.setDaemon(true)
@@ -48,11 +60,16 @@ final class CheckpointWriter(setup: RunSetup, store: CheckpointStore, rank: Int,
   }
   private var pending: Option[Future[_]] = None
 
-  def due(stepsMade: Long): Boolean = stepsMade % everySteps == 0
+  /** The same at every rank, which makes this call once after every step. */
+  def due(stepsMade: Long): Boolean = {
+    val byTime = clock.exists(_.due(stepsMade))
+    byTime || stepsMade % everySteps == 0
+  }
 
   def write(stepsMade: Long, epochLoss: Double, algorithm: RankAlgorithm): Unit = {
     await()
-    val snapshot = RankSnapshot(stepsMade, rank, setup.workers, epochLoss, algorithm.state)
+    clock.foreach(_.restart())
+    val snapshot = RankSnapshot(stepsMade, rank, setup.workers, group, epochLoss, algorithm.state)
     val work: Runnable = () => {
       store.write(snapshot)
       // Another rank may still be writing the one before: that one must stay whole until this one is.

@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.transport.RankGroups
 
 import java.util.concurrent.{ConcurrentHashMap, LinkedBlockingQueue}
 
@@ -13,6 +14,24 @@ sealed trait RankReport extends Serializable {
 /** At most once a second, from rank 0. */
 final case class StepReport(runId: String, attempt: Int, step: Long, loss: Double, rowsPerSecond: Double)
     extends RankReport
+
+/**
+ * When an attempt begins, from rank 0.
+ *
+ * @param groups
+ *   the ranks that sum in memory first
+ * @param placed
+ *   the ranks that share a process now
+ * @param before
+ *   the groups of the checkpoint that the attempt goes on from
+ */
+final case class GroupsReport(
+    runId: String,
+    attempt: Int,
+    groups: RankGroups,
+    placed: RankGroups,
+    before: Option[RankGroups]
+) extends RankReport
 
 /**
  * At the end of an epoch, from every rank.

@@ -6,7 +6,14 @@ import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
-import sparkdlbench.transport.{GroupContext, OneStageTransport, TimedTransport, Transport}
+import sparkdlbench.transport.{
+  AnnouncingTransport,
+  GroupContext,
+  OneStageTransport,
+  RankGroups,
+  TimedTransport,
+  Transport
+}
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
 
@@ -29,7 +36,8 @@ final case class RankOutcome(
     phaseNanos: Array[Long],
     bytes: Map[String, Long],
     engine: Map[String, String],
-    epochs: Seq[EpochReport]
+    epochs: Seq[EpochReport],
+    groups: GroupsReport
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -54,12 +62,21 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
     try {
-      val algorithm = bind(rank, transport)
-      val (step, losses) = resume(algorithm)
-      checkpoints = openCheckpoints()
-      train(rank, algorithm, step, losses)
+      val found = FoundCheckpoint.newest(setup, group, attempt)
+      val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
+      if (group.rank == 0) report(groups)
+      val timed = new TimedTransport(transport, rank.timer, groups.groups)
+      val seconds =
+        if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
+      val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
+      val algorithm = bind(rank, announcing.getOrElse(timed))
+      found.foreach(one => algorithm.restore(one.snapshot))
+      val step = found.fold(0L)(_.snapshot.step)
+      val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
+      checkpoints = openCheckpoints(groups.groups, clock)
+      train(rank, algorithm, step, found.fold(0.0)(_.lossesSoFar(group)))
       checkpoints.foreach(_.await())
-      outcome(rank, algorithm, transport.bytesSent)
+      outcome(rank, algorithm, transport.bytesSent, groups)
     } finally {
       checkpoints.foreach(_.close())
       transport.close()
@@ -70,35 +87,15 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val topology = Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
     Variants
       .find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
-      .start(rank, new TimedTransport(transport, rank.timer), topology)
+      .start(rank, transport, topology)
   }
 
-  /** Steps made and this rank's losses of the epoch so far, from the newest checkpoint that every rank can read. */
-  private def resume(algorithm: RankAlgorithm): (Long, Double) = {
-    val own = if (attempt == 0) None else Checkpointing.store(setup, Checkpointing.folder)
-    val stores = own.toSeq ++ Checkpointing.store(setup, Checkpointing.resume)
-    if (stores.isEmpty) (0L, 0.0)
-    else {
-      val readable = stores.flatMap(_.newest)
-      val steps =
-        group.allGather(readable.map(_.step).mkString(" ")).map(_.split(' ').filter(_.nonEmpty).map(_.toLong).toSet)
-      val common = steps.reduce(_ intersect _)
-      if (common.isEmpty) (0L, 0.0)
-      else {
-        val snapshot = readable.find(_.step == common.max).get
-        algorithm.restore(snapshot)
-        val losses =
-          if (snapshot.parts.size == group.size) snapshot.parts(group.rank).epochLoss
-          else if (group.rank == 0) snapshot.parts.map(_.epochLoss).sum
-          else 0.0
-        (snapshot.step, losses)
-      }
-    }
+  private def openCheckpoints(groups: RankGroups, clock: Option[CheckpointClock]): Option[CheckpointWriter] = {
+    val lowest = groups.members.find(_.contains(group.rank)).get.head
+    Checkpointing
+      .store(setup, Checkpointing.folder)
+      .map(new CheckpointWriter(setup, _, group.rank, lowest, setup.settings(Checkpointing.every), clock))
   }
-
-  private def openCheckpoints(): Option[CheckpointWriter] = Checkpointing
-    .store(setup, Checkpointing.folder)
-    .map(new CheckpointWriter(setup, _, group.rank, setup.settings(Checkpointing.every)))
 
   private def train(rank: RankState, algorithm: RankAlgorithm, from: Long, lossesSoFar: Double): Unit = {
     val steps = setup.totalSteps
@@ -166,7 +163,12 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     rank.evaluate()
   }
 
-  private def outcome(rank: RankState, algorithm: RankAlgorithm, bytes: Map[String, Long]): RankOutcome = {
+  private def outcome(
+      rank: RankState,
+      algorithm: RankAlgorithm,
+      bytes: Map[String, Long],
+      groups: GroupsReport
+  ): RankOutcome = {
     algorithm.settle()
     val facts = rank.engine.facts
     RankOutcome(
@@ -178,7 +180,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       phaseNanos,
       bytes,
       facts,
-      epochs.toSeq
+      epochs.toSeq,
+      groups
     )
   }
 }

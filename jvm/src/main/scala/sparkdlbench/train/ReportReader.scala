@@ -10,6 +10,7 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
   private val pending = mutable.Map.empty[Int, mutable.Map[Int, EpochReport]]
   private var next = 0
   private var attempt = 0
+  private var grouped = -1
   recorder.epochStarted(0)
 
   /** Reports of attempts before the newest, and of epochs that are over, change nothing. */
@@ -20,6 +21,9 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     }
     report match {
       case step: StepReport => recorder.progressed(step.step, step.loss, step.rowsPerSecond)
+      case groups: GroupsReport if groups.attempt > grouped =>
+        grouped = groups.attempt
+        recorder.grouped(groups.groups, groups.placed, groups.before)
       case epoch: EpochReport if epoch.epoch >= next =>
         pending.getOrElseUpdate(epoch.epoch, mutable.Map.empty).update(epoch.rank, epoch)
         while (pending.get(next).exists(ranks => ranks.size == ranks.head._2.ranks))

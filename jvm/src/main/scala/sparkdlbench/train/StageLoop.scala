@@ -32,7 +32,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     val watch = new SlotWatch(sc, setup)
     watchStage(setup, reports, watch, cancelled) match {
       case Success(outcomes) =>
-        outcomes.foreach(_.epochs.foreach(reports.receive))
+        outcomes.foreach(outcome => (outcome.groups +: outcome.epochs).foreach(reports.receive))
         recorder.steps(outcomes.map(_.stepNanos), outcomes.map(_.phaseNanos))
         Trained(assemble(setup, outcomes), ByteCounter.sum(outcomes.map(_.bytes)), outcomes.head.engine)
       case Failure(cause) =>

@@ -20,7 +20,13 @@ final case class RunResult(folder: String, summary: String, spec: ModelSpec, wei
  * One run, from checked settings to the results folder. `prepare` finds whatever a user can mend, before any Spark job;
  * `train` does the work; what fails there leaves a summary that says so.
  */
-final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunFolder, val progress: Progress) {
+final class TrainingRun private (
+    sc: SparkContext,
+    private[train] val setup: RunSetup,
+    private[train] val memoryEstimate: ListMap[String, Any],
+    folder: RunFolder,
+    val progress: Progress
+) {
   private val startNanos = System.nanoTime()
   @volatile private var cancelRequested = false
 
@@ -41,7 +47,7 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
       folder.event("seed", setup.settings(RunKeys.seed))
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
       val trained = loop.train(setup, recorder, () => cancelRequested)
-      folder.write("run.json", Json.text(description + ("engine" -> ListMap(trained.engine.toSeq.sorted: _*))))
+      folder.write("run.json", Json.text(trainedDescription(trained, recorder)))
       val summary = finish(recorder, "success", trained.bytes, None)
       progress.ended("done", None)
       RunResult(folder.path.toString, summary, setup.spec, trained.weights)
@@ -82,6 +88,12 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
     Json.text(summary)
   }
 
+  private def trainedDescription(trained: Trained, recorder: Recorder): ListMap[String, Any] =
+    description ++ Json.fields(
+      "engine" -> ListMap(trained.engine.toSeq.sorted: _*),
+      "rank_groups" -> recorder.rankGroups.map(_.members)
+    )
+
   private def description: ListMap[String, Any] = Json.fields(
     "schema" -> RunFolder.Schema,
     "name" -> setup.settings(RunKeys.name),
@@ -101,6 +113,7 @@ final class TrainingRun private (sc: SparkContext, setup: RunSetup, folder: RunF
       "classes" -> setup.data.classes,
       "description" -> setup.data.description
     ),
+    "memory_estimate" -> memoryEstimate,
     "spark" -> ListMap(SparkFacts.redacted(sc.getConf): _*)
   )
 }
@@ -130,11 +143,15 @@ object TrainingRun {
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
     val setup = RunSetup(runId, settings, spec, facts, threads, hadoop)
+    val estimate = MemoryEstimate.of(setup, MemoryCheck.workersPerExecutor(sc, setup.workers))
+    val limits = MemoryLimits.of(sc)
+    MemoryCheck.check(setup, estimate, limits, sc.isLocal)
+    val memory = estimate.toMap + ("limits" -> limits.toMap)
     val folder = RunFolder.create(settings(RunKeys.results), settings(RunKeys.name))
     val progress = new Progress
     progress.planned(settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
-    new TrainingRun(sc, setup, folder, progress)
+    new TrainingRun(sc, setup, memory, folder, progress)
   }
 
   private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {

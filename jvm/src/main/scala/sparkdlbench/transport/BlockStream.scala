@@ -2,7 +2,7 @@ package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Key
+import sparkdlbench.config.{Key, Settings}
 
 /**
  * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.
@@ -26,7 +26,13 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   def doc =
     "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
-  override def keys: Seq[Key[_]] = Seq(HostLocal.mode)
+  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, RankGroups.inMemoryFirst)
+
+  override def inboxBytes(capacity: Long, destination: Boolean): Long =
+    BlockStreamSlots.bytes(if (destination) 0 else capacity) + BlockStreamSlots.Alignment
+
+  override def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] =
+    if (settings(HostLocal.mode) == "off") None else Some(BlockStreamSlots.bytes(capacity))
 
   override def connect(group: GroupContext): Transport = BlockStream.connect(group, SparkBlockStreamNetwork)
 }

@@ -84,7 +84,10 @@ object BlockStreamSlots {
   def stride(lane: Lane): Int = (lane.capacity + Alignment - 1) / Alignment * Alignment
 
   /** Memory that a lane with slots of its own needs, a multiple of the alignment. */
-  def bytes(lane: Lane): Long = HeaderBytes + 2L * stride(lane)
+  def bytes(lane: Lane): Long = bytes(lane.capacity.toLong)
+
+  /** The same for messages of at most `capacity` bytes. */
+  def bytes(capacity: Long): Long = HeaderBytes + 2 * ((capacity + Alignment - 1) / Alignment * Alignment)
 
   /** Slots in fresh direct memory of this process. */
   def allocate(lane: Lane, destination: Option[ByteBuffer]): BlockStreamSlots = {

@@ -25,6 +25,7 @@ final class BlockStreamTransport(
 
   override def rank: Int = group.rank
   override def size: Int = group.size
+  override val groups: RankGroups = RankGroups.chosen(group.settings, peers.map(_.process))
 
   override def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
     generation += 1

@@ -4,8 +4,13 @@ import sparkdlbench.metrics.{Phase, PhaseTimer}
 
 import java.nio.ByteBuffer
 
-/** A transport whose sends and waits are counted apart from the phase around them. */
-final class TimedTransport(inner: Transport, timer: PhaseTimer) extends Transport {
+/**
+ * A transport whose sends and waits are counted apart from the phase around them.
+ *
+ * @param groups
+ *   the ranks that sum in memory first; another run of the same attempt may have had others than `inner` has now
+ */
+final class TimedTransport(inner: Transport, timer: PhaseTimer, override val groups: RankGroups) extends Transport {
   def rank: Int = inner.rank
   def size: Int = inner.size
   def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = inner.open(lanes, destination)

@@ -46,6 +46,9 @@ trait Transport extends AutoCloseable {
   def rank: Int
   def size: Int
 
+  /** The ranks that topologies let sum in memory first; the same on all ranks of an attempt. */
+  def groups: RankGroups = RankGroups.alone(size)
+
   /**
    * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
    *
@@ -95,6 +98,12 @@ trait OneStageTransport extends TransportVariant {
 
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
+
+  /** Direct memory that a lane takes where it ends. */
+  def inboxBytes(capacity: Long, destination: Boolean): Long = if (destination) 0 else 2 * capacity
+
+  /** The same where executors of one host share mapped memory instead; None: they never do. */
+  def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] = None
 }
 
 object OneStageTransport {

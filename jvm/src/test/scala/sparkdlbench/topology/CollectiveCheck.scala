@@ -64,11 +64,19 @@ final case class CollectiveCheck(
   }
 
   private def checkBytes(transport: Transport): Unit = {
-    val sent = transport.bytesSent.collect { case (channel, bytes) if !channel.endsWith(".framing") => bytes }.sum
-    topology
-      .bytesPerStep(transport.rank, transport.size, length, bucketLength, gradientCodec, parameterCodec)
-      .foreach(bytes =>
-        assert(sent == bytes * steps, s"$label: rank ${transport.rank} sent $sent bytes, stated $bytes a step")
+    val sent = transport.bytesSent.filter { case (channel, _) => !channel.endsWith(".framing") }
+    val stated =
+      topology.bytesPerStep(transport.rank, transport.groups, length, bucketLength, gradientCodec, parameterCodec)
+    stated.total.foreach(bytes =>
+      assert(
+        sent.values.sum == bytes * steps,
+        s"$label: rank ${transport.rank} sent $sent bytes, stated $stated a step"
+      )
+    )
+    if (!transport.groups.alone)
+      assert(
+        sent.getOrElse("in-process", 0L) == stated.withinGroup * steps,
+        s"$label: rank ${transport.rank} sent $sent bytes, stated $stated a step"
       )
   }
 

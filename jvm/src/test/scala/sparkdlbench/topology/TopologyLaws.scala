@@ -5,7 +5,7 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
+import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
 
 import java.lang.Float.floatToRawIntBits
 import java.nio.{ByteBuffer, ByteOrder}
@@ -122,7 +122,7 @@ class TopologyLaws extends AnyFunSuite {
     assert((new Sliced).refuses(5, sparse, plain).isEmpty)
     assert((new Ring).refuses(5, sparse, plain).exists(_.contains("sliced")))
     assert((new Recursive).refuses(5, sparse, plain).exists(_.contains("sliced")))
-    assert((new Sliced).bytesPerStep(0, 3, 100, 100, sparse, plain).isEmpty)
+    assert((new Sliced).bytesPerStep(0, RankGroups.alone(3), 100, 100, sparse, plain).total.isEmpty)
   }
 
   test("a lossless codec of 4 bytes a value is the values' own memory") {

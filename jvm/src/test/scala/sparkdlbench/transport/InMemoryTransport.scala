@@ -18,12 +18,15 @@ import scala.util.Random
  *   messages (lane, sequence) that get lost
  * @param breaks
  *   messages (lane, sequence) at which the sender fails
+ * @param groups
+ *   ranks that sum in memory first; None: every rank is alone
  */
 final case class InMemoryConditions(
     timeoutMillis: Long = 20000,
     delaySeed: Option[Long] = None,
     drops: (Lane, Long) => Boolean = (_, _) => false,
-    breaks: (Lane, Long) => Boolean = (_, _) => false
+    breaks: (Lane, Long) => Boolean = (_, _) => false,
+    groups: Option[RankGroups] = None
 )
 
 /** A group of ranks that are threads of one JVM. Follows the contract of `Transport` to the letter, and checks its users. */
@@ -112,8 +115,11 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
 
   private final class InMemoryTransport(val rank: Int) extends Transport {
     private var sentBytes = 0L
+    private var sentWithinGroup = 0L
     private var poison = Array.empty[Byte]
     def size: Int = InMemoryGroup.this.size
+    override val groups: RankGroups = conditions.groups.getOrElse(RankGroups.alone(size))
+    private val ownGroup = groups.members.find(_.contains(rank)).get
 
     def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = InMemoryGroup.this.synchronized {
       require(announced.forall(_ == lanes), s"rank $rank announces other lanes than another rank")
@@ -134,7 +140,7 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       require(sequence == state.sent, s"$lane: sequence $sequence after ${state.sent - 1}")
       if (conditions.breaks(lane, sequence)) throw new RunFailedException(s"rank $rank breaks at $lane, as told")
       state.sent += 1
-      sentBytes += data.remaining
+      if (ownGroup.contains(lane.to)) sentWithinGroup += data.remaining else sentBytes += data.remaining
       val message = new Pending(state, sequence, data.duplicate())
       if (!conditions.drops(lane, sequence)) {
         if (courier.isEmpty) deliver(message) else pending += message
@@ -167,7 +173,8 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       if (state.own) state.slot(sequence).duplicate().clear().put(poison, 0, lane.capacity)
     }
 
-    def bytesSent: Map[String, Long] = InMemoryGroup.this.synchronized(Map("in-memory" -> sentBytes))
+    def bytesSent: Map[String, Long] =
+      InMemoryGroup.this.synchronized(Map("in-memory" -> sentBytes, "in-process" -> sentWithinGroup))
 
     def close(): Unit = ()
   }

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{Engine, EngineVariant}
+import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec
 
 /** bytedeco's libtorch in the executor's own process: no Python worker, no copy between the network and the gradient. */
@@ -14,4 +14,20 @@ final class LibtorchVariant extends EngineVariant {
     spec.shapes // throws where layers do not fit together, before anything native is loaded
     new LibtorchEngine(spec, rows, threads, NativeLibraries.load(settings))
   }
+
+  /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */
+  def memory(spec: ModelSpec, rows: Int): EngineMemory = {
+    val between = spec.shapes.drop(1).map(_.map(_.toLong).product)
+    EngineMemory(
+      direct = 4L * rows * (3L * spec.classes + spec.inputShape.map(_.toLong).product),
+      native = 4L * rows * 3 * between.sum,
+      library = LibtorchVariant.LibraryBytes
+    )
+  }
+}
+
+private[libtorch] object LibtorchVariant {
+
+  /** Resident code and tables of libtorch and its BLAS, and what they keep for themselves. */
+  val LibraryBytes: Long = 256L << 20
 }

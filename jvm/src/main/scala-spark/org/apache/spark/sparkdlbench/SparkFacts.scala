@@ -9,6 +9,10 @@ object SparkFacts {
   /** Tasks that can run at the same time now, counted by Spark's own scheduler. */
   def slots(sc: SparkContext): Int = sc.maxNumConcurrentTasks(sc.resourceProfileManager.defaultResourceProfile)
 
+  /** Executors now; the driver itself where it runs the tasks. */
+  def executors(sc: SparkContext): Int =
+    if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well
+
   /** The configuration with secrets replaced, as Spark's own UI shows it (`spark.redaction.regex`). */
   def redacted(conf: SparkConf): Seq[(String, String)] = Utils.redact(conf, conf.getAll.toSeq).toList.sortBy(_._1)
 

@@ -1,0 +1,197 @@
+package sparkdlbench.train
+
+import sparkdlbench.algorithm.{Algorithm, AlgorithmMemory}
+import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.topology.{Slices, Topology}
+import sparkdlbench.transport.{JobTransport, OneStageTransport, RankGroups, TransportVariant}
+
+import scala.collection.immutable.ListMap
+
+/** Something that takes memory. @param bytes in one worker, one executor, or the driver */
+final case class MemoryPart(name: String, kind: MemoryKind, bytes: Long)
+
+/** Which limit memory counts against. */
+sealed abstract class MemoryKind(val name: String)
+object MemoryKind {
+
+  /** `spark.executor.memory`. */
+  case object Heap extends MemoryKind("heap")
+
+  /** Heap that is needed at a moment and not together with others of this kind. */
+  case object HeapAtTimes extends MemoryKind("heap_at_times")
+
+  /** `-XX:MaxDirectMemorySize`. */
+  case object Direct extends MemoryKind("direct")
+
+  /** Known to the operating system alone. */
+  case object Native extends MemoryKind("native")
+
+  /** Files in a memory file system, where executors of one host exchange through them; otherwise direct memory serves. */
+  case object Mapped extends MemoryKind("mapped")
+}
+
+/**
+ * What a run will need, from its settings alone. Weights, gradients, exchange buffers, residuals, batches and optimiser state are
+ * exact up to alignment; activations are an upper bound; what Spark, the JVM and the native libraries take for themselves
+ * are rules of thumb, named as such.
+ *
+ * @param workersPerExecutor
+ *   most workers that one executor is taken to run, if they are spread evenly
+ */
+final case class MemoryEstimate(
+    workersPerExecutor: Int,
+    worker: Seq[MemoryPart],
+    executor: Seq[MemoryPart],
+    driver: Seq[MemoryPart]
+) {
+  import MemoryKind._
+
+  def executorHeap: Long = executorBytes(Heap) + (workerParts(HeapAtTimes) ++ executor.filter(_.kind == HeapAtTimes))
+    .map(_.bytes)
+    .foldLeft(0L)(math.max)
+  def executorDirect: Long = executorBytes(Direct)
+
+  /** All that the operating system sees beside the heap. */
+  def executorOffHeap: Long = executorBytes(Direct) + executorBytes(Native) + executorBytes(Mapped)
+  def driverHeap: Long = driver.map(_.bytes).sum
+
+  def executorBytes(kind: MemoryKind): Long =
+    (workerParts(kind) ++ executor.filter(_.kind == kind)).map(_.bytes).sum
+
+  /** What the workers of one executor take together. */
+  private def workerParts(kind: MemoryKind): Seq[MemoryPart] =
+    worker.filter(_.kind == kind).map(part => part.copy(bytes = part.bytes * workersPerExecutor))
+
+  def toMap: ListMap[String, Any] = {
+    def described(parts: Seq[MemoryPart]) = parts.filter(_.bytes > 0).map { part =>
+      ListMap[String, Any]("name" -> part.name, "kind" -> part.kind.name, "bytes" -> part.bytes)
+    }
+    ListMap(
+      "workers_per_executor" -> workersPerExecutor,
+      "executor_heap_bytes" -> executorHeap,
+      "executor_direct_bytes" -> executorDirect,
+      "executor_off_heap_bytes" -> executorOffHeap,
+      "driver_heap_bytes" -> driverHeap,
+      "each_worker" -> described(worker),
+      "each_executor" -> described(executor),
+      "driver" -> described(driver)
+    )
+  }
+}
+
+object MemoryEstimate {
+  import MemoryKind._
+
+  /** Spark's own objects on the heap of an executor or driver that does nothing else; a rule of thumb. */
+  val SparkHeapBytes: Long = 128L << 20
+
+  /** Class data, compiled code, stacks, and the buffers of Spark's network; a rule of thumb. */
+  val JvmBytes: Long = 192L << 20
+
+  def of(setup: RunSetup, workersPerExecutor: Int): MemoryEstimate = {
+    val parameters = setup.spec.parameterCount.toLong
+    val gathered = Seq(
+      MemoryPart("trained weights, three times: as they arrive, read, and put together", Heap, 12 * parameters),
+      MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes)
+    )
+    MemoryEstimate(
+      workersPerExecutor,
+      modelParts(setup) ++ exchangeParts(setup, workersPerExecutor),
+      executorParts(setup),
+      gathered
+    )
+  }
+
+  private def modelParts(setup: RunSetup): Seq[MemoryPart] = {
+    val parameters = setup.spec.parameterCount.toLong
+    val share = setup.plan.maxShare.toLong
+    val rows = math.max(RankState.EvaluationRows.toLong, share)
+    val width = setup.data.shape.map(_.toLong).product
+    val engine = setup.engine.memory(setup.spec, rows.toInt)
+    Seq(
+      MemoryPart("weights", Direct, 4 * parameters),
+      MemoryPart("gradient", Direct, 4 * parameters),
+      MemoryPart("engine's buffers", Direct, engine.direct),
+      MemoryPart("activations (upper bound)", Native, engine.native),
+      MemoryPart("batches", Direct, (share + RankState.EvaluationRows) * (4 * width + 8)),
+      MemoryPart("order of the rows", Heap, 4L * setup.data.trainRows)
+    )
+  }
+
+  private def executorParts(setup: RunSetup): Seq[MemoryPart] = {
+    val engine = setup.engine.memory(setup.spec, 1)
+    Seq(
+      MemoryPart("data set", Heap, setup.dataSource.heldBytes(setup.data)),
+      MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes),
+      MemoryPart("native libraries (rule of thumb)", Native, engine.library),
+      MemoryPart("JVM itself (rule of thumb)", Native, JvmBytes),
+      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 8L * setup.spec.parameterCount)
+    )
+  }
+
+  private def exchangeParts(setup: RunSetup, workersPerExecutor: Int): Seq[MemoryPart] =
+    Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
+      case transport: OneStageTransport => oneStageParts(setup, transport, workersPerExecutor)
+      case _: JobTransport => jobParts(setup)
+      case other => throw new IllegalStateException(s"transport ${other.name} has no execution shape")
+    }
+
+  private def oneStageParts(setup: RunSetup, transport: OneStageTransport, workersPerExecutor: Int): Seq[MemoryPart] = {
+    val topology = Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
+    val algorithm = Variants.find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
+    // Which ranks share an executor is Spark's to decide; their numbers decide the memory.
+    val processes = (0 until setup.workers).map(_ / workersPerExecutor)
+    val needs = algorithm.memory(setup, topology, RankGroups.chosen(setup.settings, processes))
+    val inboxes = needs.collective.inboxes
+    val direct = inboxes.map(box => box.count * transport.inboxBytes(box.capacity, box.destination)).sum
+    val mapped = inboxes
+      .filter(!_.withinGroup)
+      .map(box => box.count * transport.mappedInboxBytes(setup.settings, box.capacity).getOrElse(0L))
+      .sum
+    Seq(
+      MemoryPart("inboxes for other ranks' messages", Direct, direct),
+      MemoryPart("the same as mapped files, where executors share a host", Mapped, mapped),
+      MemoryPart("encoded values", Direct, needs.collective.images),
+      MemoryPart("what the codec left out", Direct, needs.collective.residual),
+      MemoryPart("weights in full precision", Direct, needs.weightCopies)
+    ) ++ stateParts(setup, needs)
+  }
+
+  /** Optimiser state, and the copies that checkpoints are written from and read to. */
+  private def stateParts(setup: RunSetup, needs: AlgorithmMemory): Seq[MemoryPart] = {
+    val parameters = setup.spec.parameterCount.toLong
+    val state = stateValues(setup)
+    val owned = needs.collective.owned
+    val (writes, reads) =
+      (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
+    val copied = 4 * owned * (1 + state) + needs.collective.residual
+    // All ranks' residuals as they are read, one of them whole, and this rank's own.
+    val residuals = if (needs.collective.residual > 0) setup.workers + 2 else 0
+    val read = 8 * parameters * (1 + state) + 4 * parameters * residuals
+    Seq(
+      MemoryPart("optimiser's state", Heap, 4 * owned * state),
+      MemoryPart("copy for a checkpoint", HeapAtTimes, if (writes) copied else 0),
+      MemoryPart("a checkpoint that is read", HeapAtTimes, if (writes || reads) read else 0)
+    )
+  }
+
+  /** A rank of a job-a-step run: its slice summed and in full precision, and all slices as they are fetched. */
+  private def jobParts(setup: RunSetup): Seq[MemoryPart] = {
+    val parameters = setup.spec.parameterCount
+    val owned = Slices(parameters, setup.workers).maxSize.toLong
+    val encoded = Seq(setup.codec -> parameters.toLong, setup.parameterCodec -> owned).map { case (codec, values) =>
+      if (codec.isRaw) 0L else codec.maxBytes(values.toInt)
+    }.sum
+    Seq(
+      MemoryPart("owned slice, summed and in full precision", Direct, 8 * owned),
+      MemoryPart("encoded values", Direct, encoded),
+      MemoryPart("what the codec left out", Direct, if (setup.codec.keepsResidual) 4L * parameters else 0),
+      MemoryPart("slices as they are fetched", HeapAtTimes, setup.parameterCodec.maxBytes(parameters)),
+      MemoryPart("optimiser's state", Heap, 4 * owned * stateValues(setup))
+    )
+  }
+
+  /** Values that the optimiser keeps for each weight. */
+  private def stateValues(setup: RunSetup): Int =
+    setup.optimizer.create(1, setup.settings).state.values.map(_.length).sum
+}

@@ -1,0 +1,88 @@
+package sparkdlbench.train
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.topology.{Sliced, TestCodecs}
+import sparkdlbench.transport.{AnnouncingTransport, InMemoryConditions, RankGroups, ThreadGroup, Transport}
+
+/** Ranks as threads; every rank's own clock runs at a speed of its own, and only rank 0's counts. */
+class CheckpointClockSuite extends AnyFunSuite {
+  private val interval = 1000L
+
+  /** Steps after which each rank made a checkpoint, and what rank 0 announced. A step takes `stepNanos` of rank 0's clock. */
+  private def run(ranks: Int, steps: Long, stepNanos: Long => Long, groups: Option[RankGroups] = None, seed: Long = 1) =
+    ThreadGroup.run(ranks, InMemoryConditions(delaySeed = Some(seed), groups = groups)) { transport =>
+      val announcing = new AnnouncingTransport(transport)
+      val step = training(announcing)
+      var now = 1000000L * transport.rank
+      val clock = new CheckpointClock(announcing, interval, 0, () => now)
+      val formula = new Sliced().bytesPerStep(
+        transport.rank,
+        transport.groups,
+        10,
+        4,
+        TestCodecs.plain.head,
+        TestCodecs.plain.head
+      )
+      var taken = Seq.empty[(Long, Long)]
+      for (made <- 1L to steps) {
+        step(made - 1)
+        now += stepNanos(made) * (1 + transport.rank)
+        if (clock.due(made)) { taken :+= (made -> now); clock.restart() }
+      }
+      (taken, transport.bytesSent.values.sum - steps * formula.total.get)
+    }
+
+  /** A step of a training without a network: the ranks wait for each other and no longer than that. */
+  private def training(transport: Transport): Long => Unit = {
+    val (gradient, parameters) = (new FlatBuffer(10), new FlatBuffer(10))
+    val plain = TestCodecs.plain.head
+    val collective = new Sliced().bind(transport, gradient, parameters, 4, plain, plain)
+    sequence => {
+      (0 until collective.buckets).foreach(collective.contribute(_, sequence))
+      (0 until collective.buckets).foreach { bucket =>
+        collective.reduce(bucket, sequence); collective.publish(bucket, sequence)
+      }
+      (0 until collective.buckets).foreach(collective.collect(_, sequence))
+      collective.flush()
+    }
+  }
+
+  private def intervals(taken: Seq[(Long, Long)]): Seq[Long] =
+    taken.map(_._2).zip(0L +: taken.map(_._2)).map { case (end, start) => end - start }
+
+  test("all ranks take it after the same step, as late as a step at most") {
+    for (ranks <- 1 to 4; stepNanos <- Seq(1L, 7L, 130L, 999L, 1000L, 2500L)) {
+      val results = run(ranks, 5 * interval / math.min(stepNanos, 1000) + 5, _ => stepNanos)
+      assert(results.forall(_._1.map(_._1) == results.head._1.map(_._1)))
+      assert(results.head._1.size >= 4)
+      intervals(results.head._1).foreach(length =>
+        assert(
+          length >= interval && length < interval + stepNanos + (if (stepNanos < 8) 8 else 1),
+          s"$stepNanos ns a step"
+        )
+      )
+    }
+  }
+
+  test("a checkpoint costs about log2 of its steps in announcements of 8 bytes, and rank 0 alone sends them") {
+    val results = run(3, 4000, _ => 1L)
+    val announcements = results.head._2 / 8 / 2
+    assert(results.tail.forall(_._2 == 0))
+    assert(results.head._1.size == 4 - 1 || results.head._1.size == 4)
+    assert(
+      announcements <= 4 * 14,
+      s"$announcements announcements for ${results.head._1.size} checkpoints of 1000 steps"
+    )
+  }
+
+  test("steps that become slower or faster do not make ranks disagree; groups of ranks either") {
+    val groups = Some(RankGroups(IndexedSeq(IndexedSeq(0, 2), IndexedSeq(1, 3))))
+    for (seed <- 1L to 3L) {
+      val results = run(4, 1500, made => if ((made / 100) % 2 == 0) 1L else 20L, groups, seed)
+      assert(results.forall(_._1.map(_._1) == results.head._1.map(_._1)))
+      // Until the next look at the clock it may take as long as half of the old estimate at the new speed.
+      assert(results.head._1.size >= 4 && intervals(results.head._1).forall(length => length >= 1000 && length < 11000))
+    }
+  }
+}

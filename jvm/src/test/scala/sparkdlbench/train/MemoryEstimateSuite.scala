@@ -1,0 +1,143 @@
+package sparkdlbench.train
+
+import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
+import org.apache.spark.{SparkConf, SparkContext}
+import org.scalatest.BeforeAndAfterAll
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
+import sparkdlbench.results.Json
+
+import java.lang.management.{BufferPoolMXBean, ManagementFactory}
+import java.nio.file.{Files, Path, Paths}
+import scala.jdk.CollectionConverters._
+
+class MemoryEstimateSuite extends AnyFunSuite with BeforeAndAfterAll {
+  private var sc: SparkContext = _
+  private lazy val results: Path = Files.createTempDirectory("results")
+  private val mebi = 1L << 20
+
+  override def beforeAll(): Unit = {
+    val conf = new SparkConf().setMaster("local[4]").setAppName("memory-suite").set("spark.ui.enabled", "false")
+    sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1"))
+    sc.setLogLevel("ERROR")
+  }
+  override def afterAll(): Unit = sc.stop()
+
+  private def prepare(settings: (String, String)*): TrainingRun = TrainingRun.prepare(
+    sc,
+    Map("results" -> results.toString, "transport" -> "block-stream", "data.source" -> "synthetic") ++ settings
+  )
+
+  private def estimate(run: TrainingRun) = Json.read(Json.text(run.memoryEstimate))
+
+  private def complaint(settings: (String, String)*): String = {
+    var jobs = 0
+    val listener = new SparkListener { override def onJobStart(start: SparkListenerJobStart): Unit = jobs += 1 }
+    sc.addSparkListener(listener)
+    val message =
+      try intercept[ConfigurationException](prepare(settings: _*)).getMessage
+      finally sc.removeSparkListener(listener)
+    assert(jobs == 0)
+    message
+  }
+
+  test("a model that fits neither direct memory nor heap is refused before any job, with the settings to raise") {
+    val wide = Seq("model.hidden" -> "400000", "workers" -> "2")
+    val message = complaint(wide: _*)
+    assert(message.contains("spark.driver.memory=") && message.contains("-XX:MaxDirectMemorySize="), message)
+    assert(message.contains("spark.driver.maxResultSize=") && message.contains("318000010 parameters"), message)
+    assert(message.contains("weights 1.2 GiB") && message.contains("memory_check=off"), message)
+    assert(Files.list(results).iterator.asScala.isEmpty, "no results folder for a run that does not start")
+    prepare(wide :+ ("memory_check" -> "off"): _*)
+  }
+
+  test("only what does not fit is complained of") {
+    // The data set alone: every executor holds it.
+    val message = complaint("transport" -> "block-manager", "data.rows" -> "1000000000")
+    assert(message.contains("of heap") && !message.contains("MaxDirectMemorySize"), message)
+  }
+
+  /** Direct memory that the JVM counts, at most, while `body` runs; over what it was before. */
+  private def peakDirect(body: => Unit): Long = {
+    val pool =
+      ManagementFactory.getPlatformMXBeans(classOf[BufferPoolMXBean]).asScala.find(_.getName == "direct").get
+    (1 to 3).foreach { _ => System.gc(); Thread.sleep(100) }
+    val before = pool.getMemoryUsed
+    @volatile var running = true
+    @volatile var peak = 0L
+    val sampler = new Thread(() => while (running) { peak = math.max(peak, pool.getMemoryUsed); Thread.sleep(2) })
+    sampler.start()
+    try body
+    finally { running = false; sampler.join() }
+    peak - before
+  }
+
+  test("direct memory of a run is what was estimated") {
+    for {
+      (workers, codec, first) <- Seq(
+        ("2", "fp32", "on"),
+        ("3", "fp32", "off"),
+        ("3", "bf16", "off"),
+        ("4", "threshold", "off")
+      )
+    } {
+      val run = prepare(
+        "workers" -> workers,
+        "codec" -> codec,
+        "in_memory_first" -> first,
+        "model.hidden" -> "2000",
+        "batch" -> "600",
+        "max_steps" -> "20",
+        "data.rows" -> "2000",
+        "data.test_rows" -> "300"
+      )
+      val stated = estimate(run).path("executor_direct_bytes").asLong
+      val seen = peakDirect(run.train())
+      // All that is estimated is allocated, to the alignment of buffers; what comes on top are Spark's own buffers and the
+      // staging of a few threads.
+      assert(stated > 20 * mebi)
+      assert(
+        seen > 0.95 * stated - mebi && seen < 1.05 * stated + 4 * mebi,
+        s"$workers $codec: $seen seen, $stated stated"
+      )
+    }
+  }
+
+  test("the estimate and the limits are in run.json") {
+    val run = prepare("workers" -> "2", "model.hidden" -> "64", "max_steps" -> "2", "data.rows" -> "500")
+    val folder = Paths.get(run.train().folder)
+    val memory = Json.read(Files.readString(folder.resolve("run.json"))).path("memory_estimate")
+    val weights = memory.path("each_worker").elements.asScala.find(_.path("name").asText == "weights").get
+    assert(weights.path("bytes").asLong == 4L * (784 * 64 + 64 + 64 * 10 + 10))
+    assert(memory.path("workers_per_executor").asInt == 2)
+    assert(memory.path("limits").path("executor_heap_bytes").asLong == Runtime.getRuntime.maxMemory)
+  }
+
+  test("limits come from the session's configuration") {
+    assert(MemoryLimits.directOf("-Xss1m -XX:MaxDirectMemorySize=3g -XX:MaxDirectMemorySize=512m", 7) == 512 * mebi)
+    assert(
+      MemoryLimits.directOf("-XX:+UseSerialGC", 7) == 7 && MemoryLimits.directOf("-XX:MaxDirectMemorySize=0", 7) == 7
+    )
+    val conf = new SparkConf(false)
+    assert(MemoryLimits.overheadOf("spark://host:7077", conf, 1024 * mebi).isEmpty)
+    assert(MemoryLimits.overheadOf("yarn", conf, 1024 * mebi).contains(384 * mebi))
+    assert(MemoryLimits.overheadOf("yarn", conf, 10240 * mebi).contains(1024 * mebi))
+    conf.set("spark.executor.memoryOverhead", "2g")
+    assert(MemoryLimits.overheadOf("k8s://https://host", conf, 1024 * mebi).contains(2048 * mebi))
+  }
+
+  test("on YARN and Kubernetes the memory outside the heap must fit the overhead; elsewhere nothing enforces it") {
+    val run = prepare("workers" -> "4", "model.hidden" -> "20000")
+    def check(overhead: Option[Long]) = MemoryCheck.check(
+      run.setup,
+      MemoryEstimate.of(run.setup, 2),
+      MemoryLimits(8192 * mebi, 8192 * mebi, overhead, Some(4096 * mebi), 1024 * mebi),
+      local = false
+    )
+    check(None)
+    check(Some(4096 * mebi))
+    val message = intercept[ConfigurationException](check(Some(384 * mebi))).getMessage
+    assert(message.contains("spark.executor.memoryOverhead=") && message.contains("with 2 workers"), message)
+    assert(!message.contains("MaxDirectMemorySize"), message)
+  }
+}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyspark
 import pytest
 
 import capture
+from sparkdl_bench.bench import encryption
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
@@ -32,17 +32,6 @@ NEEDLE_VALUES = 16
 PORTS = range(23400, 23500)
 NET_VALUES = 4096
 SEED = secrets.randbelow(1 << 31)  # so that the weights are nobody else's
-SPARK_4 = not pyspark.__version__.startswith("3.")
-
-AUTHENTICATED = {"spark.authenticate": "true"}
-CRYPTO = {**AUTHENTICATED, "spark.network.crypto.enabled": "true", "spark.network.crypto.saslFallback": "false"}
-ENCRYPTED = {
-    "crypto": CRYPTO,
-    "crypto-gcm": {**CRYPTO, "spark.network.crypto.cipher": "AES/GCM/NoPadding"},
-    "sasl": {**AUTHENTICATED, "spark.authenticate.enableSaslEncryption": "true"},
-    "tls": AUTHENTICATED,  # and a key store, see `tls`
-}
-ONLY_SPARK_4 = ("crypto-gcm", "tls")
 
 
 @dataclass(frozen=True)
@@ -72,37 +61,6 @@ def _capturing() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("security")
-
-
-@pytest.fixture(scope="module")
-def tls(folder: Path) -> dict[str, str]:
-    """A key pair for 127.0.0.1 that trusts itself, and the properties that turn RPC TLS on with it."""
-    keytool = shutil.which("keytool")
-    if not keytool:
-        pytest.skip("keytool, which comes with a JDK, is not on the PATH")
-    store, password = folder / "store.p12", secrets.token_hex(16)
-    subprocess.run(
-        [
-            *(keytool, "-genkeypair", "-alias", "test", "-keyalg", "EC", "-groupname", "secp256r1", "-validity", "2"),
-            *("-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-storetype", "PKCS12"),
-            *("-keystore", str(store), "-storepass:env", "STORE_PASSWORD"),
-        ],
-        env={"STORE_PASSWORD": password},
-        check=True,
-        timeout=60,
-        capture_output=True,
-    )
-    return {
-        "spark.ssl.rpc.enabled": "true",
-        "spark.ssl.rpc.protocol": "TLSv1.3",
-        "spark.ssl.rpc.keyStore": str(store),
-        "spark.ssl.rpc.keyStoreType": "PKCS12",
-        "spark.ssl.rpc.keyStorePassword": password,
-        "spark.ssl.rpc.keyPassword": password,
-        "spark.ssl.rpc.trustStore": str(store),
-        "spark.ssl.rpc.trustStoreType": "PKCS12",
-        "spark.ssl.rpc.trustStorePassword": password,
-    }
 
 
 @pytest.fixture(scope="module")
@@ -181,21 +139,17 @@ def test_without_encryption_gradients_and_weights_can_be_read_on_the_wire(plain:
     assert plain.wire.byte_count > plain.channel_bytes > 0
 
 
-@pytest.mark.parametrize("encryption", ENCRYPTED)
-def test_with_encryption_they_cannot_and_the_training_is_the_same(
-    encryption: str, plain: Captured, folder: Path, request: pytest.FixtureRequest
-) -> None:
-    if encryption in ONLY_SPARK_4 and not SPARK_4:
-        pytest.skip(f"Spark {pyspark.__version__} has no {encryption}; it came with 4.0")
-    properties = {**ENCRYPTED[encryption], "spark.authenticate.secret": secrets.token_hex(16)}
-    if encryption == "tls":
-        properties |= request.getfixturevalue("tls")
-    run = train(folder / encryption, properties)
+@pytest.mark.parametrize("name", [name for name in encryption.CHOICES if name != encryption.OFF])
+def test_with_encryption_they_cannot_and_the_training_is_the_same(name: str, plain: Captured, folder: Path) -> None:
+    reason = encryption.missing(name, pyspark.__version__)
+    if reason:
+        pytest.skip(reason)
+    run = train(folder / name, encryption.properties(name, folder))
     assert run.wire.count([*gradients(), *swapped(gradients())]) == 0
     for transport in TRANSPORTS:
         weights, expected = run.weights[transport], plain.weights[transport]
         assert weights.keys() == expected.keys()
-        assert all(np.array_equal(weights[name], expected[name]) for name in expected), transport
+        assert all(np.array_equal(weights[each], expected[each]) for each in expected), transport
         needles = pieces(weights)
         assert run.wire.count([*needles, *swapped(needles)]) == 0, transport
     # As many bytes were seen as the runs counted, so the capture has not simply missed them.

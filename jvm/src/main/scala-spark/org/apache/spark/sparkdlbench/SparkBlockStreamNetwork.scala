@@ -70,7 +70,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
   }
 
   /** What Spark's server wants to know of every uploaded block; it reads it with the serializer that writes it here. */
-  private def metadata: Array[Byte] = {
+  private[sparkdlbench] def metadata: Array[Byte] = {
     val serializer = env.serializerManager.getSerializer(implicitly[ClassTag[Any]], autoPick = false).newInstance()
     val bytes = serializer.serialize[(StorageLevel, ClassTag[_])]((StorageLevel.MEMORY_ONLY, classTag[Array[Byte]]))
     val array = new Array[Byte](bytes.remaining)

@@ -37,7 +37,7 @@ final class Intruder private (factory: TransportClientFactory, own: Boolean) ext
         try {
           val message = new UploadStream(
             0,
-            new NioManagedBuffer(new UploadBlockStream(blockId, Array.emptyByteArray).toByteBuffer),
+            new NioManagedBuffer(new UploadBlockStream(blockId, SparkBlockStreamNetwork.metadata).toByteBuffer),
             new Intruder.Declared(declared)
           )
           client.getHandler.addRpcRequest(

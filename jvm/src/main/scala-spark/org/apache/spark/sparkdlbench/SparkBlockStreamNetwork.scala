@@ -33,8 +33,9 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
 
   override def obstacle: Option[String] = {
     val manager = env.shuffleManager
-    manager.shuffleBlockResolver match {
-      case _: ReceivesStreams if env.blockManager.blockTransferService.isInstanceOf[NettyBlockTransferService] => None
+    ShuffleManagers.resolver(manager) match {
+      case Some(_: ReceivesStreams) if env.blockManager.blockTransferService.isInstanceOf[NettyBlockTransferService] =>
+        None
       case _ => Some(ShuffleManagers.setup(manager.getClass.getName))
     }
   }

@@ -3,12 +3,12 @@
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
-#   make soak            campaigns of kills and memory
+#   make soak            campaigns of kills and memory; first the digits run on other Spark versions (make smoke)
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak venv jars assembly wheel docs clean distclean
+.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -52,8 +52,12 @@ bench: $(INSTALLED) target/.jars-$(LINE)
 bench-net bench-train bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $*
 
-soak: $(INSTALLED) target/.jars-$(LINE)
+soak: smoke
 	$(BIN)/python -m sparkdl_bench.bench soak
+
+# The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.
+smoke: $(INSTALLED) target/.jars-4
+	$(BIN)/python -m pytest -m smoke tests/test_smoke.py
 
 # The virtual environment with this package in it, editable, beside the pyspark of the chosen line.
 $(INSTALLED): pyproject.toml

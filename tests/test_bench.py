@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sparkdl_bench.bench import collective, contestant, link, machine, net, statistics, store, trials
+from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, statistics, store, trials
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.net import NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
@@ -210,8 +210,38 @@ class TestCollective:
         sockets = NetPlan(sizes=(10,), workers=(2,), transports=("x",), host_local="off")
         assert [way.host_local for way in net.ways_of(sockets, "mpi", 2, 10)] == [False]
 
+    def test_an_encryption_is_a_row_of_its_own_over_sockets(self) -> None:
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("x", "gloo"), encryptions=("off", "crypto"))
+        ours = [(way.encryption, way.host_local) for way in net.ways_of(plan, "x", 2, 10)]
+        assert ours == [("off", False), ("crypto", False), ("off", True)]
+        assert [way.encryption for way in net.ways_of(plan, "gloo", 2, 10)] == [None]
+        way = Way("x", 2, 10, host_local=False, encryption="crypto")
+        assert collective.row(way, [Taken([1.0], True, "tcp")], link_gbps=1.0).to_dict()["encryption"] == "crypto"
+
+    def test_secrets_are_new_each_time(self, tmp_path: Path) -> None:
+        (tmp_path / "again").mkdir()
+        first, second = (encryption.properties("tls", each) for each in (tmp_path, tmp_path / "again"))
+        differ = {name for name in first if first[name] != second[name]}
+        passwords = {f"spark.ssl.rpc.{kind}Password" for kind in ("key", "keyStore", "trustStore")}
+        stores = {"spark.ssl.rpc.keyStore", "spark.ssl.rpc.trustStore"}
+        assert differ == {"spark.authenticate.secret", *passwords, *stores}
+        assert (tmp_path / "keys.p12").stat().st_mode & 0o077 == 0
+        assert encryption.properties("off", tmp_path) == {}
+
+    def test_what_came_with_spark_4_is_told_on_spark_3(self) -> None:
+        assert "Spark 4.0" in str(encryption.missing("tls", "3.5.9"))
+        assert encryption.missing("crypto", "3.5.9") is None
+
     @pytest.mark.parametrize(
-        "wrong", [{"host_local": "maybe"}, {"sizes": ()}, {"sizes": (-1,)}, {"workers": (0,)}, {"transports": ()}]
+        "wrong",
+        [
+            {"host_local": "maybe"},
+            {"encryptions": ("rot13",)},
+            {"sizes": ()},
+            {"sizes": (-1,)},
+            {"workers": (0,)},
+            {"transports": ()},
+        ],
     )
     def test_a_senseless_plan_is_refused(self, wrong: dict[str, Any]) -> None:
         with pytest.raises(ConfigurationError):

@@ -16,6 +16,7 @@ class Row:
 
     Attributes:
         host_local: whether shared memory was asked for; None where that is not a choice.
+        encryption: of Spark's connections (`encryption.CHOICES`); None for peers, which have none.
         channel: what really carried the bytes.
         algbw_gbps: size of the vector over the median time, gigabits a second.
         busbw_gbps: the same × 2 (N - 1) / N: what the busiest link carries at least.
@@ -40,6 +41,7 @@ class Row:
     correct: bool
     drift: float
     samples_ms: list[float]
+    encryption: str | None = None
 
     @property
     def link_share(self) -> float:
@@ -59,6 +61,7 @@ class Way:
     topology: str | None = None
     codec: str = "fp32"
     host_local: bool | None = None
+    encryption: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def row(way: Way, trials: Sequence[Taken], link_gbps: float) -> Row:
         topology=way.topology,
         codec=way.codec,
         host_local=way.host_local,
+        encryption=way.encryption,
         channel=", ".join(sorted({taken.channel for taken in trials})),
         workers=way.workers,
         elements=way.elements,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyspark
+
 from sparkdl_bench import peers
-from sparkdl_bench.bench import collective
+from sparkdl_bench.bench import collective, encryption
 from sparkdl_bench.bench.collective import Row, Taken, Way
 from sparkdl_bench.bench.spark_collective import run_spark_transport, spark_transport_missing
 from sparkdl_bench.errors import ConfigurationError
@@ -26,6 +28,7 @@ class NetPlan:
         workers: numbers of ranks.
         transports: Spark transports of ours, and peers that can all-reduce.
         topologies, codecs: of our transports.
+        encryptions: of our transports, where they use sockets (`encryption.CHOICES`); mapped memory is never encrypted.
         host_local: `on`: shared memory where there is some; `off`: sockets alone; `both`: one row each.
         warmup, iterations: all-reduces; 0: by size (`collective.counts`).
         trials: how often each row is measured, in turn with the others; all samples go into the row.
@@ -36,6 +39,7 @@ class NetPlan:
     transports: tuple[str, ...]
     topologies: tuple[str, ...] = ("sliced",)
     codecs: tuple[str, ...] = ("fp32",)
+    encryptions: tuple[str, ...] = (encryption.OFF,)
     host_local: str = "both"
     warmup: int = 0
     iterations: int = 0
@@ -45,8 +49,13 @@ class NetPlan:
     def __post_init__(self) -> None:
         if self.host_local not in HOST_LOCAL:
             raise ConfigurationError(f"host-local is '{self.host_local}'; valid: {', '.join(HOST_LOCAL)}.")
-        if not (self.sizes and self.workers and self.transports and self.topologies and self.codecs):
-            raise ConfigurationError("sizes, workers, transports, topologies and codecs need at least one value each.")
+        lists = (self.sizes, self.workers, self.transports, self.topologies, self.codecs, self.encryptions)
+        if not all(lists):
+            raise ConfigurationError(
+                "sizes, workers, transports, topologies, codecs and encryption need at least one value each."
+            )
+        for each in self.encryptions:
+            encryption.missing(each, pyspark.__version__)
         if min(self.sizes) < 0 or min(self.workers) < 1:
             raise ConfigurationError("A size is a number of values, 0 or more; a number of workers is 1 or more.")
 
@@ -61,14 +70,14 @@ class NetPlan:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A transport that cannot be measured here, and why."""
+    """A transport or an encryption that cannot be measured here, and why."""
 
-    transport: str
+    name: str
     reason: str
 
 
 def measure(plan: NetPlan, link_gbps: float, directory: Path, tell: Callable[[str], None]) -> Iterator[Row | Skipped]:
-    """Rows in the order of sizes and workers; a transport that is not installed gives one `Skipped` at the start."""
+    """Rows in the order of sizes and workers; what cannot be measured here gives one `Skipped` at the start."""
     available = []
     for transport in plan.transports:
         peer = peers.discover().get(transport)
@@ -77,6 +86,11 @@ def measure(plan: NetPlan, link_gbps: float, directory: Path, tell: Callable[[st
             yield Skipped(transport, reason)
         else:
             available.append(transport)
+    for each in plan.encryptions:
+        reason = encryption.missing(each, pyspark.__version__)
+        if reason:
+            yield Skipped(each, reason)
+            plan = replace(plan, encryptions=tuple(other for other in plan.encryptions if other != each))
     for workers in plan.workers:
         for elements in plan.sizes:
             ways = [way for transport in available for way in ways_of(plan, transport, workers, elements)]
@@ -88,10 +102,12 @@ def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[
     peer = peers.discover().get(transport)
     if peer is None:
         return [
-            Way(transport, workers, elements, topology, codec, host_local)
+            Way(transport, workers, elements, topology, codec, host_local, each)
             for topology in plan.topologies
             for codec in plan.codecs
             for host_local in plan.host_local_choices
+            for each in plan.encryptions
+            if each == encryption.OFF or not host_local
         ]
     if transport == FLOOR:
         return [Way(transport, 1, elements)]
@@ -121,7 +137,12 @@ def _rows(
     taken: dict[Way, list[Taken]] = {way: [] for way in ways}
     for trial in range(1, plan.trials + 1):
         for way in ways:
-            tell(f"{way.transport}, {way.workers} workers, {way.elements} values, trial {trial} of {plan.trials} …")
+            what = f"{way.transport}{_encrypted(way)}, {way.workers} workers, {way.elements} values"
+            tell(f"{what}, trial {trial} of {plan.trials} …")
             taken[way].append(run_way(way, plan.counts(way.elements), plan.timeout_s, directory))
     for way, trials in taken.items():
         yield collective.row(way, trials, link_gbps)
+
+
+def _encrypted(way: Way) -> str:
+    return "" if way.encryption in (None, encryption.OFF) else f" ({way.encryption})"

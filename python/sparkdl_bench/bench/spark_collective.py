@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import session
+from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.errors import SparkDLError
 from sparkdl_bench.jarfiles import find_jars
@@ -21,6 +23,7 @@ from sparkdl_bench.peers._process import measure
 
 _JVM_CLASS = "sparkdlbench.bench.NetBench"
 _SETTINGS = "SPARKDL_NET_SETTINGS"
+_PROPERTIES = "SPARKDL_NET_PROPERTIES"
 # One thread a side and a serial collector: with two ranks on two cores, more threads only wait for one another.
 _EXECUTOR = {
     "spark.executor.memory": "2g",
@@ -54,9 +57,12 @@ def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float
         "workers": str(way.workers),
         "host_local": "on" if way.host_local else "off",
     }
-    variables = {_SETTINGS: json.dumps(settings)}
     command = [sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
-    measurement = measure(way.transport, command, case, timeout_s, variables)
+    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-net-") as folder:
+        secured = encryption.properties(way.encryption or encryption.OFF, Path(folder))
+        # By the environment: other users of the host can read command lines.
+        variables = {_SETTINGS: json.dumps(settings), _PROPERTIES: json.dumps(secured)}
+        measurement = measure(way.transport, command, case, timeout_s, variables)
     sent = measurement.facts["bytes"]
     channels = [name for name, count in sent.items() if count] if isinstance(sent, dict) else []
     samples_ms = [sample.ms for sample in measurement.samples]
@@ -70,6 +76,7 @@ def main() -> None:
         "spark.master": f"local-cluster[{case['workers']},1,2048]",
         "spark.app.name": "sparkdl-bench net",
         **_EXECUTOR,
+        **json.loads(os.environ[_PROPERTIES]),
     }
     _, spark_settings = session.start_jvm(options)
     with session.open_session(spark_settings) as spark:

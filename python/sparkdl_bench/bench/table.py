@@ -42,7 +42,7 @@ def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = N
         title=f"All-reduce of fp32 values; a plain TCP stream on loopback: {link_gbps:.1f} Gbit/s",
         caption="ms: mean over the ranks; bandwidths in Gbit/s at the median; link: busbw's share of the TCP stream",
     )
-    for heading in ("transport", "topology", "codec", "channel", "workers", "values"):
+    for heading in ("transport", "topology", "codec", "channel", "encryption", "workers", "values"):
         table.add_column(heading, justify="right" if heading in ("workers", "values") else "left")
     for heading in ("median ms", "p90", "p99", "algbw", "busbw", "link", "drift", "correct"):
         table.add_column(heading, justify="right")
@@ -52,6 +52,7 @@ def show_rows(rows: Sequence[Row], link_gbps: float, console: Console | None = N
             row.topology or "–",
             row.codec,
             row.channel,
+            row.encryption or "–",
             str(row.workers),
             f"{row.elements:,}",
             *(f"{value:.3f}" for value in (row.median_ms, row.p90_ms, row.p99_ms)),

@@ -22,6 +22,13 @@ from sparkdl_bench.peers import default_directory
 @click.option("--topologies", default="sliced", show_default=True, help="Of our transports.")
 @click.option("--codecs", default="fp32", show_default=True, help="Of our transports.")
 @click.option(
+    "--encryption",
+    "encryptions",
+    default="off",
+    show_default=True,
+    help="Of our transports over sockets: off, crypto, crypto-gcm, sasl, tls.",
+)
+@click.option(
     "--host-local",
     type=click.Choice(["both", "on", "off"]),
     default="both",
@@ -42,6 +49,7 @@ def command(
     transports: str,
     topologies: str,
     codecs: str,
+    encryptions: str,
     host_local: str,
     trials: int,
     warmup: int,
@@ -61,6 +69,7 @@ def command(
         transports=tuple(dict.fromkeys([*_names(transports), FLOOR])),
         topologies=_names(topologies),
         codecs=_names(codecs),
+        encryptions=_names(encryptions),
         host_local=host_local,
         warmup=warmup,
         iterations=iterations,
@@ -73,7 +82,7 @@ def command(
     rows: list[Row] = []
     for found in measure(plan, link_gbps, peers_dir, lambda line: click.echo(line, err=True)):
         if not isinstance(found, Row):
-            click.echo(f"{found.transport}: skipped. {found.reason}", err=True)
+            click.echo(f"{found.name}: skipped. {found.reason}", err=True)
             continue
         rows.append(found)
         if json_file:

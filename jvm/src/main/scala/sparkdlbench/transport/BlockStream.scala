@@ -42,10 +42,9 @@ object BlockStream {
   def connect(group: GroupContext, network: BlockStreamNetwork): Transport = {
     if (group.size > StreamId.MaxFrom)
       throw new ConfigurationException(s"block-stream carries at most ${StreamId.MaxFrom} ranks, not ${group.size}.")
-    val mailbox =
-      Mailbox.open(StreamId.attemptNumber(group.attemptId), group.rank) // before anybody can know our address
+    val mailbox = Mailbox.open(StreamId.inboxNumber(group.attemptId), group.rank) // before anybody can know our address
     try {
-      val self = network.describe(group.rank)
+      val self = network.describe(group.rank).copy(inbox = mailbox.inbox)
       val peers = group.allGather(BlockStreamPeer.print(self)).map(BlockStreamPeer.parse)
       if (peers.exists(_.process != self.process))
         network.obstacle.foreach(text => throw new ConfigurationException(text))

@@ -4,43 +4,53 @@ import sparkdlbench.RunFailedException
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
-import java.security.MessageDigest
+import java.security.{MessageDigest, SecureRandom}
 import scala.util.Try
 
 /**
  * Names the stream of frames from one rank to another in one attempt of one run.
  *
- * @param attempt
- *   63 bits of a digest of the attempt's id
+ * @param inbox
+ *   number of the receiver's mailbox: 63 bits of a digest of the attempt's id and of a secret. Only the ranks of the group
+ *   learn it, so whoever else may connect to the executor (another attempt's ranks, any client of the session) has no
+ *   stream by which to disturb this one
  * @param from
  *   below 32,768
  * @param to
  *   below 65,536
  */
-final case class StreamId(attempt: Long, from: Int, to: Int) {
+final case class StreamId(inbox: Long, from: Int, to: Int) {
   require(
-    attempt >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo,
-    s"$attempt, $from, $to"
+    inbox >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo,
+    s"$inbox, $from, $to"
   )
 
   /** Both ranks in one non-negative Int, as Spark's shuffle block ids have room for. */
   def ranks: Int = (from << 16) | to
-  override def toString: String = s"$attempt-$from-$to"
+  override def toString: String = s"$inbox-$from-$to"
 }
 
 object StreamId {
   val MaxFrom: Int = 1 << 15
   val MaxTo: Int = 1 << 16
 
-  def apply(attempt: Long, ranks: Int): StreamId = StreamId(attempt, ranks >>> 16, ranks & 0xffff)
+  def apply(inbox: Long, ranks: Int): StreamId = StreamId(inbox, ranks >>> 16, ranks & 0xffff)
 
   def parse(text: String): Option[StreamId] = text.split('-') match {
-    case Array(attempt, from, to) => Try(StreamId(attempt.toLong, from.toInt, to.toInt)).toOption
+    case Array(inbox, from, to) => Try(StreamId(inbox.toLong, from.toInt, to.toInt)).toOption
     case _ => None
   }
 
-  def attemptNumber(attemptId: String): Long =
-    ByteBuffer.wrap(MessageDigest.getInstance("SHA-256").digest(attemptId.getBytes(UTF_8))).getLong & Long.MaxValue
+  /** A number for a mailbox of this attempt, another one each time. */
+  def inboxNumber(attemptId: String): Long = {
+    val digest = MessageDigest.getInstance("SHA-256")
+    digest.update(attemptId.getBytes(UTF_8))
+    val secret = new Array[Byte](32)
+    random.nextBytes(secret)
+    ByteBuffer.wrap(digest.digest(secret)).getLong & Long.MaxValue
+  }
+
+  private lazy val random = new SecureRandom
 }
 
 /** What ranks say to each other beside their messages. Prints and parses. */

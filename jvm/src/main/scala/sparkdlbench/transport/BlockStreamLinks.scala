@@ -52,7 +52,12 @@ final class BlockStreamLinks(
   }
 
   private def connect(rank: Int): PushChannel =
-    network.connect(peers(rank), StreamId(mailbox.attempt, group.rank, rank), lost(peers(rank)), () => mailbox.wakeUp())
+    network.connect(
+      peers(rank),
+      StreamId(peers(rank).inbox, group.rank, rank),
+      lost(peers(rank)),
+      () => mailbox.wakeUp()
+    )
 
   private def lost(peer: BlockStreamPeer)(cause: Throwable): Unit =
     if (!mailbox.hasLeft(peer.rank))
@@ -61,7 +66,7 @@ final class BlockStreamLinks(
   /** Delivers a control word; the peer must be connected. */
   def tell(peer: Int, control: Control): Unit = {
     told += peer
-    if (isHere(peer)) Mailbox.find(mailbox.attempt, peer).foreach(_.tell(group.rank, control))
+    if (isHere(peer)) Mailbox.find(peers(peer).inbox, peer).foreach(_.tell(group.rank, control))
     else {
       val text = Control.print(control).getBytes(UTF_8)
       channels.get(peer).push(BlockStreamFrame.ControlLane, 0, ByteBuffer.allocateDirect(text.length).put(text).flip())

@@ -16,6 +16,8 @@ import scala.util.Try
  *   same for processes of one running kernel
  * @param encrypted
  *   whether the process' connections are encrypted
+ * @param inbox
+ *   number of the rank's mailbox, which only its group learns; 0 before it has one
  */
 final case class BlockStreamPeer(
     rank: Int,
@@ -24,7 +26,8 @@ final case class BlockStreamPeer(
     executor: String,
     process: String,
     kernel: String,
-    encrypted: Boolean
+    encrypted: Boolean,
+    inbox: Long = 0
 ) {
   override def toString: String = s"rank $rank on host $host, executor $executor"
 }
@@ -35,11 +38,12 @@ object BlockStreamPeer {
   val thisProcess: String = UUID.randomUUID().toString
 
   def print(peer: BlockStreamPeer): String =
-    Seq[Any](peer.rank, peer.host, peer.port, peer.executor, peer.process, peer.kernel, peer.encrypted).mkString(" ")
+    Seq[Any](peer.rank, peer.host, peer.port, peer.executor, peer.process, peer.kernel, peer.encrypted, peer.inbox)
+      .mkString(" ")
 
   def parse(text: String): BlockStreamPeer = text.split(' ') match {
-    case Array(rank, host, port, executor, process, kernel, encrypted) =>
-      Try(BlockStreamPeer(rank.toInt, host, port.toInt, executor, process, kernel, encrypted.toBoolean))
+    case Array(rank, host, port, executor, process, kernel, encrypted, inbox) =>
+      Try(BlockStreamPeer(rank.toInt, host, port.toInt, executor, process, kernel, encrypted.toBoolean, inbox.toLong))
         .getOrElse(unreadable(text))
     case _ => unreadable(text)
   }
@@ -82,7 +86,7 @@ trait BlockStreamNetwork {
    * Connects to a peer; blocks.
    *
    * @param id
-   *   the stream's name; its `attempt` and `to` choose the mailbox there
+   *   the stream's name; its `inbox` and `to` choose the mailbox there
    * @param onFailure
    *   called once when the stream breaks after this method has returned
    * @param onDrained

@@ -101,7 +101,7 @@ final class BlockStreamOpening(
       await(target, "share memory") { case word @ Control.Verdict(`generation`, _) => word }.shared
     }
     if (links.isHere(target)) {
-      val there = Mailbox.find(mailbox.attempt, target).getOrElse(left(target))
+      val there = Mailbox.find(peers(target).inbox, target).getOrElse(left(target))
       lanes.map(lane => new Route(lane, InProcess, there.slots(lane.id).getOrElse(left(target)), there, null))
     } else
       shared match {

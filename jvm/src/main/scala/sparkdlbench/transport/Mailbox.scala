@@ -12,7 +12,7 @@ import scala.jdk.CollectionConverters._
  * Where everything for one rank of one attempt arrives: network threads and other ranks of this process write, the rank's
  * own thread waits and reads.
  */
-final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
+final class Mailbox(val inbox: Long, val rank: Int) extends AutoCloseable {
   private val lanes = new ConcurrentHashMap[Int, BlockStreamSlots]
   private val readers = new ConcurrentHashMap[Int, BlockStreamReader]
   private val controls = new ConcurrentLinkedQueue[(Int, Control)]
@@ -81,30 +81,32 @@ final class Mailbox(val attempt: Long, val rank: Int) extends AutoCloseable {
 
 /**
  * All mailboxes of this process. Global because Spark, not we, makes the shuffle manager through which streams come in;
- * keyed by attempt, so that runs side by side in one executor cannot meet.
+ * keyed by a number of each mailbox' own, so that runs and attempts side by side in one executor cannot meet.
  */
 object Mailbox {
   private val open = new ConcurrentHashMap[(Long, Int), Mailbox]
   private val refused = new AtomicLong
 
-  def open(attempt: Long, rank: Int): Mailbox = {
-    val mailbox = new Mailbox(attempt, rank)
-    if (open.putIfAbsent((attempt, rank), mailbox) != null)
-      throw new RunFailedException(
-        s"Rank $rank of this attempt runs twice in one executor; attempt ids must differ between attempts."
-      )
+  /** @param inbox from `StreamId.inboxNumber` */
+  def open(inbox: Long, rank: Int): Mailbox = {
+    val mailbox = new Mailbox(inbox, rank)
+    if (open.putIfAbsent((inbox, rank), mailbox) != null)
+      throw new IllegalArgumentException(s"Rank $rank has a mailbox $inbox already.")
     mailbox
   }
 
-  def find(attempt: Long, rank: Int): Option[Mailbox] = Option(open.get((attempt, rank)))
+  def find(inbox: Long, rank: Int): Option[Mailbox] = Option(open.get((inbox, rank)))
 
-  private def forget(mailbox: Mailbox): Unit = open.remove((mailbox.attempt, mailbox.rank), mailbox)
+  /** Those that are open in this process. */
+  private[transport] def all: Seq[Mailbox] = open.values.asScala.toList
+
+  private def forget(mailbox: Mailbox): Unit = open.remove((mailbox.inbox, mailbox.rank), mailbox)
 
   /** The mailbox that a stream is for. A stream of another run or attempt is counted and refused; nothing of it is written. */
-  def accept(id: StreamId): Mailbox = find(id.attempt, id.to).getOrElse {
+  def accept(id: StreamId): Mailbox = find(id.inbox, id.to).getOrElse {
     refused.incrementAndGet()
     throw new RunFailedException(
-      s"Rank ${id.to} of attempt ${id.attempt} is not (or no longer) in this executor; stream $id is refused. The sender belongs to another attempt."
+      s"Rank ${id.to} of the sender's attempt is not (or no longer) in this executor; its stream is refused. The sender belongs to another attempt."
     )
   }
 

@@ -1,10 +1,12 @@
 package org.apache.spark.sparkdlbench
 
 import org.apache.spark.SparkEnv
-import org.apache.spark.storage.{StorageLevel, TestBlockId}
+import org.apache.spark.storage.{BlockId, BlockManager, StorageLevel, TestBlockId}
 import org.apache.spark.util.io.ChunkedByteBuffer
 
+import java.lang.reflect.InvocationTargetException
 import java.nio.ByteBuffer
+import scala.reflect.ClassTag
 
 /**
  * Named blocks of bytes in this executor's BlockManager, found by the others through the driver. Blocks are kept in memory
@@ -15,6 +17,10 @@ import java.nio.ByteBuffer
  */
 final class BlockStore(env: SparkEnv) {
   private val manager = env.blockManager
+  private val putMethod = classOf[BlockManager].getMethods.filter(_.getName == "putBytes").maxBy(_.getParameterCount)
+  private val putDefaults = (5 until putMethod.getParameterCount).map { number =>
+    classOf[BlockManager].getMethod("putBytes$default$" + number).invoke(manager)
+  }
 
   /**
    * Publishes `bytes`, without a copy: the caller leaves them as they are until it has removed the block, or knows that nobody
@@ -23,8 +29,16 @@ final class BlockStore(env: SparkEnv) {
   def put(name: String, bytes: ByteBuffer): Unit = {
     val id = TestBlockId(name)
     manager.removeBlock(id, tellMaster = false)
-    val stored = manager.putBytes(id, new LentBytes(bytes), StorageLevel.MEMORY_AND_DISK_SER, tellMaster = true)
-    if (!stored) throw new IllegalStateException(s"the BlockManager of executor ${env.executorId} did not store $name")
+    if (!putBytes(id, new LentBytes(bytes)))
+      throw new IllegalStateException(s"the BlockManager of executor ${env.executorId} did not store $name")
+  }
+
+  /** `BlockManager.putBytes` with tellMaster; by name, because Spark 4.3 put more parameters, with defaults, before the last. */
+  private def putBytes(id: BlockId, bytes: ChunkedByteBuffer): Boolean = {
+    val level = StorageLevel.MEMORY_AND_DISK_SER
+    val leading = Seq[AnyRef](id, bytes, level, java.lang.Boolean.TRUE)
+    try putMethod.invoke(manager, (leading ++ putDefaults :+ ClassTag.Any): _*).asInstanceOf[Boolean]
+    catch { case error: InvocationTargetException => throw error.getCause }
   }
 
   /**

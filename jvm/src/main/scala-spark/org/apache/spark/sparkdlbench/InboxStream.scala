@@ -29,8 +29,8 @@ private[sparkdlbench] object InboxStream {
 
   /** The receiver of an upload, if it is one of ours. */
   def find(id: BlockId): Option[StreamCallbackWithID] = id match {
-    case ShuffleBlockId(SparkBlockStreamNetwork.ReservedShuffle, attempt, ranks) =>
-      val stream = StreamId(attempt, ranks)
+    case ShuffleBlockId(SparkBlockStreamNetwork.ReservedShuffle, inbox, ranks) =>
+      val stream = StreamId(inbox, ranks)
       Some(new InboxStream(id, stream, Mailbox.accept(stream)))
     case _ => None
   }

@@ -1,6 +1,6 @@
 package org.apache.spark.sparkdlbench
 
-import org.apache.spark.shuffle.ShuffleManager
+import org.apache.spark.shuffle.{ShuffleBlockResolver, ShuffleManager}
 import org.apache.spark.util.Utils
 import org.apache.spark.{SparkConf, SparkException}
 
@@ -18,6 +18,20 @@ object ShuffleManagers {
   val Sorting: String = classOf[SparkDLShuffleManager].getName
   val Delegating: String = classOf[SparkDLDelegatingShuffleManager].getName
 
+  /**
+   * From Spark 4.3 only a `BlockingShuffleManager`, a trait that older lines do not have, is asked for its resolver. Ours
+   * around sort is one, because sort is; ours around any other manager is not.
+   */
+  private lazy val wrapsOthers: Boolean =
+    Try(Utils.classForName[Any]("org.apache.spark.shuffle.BlockingShuffleManager")).isFailure
+
+  /** Its resolver, if it has one; looked up by name, because Spark 4.3 moved the method to another trait. */
+  def resolver(manager: ShuffleManager): Option[ShuffleBlockResolver] =
+    Try(manager.getClass.getMethod("shuffleBlockResolver")).toOption.map { method =>
+      try method.invoke(manager).asInstanceOf[ShuffleBlockResolver]
+      catch { case error: InvocationTargetException => throw error.getCause }
+    }
+
   def isSort(name: String): Boolean = {
     val short = name.toLowerCase(Locale.ROOT)
     short == "sort" || short == "tungsten-sort" || name == "org.apache.spark.shuffle.sort.SortShuffleManager"
@@ -26,10 +40,13 @@ object ShuffleManagers {
   /** `wrap`, where the Spark line lets a plugin do it in time. */
   def wrapBeforeItIsMade(conf: SparkConf): Unit = if (SparkLine.pluginSetsShuffleManager) wrap(conf)
 
-  /** Sets our manager around the one that the configuration names; changes nothing where ours is named already. */
+  /**
+   * Sets our manager around the one that the configuration names; changes nothing where ours is named already, or where
+   * that one cannot be wrapped (then `block-stream` says so).
+   */
   def wrap(conf: SparkConf): Unit = {
     val own = conf.get(ManagerKey, Sort)
-    if (own != Sorting && own != Delegating) {
+    if (own != Sorting && own != Delegating && (isSort(own) || wrapsOthers)) {
       conf.set(DelegateKey, own)
       conf.set(ManagerKey, if (isSort(own)) Sorting else Delegating): Unit
     }
@@ -38,7 +55,9 @@ object ShuffleManagers {
   /** What to set where the manager in use (`present`) does not take our streams in. */
   def setup(present: String): String = {
     val why = s"block-stream needs a shuffle manager that takes its streams in, but this executor has $present. "
-    if (SparkLine.pluginSetsShuffleManager)
+    if (!wrapsOthers)
+      why + s"Start the application with spark.plugins=sparkdlbench.SparkDLPlugin and $ManagerKey=sort (from Spark 4.3 no other can be wrapped), or use another transport."
+    else if (SparkLine.pluginSetsShuffleManager)
       why + "Start the application with spark.plugins=sparkdlbench.SparkDLPlugin (which wraps your own spark.shuffle.manager), or use another transport."
     else
       why + s"Start the application with spark.plugins=sparkdlbench.SparkDLPlugin, spark.shuffle.manager=$Sorting and this package's jar on " +

@@ -33,8 +33,9 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
 
   override def obstacle: Option[String] = {
     val manager = env.shuffleManager
-    manager.shuffleBlockResolver match {
-      case _: ReceivesStreams if env.blockManager.blockTransferService.isInstanceOf[NettyBlockTransferService] => None
+    ShuffleManagers.resolver(manager) match {
+      case Some(_: ReceivesStreams) if env.blockManager.blockTransferService.isInstanceOf[NettyBlockTransferService] =>
+        None
       case _ => Some(ShuffleManagers.setup(manager.getClass.getName))
     }
   }
@@ -51,7 +52,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
         "spark.shuffle.io.connectionTimeout",
         env.conf.get("spark.network.timeout", "120s")
       )
-      val blockId = ShuffleBlockId(ReservedShuffle, id.attempt, id.ranks)
+      val blockId = ShuffleBlockId(ReservedShuffle, id.inbox, id.ranks)
       val channel =
         new StreamUpload(client, blockId.name, metadata, onFailure, onDrained, math.max(100L, idleMillis / 4))
       channel.start()
@@ -70,7 +71,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
   }
 
   /** What Spark's server wants to know of every uploaded block; it reads it with the serializer that writes it here. */
-  private def metadata: Array[Byte] = {
+  private[sparkdlbench] def metadata: Array[Byte] = {
     val serializer = env.serializerManager.getSerializer(implicitly[ClassTag[Any]], autoPick = false).newInstance()
     val bytes = serializer.serialize[(StorageLevel, ClassTag[_])]((StorageLevel.MEMORY_ONLY, classTag[Array[Byte]]))
     val array = new Array[Byte](bytes.remaining)

@@ -22,10 +22,11 @@ private[spark] class SparkDLShuffleManager(conf: SparkConf) extends SortShuffleM
   }
   private val sort = new SortShuffleManager(conf)
 
+  /** Migrated blocks go to the sort manager's own resolver, which notes them, so that they are removed with their shuffle. */
   override val shuffleBlockResolver: IndexShuffleBlockResolver =
-    new IndexShuffleBlockResolver(conf, null, sort.shuffleBlockResolver.taskIdMapsForShuffle) with ReceivesStreams {
+    new IndexShuffleBlockResolver(conf) with ReceivesStreams {
       override def putShuffleBlockAsStream(id: BlockId, serializerManager: SerializerManager): StreamCallbackWithID =
-        InboxStream.find(id).getOrElse(super.putShuffleBlockAsStream(id, serializerManager))
+        InboxStream.find(id).getOrElse(sort.shuffleBlockResolver.putShuffleBlockAsStream(id, serializerManager))
     }
 
   override def registerShuffle[K, V, C](shuffleId: Int, dependency: ShuffleDependency[K, V, C]): ShuffleHandle =
@@ -71,7 +72,13 @@ private[spark] class SparkDLDelegatingShuffleManager(conf: SparkConf, isDriver: 
     conf,
     isDriver
   )
-  private lazy val resolver = new DelegatingResolver(delegate.shuffleBlockResolver)
+  private lazy val resolver = new DelegatingResolver(
+    ShuffleManagers
+      .resolver(delegate)
+      .getOrElse(
+        throw new SparkException(s"The shuffle manager ${delegate.getClass.getName} keeps no blocks in executors.")
+      )
+  )
 
   override def shuffleBlockResolver: ShuffleBlockResolver = resolver
 

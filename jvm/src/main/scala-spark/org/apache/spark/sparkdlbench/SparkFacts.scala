@@ -1,6 +1,7 @@
 package org.apache.spark.sparkdlbench
 
 import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.util.Utils
 
 /** What only Spark itself knows about a session. */
@@ -14,7 +15,11 @@ object SparkFacts {
     if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well
 
   /** The configuration with secrets replaced, as Spark's own UI shows it (`spark.redaction.regex`). */
-  def redacted(conf: SparkConf): Seq[(String, String)] = Utils.redact(conf, conf.getAll.toSeq).toList.sortBy(_._1)
+  def redacted(conf: SparkConf): Seq[(String, String)] = {
+    val secret =
+      conf.get(SECRET_REDACTION_PATTERN) // by the pattern: `redact` of a whole SparkConf differs between 4.0 and 4.1
+    Utils.redact(Some(secret), conf.getAll.toSeq).toList.sortBy(_._1)
+  }
 
   /** The preferred location that names one executor. */
   def executorLocation(host: String, executorId: String): String = s"executor_${host}_$executorId"

@@ -27,4 +27,10 @@ trait Exchange extends AutoCloseable {
 
   /** The weights after the last step in fp32, flat, gathered from their owners. */
   def weights(): Array[Float]
+
+  /** Payload bytes by channel that no rank has counted. */
+  def unrankedBytes: Map[String, Long] = Map.empty
+
+  /** Removes what the exchange has left in Spark; also called after a failure. */
+  override def close(): Unit
 }

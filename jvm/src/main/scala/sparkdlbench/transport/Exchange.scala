@@ -1,5 +1,6 @@
 package sparkdlbench.transport
 
+import sparkdlbench.config.Settings
 import sparkdlbench.train.RankGroup
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
@@ -7,6 +8,9 @@ trait JobTransport extends TransportVariant {
 
   /** The topologies that it can carry. */
   def topologies: Set[String]
+
+  /** None when it can carry out these settings, whose topology is one of its own; otherwise why not and what to do. */
+  def refuses(settings: Settings): Option[String] = None
 
   def exchange(group: RankGroup): Exchange
 }

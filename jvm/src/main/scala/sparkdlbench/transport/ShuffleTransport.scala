@@ -2,7 +2,8 @@ package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.{RankShuffle, RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
-import sparkdlbench.config.Key
+import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.train.{ExecutorRuns, RankGroup, RankState}
 
@@ -24,8 +25,20 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
   def doc = "In-band: Spark shuffles through the session's spark.shuffle.manager; a Spark job a step"
   def inBand = true
   override def keys: Seq[Key[_]] = Seq(ShuffleTransport.exchanges)
-  def topologies: Set[String] = Set("sliced")
-  def exchange(group: RankGroup): Exchange = new ShuffleExchange(group)
+  def topologies: Set[String] = Set("sliced", "tree")
+
+  override def refuses(settings: Settings): Option[String] = {
+    val codec = ChosenCodecs.gradient(settings)
+    if (settings(RunKeys.topology) == "tree" && (codec.keepsResidual || codec.fixedBytes(1).isEmpty))
+      Some(
+        s"Topology tree sums gradients on the way to the driver and codec ${codec.name} leaves values out, which an aggregator " +
+          "has no memory to make up for. Use codec fp32, bf16 or fp16 with it, or topology sliced."
+      )
+    else None
+  }
+
+  def exchange(group: RankGroup): Exchange =
+    if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
 }
 
 object ShuffleTransport {

@@ -19,7 +19,7 @@ class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
   private lazy val local: Path = Files.createTempDirectory("spark-local")
 
   override def beforeAll(): Unit = {
-    val conf = new SparkConf().setMaster("local[4]").setAppName("shuffle-suite").set("spark.ui.enabled", "false")
+    val conf = new SparkConf().setMaster("local[8]").setAppName("shuffle-suite").set("spark.ui.enabled", "false")
     conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
     sc = new SparkContext(conf.set("spark.local.dir", local.toString))
     sc.setLogLevel("ERROR")
@@ -122,7 +122,13 @@ class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
       SparkTestSupport.awaitEvents(sc)
       sc.addSparkListener(listener)
       try {
-        run("transport" -> "shuffle", "workers" -> "2", "epochs" -> "2", "max_steps" -> "55", "shuffle.exchanges" -> exchanges)
+        run(
+          "transport" -> "shuffle",
+          "workers" -> "2",
+          "epochs" -> "2",
+          "max_steps" -> "55",
+          "shuffle.exchanges" -> exchanges
+        )
         SparkTestSupport.awaitEvents(sc)
       } finally sc.removeSparkListener(listener)
       assert(counts.size > 55)
@@ -168,6 +174,35 @@ class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
     intercept[RunFailedException](cancelled.train())
     killer.join()
     assert(SparkTestSupport.trackedShuffles === 0)
+  }
+
+  for ((workers, depth, levels) <- Seq((1, 2, 0), (3, 2, 0), (6, 2, 1), (8, 3, 1)))
+    test(s"tree of $workers workers, depth $depth: one worker's weights, sums in one order, bytes as stated") {
+      // Sums of other shape round otherwise; the same tree gives the same bits.
+      val settings =
+        Seq(
+          "transport" -> "shuffle",
+          "topology" -> "tree",
+          "workers" -> workers.toString,
+          "tree.depth" -> depth.toString
+        )
+      val (first, second) = (run(settings: _*), run(settings: _*))
+      assert(first.weights === second.weights)
+      val one = run("transport" -> "block-manager", "workers" -> "1")
+      val apart = first.weights.zip(one.weights).map { case (a, b) => math.abs(a - b) }.max
+      assert(apart < 1e-5, s"weights differ by $apart")
+      val aggregators = sparkdlbench.topology.Tree.levels(workers, depth)
+      assert(aggregators.size === levels)
+      assert(bytes(first, "in-process") === 10L * (workers + aggregators.sum + 1) * parameters * 4)
+      assert(SparkTestSupport.trackedShuffles === 0)
+    }
+
+  test("a tree without aggregators sums in rank order, as sliced does") {
+    val sliced = run("transport" -> "shuffle", "workers" -> "4")
+    val tree = run("transport" -> "shuffle", "workers" -> "4", "topology" -> "tree")
+    assert(tree.weights === sliced.weights && losses(tree) === losses(sliced))
+    val rounded = run("transport" -> "shuffle", "workers" -> "4", "topology" -> "tree", "codec" -> "bf16")
+    assert(bytes(rounded, "in-process") * 2 === bytes(tree, "in-process"))
   }
 
   test("topologies that it cannot carry are refused with the ones that it can") {

@@ -1,6 +1,7 @@
 package org.apache.spark.sparkdlbench
 
 import org.apache.spark.rdd.RDD
+import org.apache.spark.util.ThreadUtils
 import org.apache.spark.{
   MapOutputTrackerMaster,
   Partition,
@@ -10,6 +11,8 @@ import org.apache.spark.{
   SparkEnv,
   TaskContext
 }
+
+import scala.concurrent.duration.Duration
 
 /** What the tasks of one stage do. */
 trait StageWork extends Serializable {
@@ -57,7 +60,9 @@ final class RankShuffles(sc: SparkContext) {
 
   /** One Spark job that ends when `shuffle` is written, and so all shuffles that it reads. Nothing comes back to the driver. */
   def write(shuffle: RankShuffle): Unit = {
-    sc.submitMapStage(shuffle.dependency).get()
+    val job = sc.submitMapStage(shuffle.dependency)
+    ThreadUtils.awaitReady(job, Duration.Inf) // the job's tasks have bounded waits, and cancelling ends it
+    job.value.get.get // not `job.get`, which hides the reason behind an exception of its own
     ()
   }
 

@@ -25,4 +25,11 @@ object SparkTestSupport {
 
   /** Waits until the listeners have heard of all that has happened. */
   def awaitEvents(sc: SparkContext): Unit = sc.listenerBus.waitUntilEmpty()
+
+  /** What `OwnWayShuffleManager` has counted in this executor: bytes served to others, found here, held now. */
+  def ownWay: (Long, Long, Long) =
+    (OwnWayShuffleManager.served.get, OwnWayShuffleManager.found.get, OwnWayShuffleManager.held.get)
+
+  /** Kills one executor; the master starts another in its place. */
+  def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))
 }

@@ -13,6 +13,7 @@ object SessionCheck {
 
   def check(sc: SparkContext, settings: Settings): Unit = {
     version(sc)
+    ShuffleManagerCheck.check(sc.getConf.getAll.toMap)
     dynamicAllocation(sc)
     batch(settings)
     slots(sc, settings)

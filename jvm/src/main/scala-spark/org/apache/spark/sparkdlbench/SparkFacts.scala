@@ -3,6 +3,8 @@ package org.apache.spark.sparkdlbench
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.util.Utils
 
+import java.io.File
+
 /** What only Spark itself knows about a session. */
 object SparkFacts {
 
@@ -14,4 +16,9 @@ object SparkFacts {
 
   /** The preferred location that names one executor. */
   def executorLocation(host: String, executorId: String): String = s"executor_${host}_$executorId"
+
+  /** The folder of Spark's own jars. */
+  def distribution: File = new File(
+    classOf[SparkContext].getProtectionDomain.getCodeSource.getLocation.toURI
+  ).getParentFile
 }

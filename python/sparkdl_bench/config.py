@@ -58,7 +58,10 @@ class RunFile:
         """A copy in which these Spark properties hold."""
         spark, settings = dict(self.spark), dict(self.settings)
         for key, value in properties.items():
-            _place(key, value, spark, settings)
+            if key.startswith(_OWN_SPARK_PREFIX):
+                _place(key, value, spark, settings)
+            else:
+                spark[key] = value
         return RunFile(spark, settings)
 
     def with_profile(self) -> RunFile:

@@ -41,8 +41,8 @@ def parse(text: str, origin: str) -> dict[str, str]:
         key, value = _split(stripped)
         if not key.startswith(("spark.", "hadoop.")) or not value:
             raise ConfigurationError(
-                f"Line {number} of the Spark profile '{origin}' is {stripped!r}. Valid are lines of a Spark property and "
-                "its value, as in spark-defaults.conf, and comments that begin with #."
+                f"Line {number} of the Spark profile '{origin}' is {stripped!r}. Valid are lines of a Spark property "
+                "and its value, as in spark-defaults.conf, and comments that begin with #."
             )
         found[key] = value
     return found
@@ -64,8 +64,8 @@ def _find(name_or_path: str) -> Path:
         if path.name == name_or_path and named.is_file():
             return named
     raise ConfigurationError(
-        f"There is no Spark profile '{name_or_path}'. Valid are {', '.join(names())}, and the path of a file in the format "
-        "of spark-defaults.conf."
+        f"There is no Spark profile '{name_or_path}'. Valid are {', '.join(names())}, and the path of a file in the "
+        "format of spark-defaults.conf."
     )
 
 

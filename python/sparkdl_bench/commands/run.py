@@ -30,9 +30,7 @@ from sparkdl_bench.runner import follow
 )
 @click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(
-    conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool
-) -> None:
+def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
     """Train as the TOML file CONF says."""
     if resume:
         # Executors have other working folders than we: a plain path is made complete here.

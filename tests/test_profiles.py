@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from conftest import CommandLine
 from sparkdl_bench import profiles
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError
@@ -77,3 +78,10 @@ def test_the_command_line_wins(run_file: Path, tmp_path: Path) -> None:
     assert (run.spark[MANAGER], run.spark["spark.one"], run.spark["hadoop.ib.enabled"]) == ("sort", "2", "true")
     assert run.settings["engine.blas"] == "openblas"
     assert load_run_file(run_file, spark_conf="secure").spark["spark.authenticate"] == "true"
+
+
+def test_a_profile_whose_jar_is_missing_ends_before_spark_starts(command_line: CommandLine) -> None:
+    done = command_line.run("run", "conf/runs/digits-mlp.toml", "--spark-conf", "celeborn")
+    assert done.returncode == 2, done.stderr
+    assert "celeborn-client-spark-" in done.stderr
+    assert "spark.executor.extraClassPath" in done.stderr

@@ -1,8 +1,9 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
+import sparkdlbench.config.Variants
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.transport.Transport
+import sparkdlbench.transport.{JobTransport, Transport, TransportVariant}
 
 /**
  * A topology that goes through the driver: a few Spark jobs a step, so only a transport of the job-a-step shape
@@ -11,10 +12,14 @@ import sparkdlbench.transport.Transport
 trait JobTopology { self: Topology =>
   override def amongRanks: Boolean = false
 
-  override def refuses(size: Int, gradientCodec: Codec, parameterCodec: Codec): Option[String] = Some(
-    s"Topology $name goes through the driver, a Spark job a step, and the transport of this run keeps the ranks in one stage " +
-      "for the whole training. Use transport = shuffle with it, or a topology among the ranks, such as sliced."
-  )
+  override def refuses(size: Int, gradientCodec: Codec, parameterCodec: Codec): Option[String] = {
+    val carriers =
+      Variants.all[TransportVariant].collect { case job: JobTransport if job.topologies.contains(name) => job.name }
+    Some(
+      s"Topology $name goes through the driver, a Spark job a step, and the transport of this run keeps the ranks in one stage " +
+        s"for the whole training. Use transport = ${carriers.mkString(" or ")} with it, or a topology among the ranks, such as sliced."
+    )
+  }
 
   def bind(
       transport: Transport,

@@ -41,7 +41,7 @@ object KnownShuffleManagers {
     KnownShuffleManager(
       profile = "celeborn",
       title = "Apache Celeborn",
-      managerClass = """org\.apache\.spark\.shuffle\.celeborn\.(Spark|RssShuffle)\w*Manager""".r,
+      managerClass = """org\.apache\.spark\.shuffle\.celeborn\.(Spark|Rss)ShuffleManager""".r,
       supports = Seq("2.4.", "3.", "4."),
       jars = Seq(
         "4." -> "org.apache.celeborn:celeborn-client-spark-4-shaded_2.13 of Celeborn 0.6 or later",

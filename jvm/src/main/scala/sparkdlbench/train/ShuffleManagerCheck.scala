@@ -19,8 +19,15 @@ import scala.util.Try
  *   such as 3.5.8
  * @param loader
  *   the class loader that will look for the driver's
+ * @param executorsRun
+ *   true where executors have registered: then they have the class, however it came there
  */
-final class ShuffleManagerCheck(conf: Map[String, String], sparkVersion: String, loader: ClassLoader) {
+final class ShuffleManagerCheck(
+    conf: Map[String, String],
+    sparkVersion: String,
+    loader: ClassLoader,
+    executorsRun: Boolean = false
+) {
   private val name = {
     val named = conf.getOrElse(ShuffleManagers.ManagerKey, ShuffleManagers.Sort)
     // Our own wrap the one that the user has chosen.
@@ -57,7 +64,7 @@ final class ShuffleManagerCheck(conf: Map[String, String], sparkVersion: String,
     val master = conf.getOrElse("spark.master", "")
     // Images and archives hold what this host cannot see.
     val unseen = Seq("spark.yarn.archive", "spark.yarn.jars", "spark.kubernetes.container.image").exists(conf.contains)
-    if (master.matches("local(\\[.*\\])?") || unseen || inDistribution || paths.exists(mayHold)) None
+    if (executorsRun || master.matches("local(\\[.*\\])?") || unseen || inDistribution || paths.exists(mayHold)) None
     else
       Some(
         s"spark.shuffle.manager names $title. The driver has the class and the executors would not: they look for it " +
@@ -138,8 +145,8 @@ final class ShuffleManagerCheck(conf: Map[String, String], sparkVersion: String,
 object ShuffleManagerCheck {
 
   /** With this JVM's Spark and class path. */
-  def check(conf: Map[String, String]): Unit = {
+  def check(conf: Map[String, String], executorsRun: Boolean = false): Unit = {
     val loader = Option(Thread.currentThread.getContextClassLoader).getOrElse(getClass.getClassLoader)
-    new ShuffleManagerCheck(conf, org.apache.spark.SPARK_VERSION, loader).check()
+    new ShuffleManagerCheck(conf, org.apache.spark.SPARK_VERSION, loader, executorsRun).check()
   }
 }

@@ -42,50 +42,52 @@ class ShuffleManagerSuite extends AnyFunSuite {
     (each.map(_._1).sum, each.map(_._2).sum, each.map(_._3).sum)
   }
 
-  /** Without and with the plugin around it, as its users have it. */
   private val ownWay = "org.apache.spark.sparkdlbench.OwnWayShuffleManager"
-  private val alone = Seq("spark.shuffle.manager" -> ownWay)
+
+  /** As users of both have it: our plugin, which wraps their manager. */
   private val delegated =
     if (org.apache.spark.SPARK_VERSION.startsWith("3."))
       LocalCluster.prepared ++ Seq(
         "spark.shuffle.manager" -> "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager",
         "spark.sparkdl.shuffle.delegate" -> ownWay
       )
-    else LocalCluster.prepared ++ alone
+    else LocalCluster.prepared :+ ("spark.shuffle.manager" -> ownWay)
 
-  private lazy val sorted: Seq[RunResult] =
-    LocalCluster.run(2, 1)(sc => Seq(run(sc), run(sc, "shuffle.exchanges" -> "one"), run(sc, "topology" -> "tree")))
+  /** Spark's own manager, no plugin: weights, last loss and bytes of the run that the other manager's is held against. */
+  private lazy val sorted: (Seq[Float], Double, Map[String, Long]) =
+    LocalCluster.run(2, 1, "spark.locality.wait" -> "1s", "spark.task.maxFailures" -> "4") { sc =>
+      val (two, one, tree) = (run(sc), run(sc, "shuffle.exchanges" -> "one"), run(sc, "topology" -> "tree"))
+      assert(two.weights === one.weights && two.weights === tree.weights)
+      // All ranks together: 2(N-1) S, and N(N-1) S.
+      assert(bytes(two)("shuffle") === steps * 2 * parameters * 4 && !bytes(two).contains("in-process"))
+      assert(bytes(two)("shuffle.framing") === steps * 4 * framing)
+      assert(bytes(one)("shuffle") === steps * 2 * parameters * 4)
+      assert(
+        bytes(tree) === Map("task-result" -> steps * 2 * parameters * 4, "broadcast" -> steps * 2 * parameters * 4)
+      )
+      failsWithoutExecutor(sc)
+      (two.weights.toSeq, loss(two), bytes(two))
+    }
 
-  test("Spark's own manager between two executors: the bytes of the formula") {
-    val (two, one, tree) = (sorted.head, sorted(1), sorted(2))
-    assert(two.weights === one.weights && two.weights === tree.weights)
-    // All ranks together: 2(N-1) S, and N(N-1) S.
-    assert(bytes(two)("shuffle") === steps * 2 * parameters * 4 && !bytes(two).contains("in-process"))
-    assert(bytes(two)("shuffle.framing") === steps * 4 * framing)
-    assert(bytes(one)("shuffle") === steps * 2 * parameters * 4)
-    assert(bytes(tree) === Map("task-result" -> steps * 2 * parameters * 4, "broadcast" -> steps * 2 * parameters * 4))
+  test("Spark's own manager between two executors: the bytes of the formula, and the reason when an executor is gone") {
+    assert(sorted._1.size === parameters)
   }
 
-  for ((how, settings) <- Seq("by itself" -> alone, "delegated to by the plugin's" -> delegated))
-    test(s"another shuffle manager, $how, moves the bytes by its own way: all of them, and to the same weights") {
-      LocalCluster.run(2, 1, settings: _*) { sc =>
-        val names = LocalCluster.ranks(sc, 2, Settings.resolve(Map.empty, Nil))(_ => SparkTestSupport.shuffleManager._1)
-        assert(
-          names.forall(
-            _.endsWith(if (how == "by itself") "OwnWayShuffleManager" else "SparkDLDelegatingShuffleManager")
-          )
-        )
-        val before = counted(sc)
-        val two = run(sc)
-        val after = counted(sc)
-        assert(two.weights === sorted.head.weights && loss(two) === loss(sorted.head))
-        assert(bytes(two) === bytes(sorted.head))
-        // Every byte that the ranks counted was served by this manager's servers, and nothing else was.
-        assert(after._1 - before._1 === bytes(two)("shuffle") + bytes(two)("shuffle.framing"))
-        assert(after._2 === before._2)
-        awaitNothingHeld(sc)
-      }
+  test("another shuffle manager moves the bytes by its own way: all of them, and to the same weights") {
+    val expected = sorted // an application of its own, and one at a time
+    LocalCluster.run(2, 1, delegated: _*) { sc =>
+      val names = LocalCluster.ranks(sc, 2, Settings.resolve(Map.empty, Nil))(_ => SparkTestSupport.shuffleManager._1)
+      assert(names.forall(_.endsWith("SparkDLDelegatingShuffleManager")))
+      val before = counted(sc)
+      val two = run(sc)
+      val after = counted(sc)
+      assert((two.weights.toSeq, loss(two), bytes(two)) === expected)
+      // Every byte that the ranks counted was served by this manager's servers, and nothing else was.
+      assert(after._1 - before._1 === bytes(two)("shuffle") + bytes(two)("shuffle.framing"))
+      assert(after._2 === before._2)
+      awaitNothingHeld(sc)
     }
+  }
 
   private def awaitNothingHeld(sc: SparkContext): Unit = {
     val end = System.nanoTime() + 10000000000L
@@ -93,31 +95,28 @@ class ShuffleManagerSuite extends AnyFunSuite {
     assert(counted(sc)._3 === 0)
   }
 
-  test("a rank whose executor is gone fails with the reason") {
-    LocalCluster.run(2, 1, "spark.locality.wait" -> "1s") { sc =>
-      val endless = TrainingRun.prepare(
-        sc,
-        Map(
-          "workers" -> "2",
-          "transport" -> "shuffle",
-          "batch" -> "50",
-          "epochs" -> "100000",
-          "model.hidden" -> "8",
-          "evaluate_every" -> "0",
-          "results" -> results.toString
-        )
+  private def failsWithoutExecutor(sc: SparkContext): Unit = {
+    val endless = TrainingRun.prepare(
+      sc,
+      Map(
+        "workers" -> "2",
+        "transport" -> "shuffle",
+        "batch" -> "50",
+        "epochs" -> "100000",
+        "model.hidden" -> "8",
+        "evaluate_every" -> "0",
+        "results" -> results.toString
       )
-      val killer = new Thread(() => {
-        val end = System.nanoTime() + 30000000000L
-        while (endless.progress.line.contains("step 0") && System.nanoTime() < end) Thread.sleep(100)
-        Thread.sleep(1000)
-        SparkTestSupport.killExecutor(sc)
-      })
-      killer.start()
-      val error = intercept[sparkdlbench.RunFailedException](endless.train())
-      killer.join()
-      assert(error.getMessage.contains("which does not hold its weights and optimiser state"), error.getMessage)
-      assert(SparkTestSupport.trackedShuffles === 0)
-    }
+    )
+    val killer = new Thread(() => {
+      val end = System.nanoTime() + 30000000000L
+      while (endless.progress.line.contains("step 0") && System.nanoTime() < end) Thread.sleep(100)
+      SparkTestSupport.killExecutor(sc)
+    })
+    killer.start()
+    val error = intercept[sparkdlbench.RunFailedException](endless.train())
+    killer.join()
+    assert(error.getMessage.contains("which does not hold its weights and optimiser state"), error.getMessage)
+    assert(SparkTestSupport.trackedShuffles === 0)
   }
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.transport
 
-import org.apache.spark.sparkdlbench.SparkTestSupport
+import org.apache.spark.sparkdlbench.{RankShuffles, SparkTestSupport}
 import org.apache.spark.{SparkConf, SparkContext}
 import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
@@ -92,10 +92,10 @@ class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
 
   test("evaluation between epochs changes nothing") {
     def trained(every: String) =
-      run("transport" -> "shuffle", "workers" -> "2", "epochs" -> "3", "max_steps" -> "0", "evaluate_every" -> every)
+      run("transport" -> "shuffle", "workers" -> "2", "epochs" -> "2", "max_steps" -> "0", "evaluate_every" -> every)
     val (always, atTheEnd) = (trained("1"), trained("0"))
     assert(always.weights === atTheEnd.weights)
-    assert(Json.read(always.summary).path("final").path("test_accuracy").asDouble > 0.8)
+    assert(Json.read(always.summary).path("final").path("test_accuracy").asDouble > 0.7)
   }
 
   test("the phases add up to the step's time") {
@@ -132,9 +132,10 @@ class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
         SparkTestSupport.awaitEvents(sc)
       } finally sc.removeSparkListener(listener)
       assert(counts.size > 55)
-      // A job's own shuffles (2), the carried one; the removal of files is asynchronous, so some of the last steps' may be there.
+      // A job's own shuffles (2) and the carried one.
       assert(counts.map(_._1).max <= 4, counts)
-      assert(counts.map(_._2).max <= 40, counts)
+      // Files go a little later, but not later and later: 55 steps write some 330 (one exchange) or 660 (two).
+      assert(counts.map(_._2).max <= (RankShuffles.RemovalsAtOnce + 4) * 6, counts)
       assert(SparkTestSupport.trackedShuffles === 0)
       val end = System.nanoTime() + 10000000000L
       while (shuffleFiles.nonEmpty && System.nanoTime() < end) Thread.sleep(50)

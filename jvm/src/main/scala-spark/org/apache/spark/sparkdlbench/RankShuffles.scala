@@ -38,6 +38,7 @@ final class RankShuffle private[sparkdlbench] (
 
 /** Spark shuffles whose tasks choose where they run, made and removed one by one. Driver side. */
 final class RankShuffles(sc: SparkContext) {
+  private var removed = 0L
 
   /**
    * A shuffle that is not written yet.
@@ -80,19 +81,27 @@ final class RankShuffles(sc: SparkContext) {
   /** Cuts the lineage behind a written shuffle, so that steps do not hang on each other. */
   def cut(shuffle: RankShuffle): Unit = shuffle.stage.clearDependencies()
 
-  /** Removes what a shuffle has left anywhere: files, ids, map-output entries. Does not wait for the executors. */
+  /**
+   * Removes what a shuffle has left anywhere: ids and map-output entries at once, files by a message to the executors, whose
+   * answer is waited for now and then only, so that steps do not wait and files do not pile up.
+   */
   def remove(shuffle: RankShuffle): Unit = {
     cut(shuffle)
+    removed += 1
+    val wait = removed % RankShuffles.RemovalsAtOnce == 0
     sc.cleaner match {
-      case Some(cleaner) => cleaner.doCleanupShuffle(shuffle.id, blocking = false)
+      case Some(cleaner) => cleaner.doCleanupShuffle(shuffle.id, blocking = wait)
       case None => // spark.cleaner.referenceTracking=false
         SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster].unregisterShuffle(shuffle.id)
-        sc.shuffleDriverComponents.removeShuffle(shuffle.id, false)
+        sc.shuffleDriverComponents.removeShuffle(shuffle.id, wait)
     }
   }
 }
 
 object RankShuffles {
+
+  /** Shuffles whose files may be on their way out at the same time. */
+  val RemovalsAtOnce = 8
 
   /** Bytes that a record takes in a shuffle beside its own, before compression. */
   val Framing: Int = RankRecordSerializer.Framing

@@ -66,6 +66,12 @@ lazy val jvm = (project in file("jvm"))
         scalaVersion.value
       )
     }.taskValue,
+    // The Spark profiles, for runs that spark-submit starts.
+    Compile / resourceGenerators += Def.task {
+      val profiles = IO.listFiles((ThisBuild / baseDirectory).value / "conf" / "spark").filter(_.getName.endsWith(".conf"))
+      val folder = (Compile / resourceManaged).value / "sparkdlbench" / "spark"
+      IO.copy(profiles.map(file => file -> folder / file.getName)).toSeq
+    }.taskValue,
     Test / fork := true,
     Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens
   )

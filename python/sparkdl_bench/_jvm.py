@@ -49,6 +49,10 @@ class Api:
         """Raises ConfigurationError for an unknown key or a value that is not valid. Needs no Spark session."""
         self._call("check", dict(settings))
 
+    def check_spark(self, properties: Mapping[str, str]) -> None:
+        """Raises ConfigurationError where a session with these Spark properties could not have its shuffle manager."""
+        self._call("checkSpark", dict(properties))
+
     def start(self, settings: Mapping[str, str]) -> str:
         """Checks session and data, then starts the run in the background; returns the run's id."""
         return str(self._call("start", dict(settings)))

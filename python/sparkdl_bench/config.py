@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sparkdl_bench import profiles
 from sparkdl_bench.errors import ConfigurationError
 
 if sys.version_info >= (3, 11):
@@ -19,6 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+PROFILE_KEY = "spark_profile"
 _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
 
@@ -52,9 +54,33 @@ class RunFile:
             _place(key, value, spark, settings)
         return RunFile(spark, settings)
 
+    def with_properties(self, properties: Mapping[str, str]) -> RunFile:
+        """A copy in which these Spark properties hold."""
+        spark, settings = dict(self.spark), dict(self.settings)
+        for key, value in properties.items():
+            if key.startswith(_OWN_SPARK_PREFIX):
+                _place(key, value, spark, settings)
+            else:
+                spark[key] = value
+        return RunFile(spark, settings)
 
-def load_run_file(path: Path, assignments: Iterable[str] = ()) -> RunFile:
-    """Reads a run file and applies `--set` assignments.
+    def with_profile(self) -> RunFile:
+        """A copy in which the Spark profile that `spark_profile` names holds wherever the run itself says nothing."""
+        settings = dict(self.settings)
+        name = settings.pop(PROFILE_KEY, None)
+        if name is None:
+            return self
+        below = RunFile().with_properties(profiles.load(name))
+        return RunFile({**below.spark, **self.spark}, {**below.settings, **settings})
+
+
+def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str | None = None) -> RunFile:
+    """Reads a run file, lays its Spark profile below it and `spark_conf` above, and applies `--set` assignments.
+
+    Args:
+        path: of the TOML file.
+        assignments: `key=value` each.
+        spark_conf: the name of a profile, or the path of a file of Spark properties.
 
     Raises:
         ConfigurationError: the file is missing or not TOML, or holds a value that no key can have (a date, a table in a
@@ -73,7 +99,10 @@ def load_run_file(path: Path, assignments: Iterable[str] = ()) -> RunFile:
         raise ConfigurationError(
             f"The run file '{path}' is not UTF-8 text: {error.reason}. A run file is TOML."
         ) from error
-    return parse_run_file(text, str(path)).with_settings(assignments)
+    run = parse_run_file(text, str(path))
+    if spark_conf is not None:
+        run = run.with_properties(profiles.load(spark_conf))
+    return run.with_settings(assignments).with_profile()
 
 
 def parse_run_file(text: str, origin: str) -> RunFile:

@@ -23,15 +23,20 @@ from sparkdl_bench.runner import follow
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of the run or a Spark property."
 )
+@click.option(
+    "--spark-conf",
+    metavar="NAME|FILE",
+    help="Spark properties: a profile of conf/spark/ by its name, or a file like spark-defaults.conf.",
+)
 @click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(conf: Path, assignments: tuple[str, ...], resume: str | None, debug: bool) -> None:
+def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
     """Train as the TOML file CONF says."""
     if resume:
         # Executors have other working folders than we: a plain path is made complete here.
         folder = resume if "://" in resume else Path(resume).resolve().as_uri()
         assignments = (*assignments, f"resume={folder}")
-    run = load_run_file(conf, assignments)
+    run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file)
     report(results)
@@ -41,6 +46,7 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
     """Checks the run, starts Spark, trains, and shows progress on standard error."""
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.spark}, jvm_log)
     api.check(run.settings)
+    api.check_spark(spark_settings)
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
         run_id = api.start(run.settings)

@@ -3,7 +3,7 @@ package sparkdlbench
 import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.results.Json
-import sparkdlbench.train.{Catalogue, Combination, Progress, TrainingRun}
+import sparkdlbench.train.{Catalogue, Combination, Progress, ShuffleManagerCheck, TrainingRun}
 
 import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
@@ -44,12 +44,15 @@ object Main {
     case other :: _ => throw new ConfigurationException(s"'$other' is not an option of run. $Usage")
   }
 
-  private def run(file: RunFile): Int = {
+  private def run(read: RunFile): Int = {
+    val file = read.withProfile
     Combination.check(RunKeys.resolve(file.settings))
+    val own = sys.props.toMap.filter(_._1.startsWith("spark."))
+    ShuffleManagerCheck.check(file.spark.map { case (key, value) => sparkName(key) -> value } ++ own)
     val builder = SparkSession.builder().appName(s"sparkdl-bench ${file.settings("name")}")
     // spark-submit's own settings are there already and win over the file's.
     file.spark.foreach { case (key, value) =>
-      val name = if (key == "master") "spark.master" else key
+      val name = sparkName(key)
       if (System.getProperty(name) == null) builder.config(name, value)
     }
     val spark = builder.getOrCreate()
@@ -67,6 +70,8 @@ object Main {
       0
     } finally spark.stop()
   }
+
+  private def sparkName(key: String): String = if (key == "master") "spark.master" else key
 
   /** A line at most once a second. */
   private def report(progress: Progress): Unit = {

@@ -44,6 +44,13 @@ object PythonApi {
   def check(raw: java.util.Map[String, String]): Unit =
     train.Combination.check(RunKeys.resolve(raw.asScala.toMap))
 
+  /**
+   * Checks the Spark properties of a session that is not started yet: whether its shuffle manager can be there. Throws
+   * ConfigurationException.
+   */
+  def checkSpark(properties: java.util.Map[String, String]): Unit =
+    train.ShuffleManagerCheck.check(properties.asScala.toMap)
+
   /** Checks session and data, then starts training; returns the run's id. */
   def start(raw: java.util.Map[String, String]): String = {
     val run = TrainingRun.prepare(context, raw.asScala.toMap)

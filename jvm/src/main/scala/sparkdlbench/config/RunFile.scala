@@ -5,9 +5,10 @@ import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.dataformat.toml.TomlMapper
 import sparkdlbench.ConfigurationException
 
-import java.io.IOException
+import java.io.{IOException, InputStreamReader}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Paths}
+import java.util.Properties
 import scala.jdk.CollectionConverters._
 
 /**
@@ -19,6 +20,25 @@ import scala.jdk.CollectionConverters._
  *   the `[spark]` table: `master` and `spark.*` keys
  */
 final case class RunFile(settings: Map[String, String], spark: Map[String, String]) {
+
+  /**
+   * With the properties of the profile that `spark_profile` names, below those of the `[spark]` table. The jar holds the
+   * profiles.
+   */
+  def withProfile: RunFile = settings.get(RunFile.Profile).fold(this) { name =>
+    val source = getClass.getResourceAsStream(s"/sparkdlbench/spark/$name.conf")
+    if (source == null || !name.matches("[a-z0-9-]+"))
+      throw new ConfigurationException(
+        s"There is no Spark profile '$name'. This jar holds those of conf/spark/, named without .conf, such as sort or celeborn; a " +
+          "file of your own goes to spark-submit --properties-file."
+      )
+    val properties = new Properties
+    try properties.load(new InputStreamReader(source, UTF_8))
+    finally source.close()
+    val profile = properties.asScala.toMap
+    val (own, others) = profile.partition(_._1.startsWith(Key.SparkPrefix))
+    RunFile(Settings.named(own) ++ (settings - RunFile.Profile), others ++ spark)
+  }
 
   /** Applies one `--set key=value`. */
   def set(assignment: String): RunFile = assignment.split("=", 2) match {
@@ -34,6 +54,10 @@ final case class RunFile(settings: Map[String, String], spark: Map[String, Strin
 }
 
 object RunFile {
+
+  /** Names a Spark profile, `conf/spark/<name>.conf`; not a key of the run, because it is gone when the session starts. */
+  val Profile = "spark_profile"
+
   def read(path: String): RunFile = {
     val text =
       try new String(Files.readAllBytes(Paths.get(path)), UTF_8)

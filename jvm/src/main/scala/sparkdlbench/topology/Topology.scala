@@ -13,6 +13,9 @@ import sparkdlbench.transport.{RankGroups, Transport}
  */
 trait Topology extends Variant {
 
+  /** False where values go through the driver by Spark jobs: see `JobTopology`. */
+  def amongRanks: Boolean = true
+
   /** None when `size` ranks can use it with these codecs, otherwise the reason why not and what to do. */
   def refuses(size: Int, gradientCodec: Codec, parameterCodec: Codec): Option[String] = None
 

@@ -17,6 +17,7 @@ object Combination {
             s"Transport ${transport.name} makes a Spark job a step and cannot carry the topology '$topology'. " +
               s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
           )
+        transport.refuses(settings).foreach(reason => throw new ConfigurationException(reason))
         if (settings(Checkpointing.folder).nonEmpty || settings(Checkpointing.resume).nonEmpty)
           throw new ConfigurationException(
             s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +

@@ -5,7 +5,9 @@ import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
-import sparkdlbench.transport.JobTransport
+import sparkdlbench.transport.{Exchange, JobTransport}
+
+import scala.util.Try
 
 /**
  * What a loop brings back.
@@ -31,37 +33,50 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
     val group = new RankGroup(sc, setup)
     try {
       val exchange = transport.exchange(group)
-      val steps = setup.totalSteps
-      var step = 0L
-      group.takePhases()
-      while (step < steps) {
-        val epoch = (step / setup.stepsPerEpoch).toInt
-        val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
-        recorder.epochStarted(epoch)
-        var losses = 0.0
-        var rows = 0L
-        while (step < end) {
-          if (cancelled()) throw new CancelledException
-          val loss = exchange.step(step)
-          val stepRows = setup.rowsOf(step)
-          recorder.stepDone(step, stepRows, loss, group.takePhases())
-          losses += loss
-          rows += stepRows
-          step += 1
-        }
-        if (Evaluations.due(setup, epoch, step == steps)) {
-          exchange.synchronize()
-          recorder.evaluated(epoch, group.run(_.evaluate()).foldLeft(Evaluation(0, 0.0, 0))(_ + _))
-          group.takePhases()
-        }
-        recorder.epochStopped(epoch, losses / math.max(1L, rows))
-      }
-      val weights = exchange.weights()
-      val facts = group.run(_.engine.facts).head
-      val bytes = ByteCounter.sum(group.run(_.bytes.toMap))
+      val trained =
+        try train(setup, recorder, cancelled, group, exchange)
+        catch { case cause: Throwable => Try(exchange.close()).failed.foreach(cause.addSuppressed); throw cause }
       exchange.close()
-      Trained(weights, bytes, facts)
+      trained
     } finally group.close()
+  }
+
+  private def train(
+      setup: RunSetup,
+      recorder: Recorder,
+      cancelled: () => Boolean,
+      group: RankGroup,
+      exchange: Exchange
+  ): Trained = {
+    val steps = setup.totalSteps
+    var step = 0L
+    group.takePhases()
+    while (step < steps) {
+      val epoch = (step / setup.stepsPerEpoch).toInt
+      val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
+      recorder.epochStarted(epoch)
+      var losses = 0.0
+      var rows = 0L
+      while (step < end) {
+        if (cancelled()) throw new CancelledException
+        val loss = exchange.step(step)
+        val stepRows = setup.rowsOf(step)
+        recorder.stepDone(step, stepRows, loss, group.takePhases())
+        losses += loss
+        rows += stepRows
+        step += 1
+      }
+      if (Evaluations.due(setup, epoch, step == steps)) {
+        exchange.synchronize()
+        recorder.evaluated(epoch, group.run(_.evaluate()).foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+        group.takePhases()
+      }
+      recorder.epochStopped(epoch, losses / math.max(1L, rows))
+    }
+    val weights = exchange.weights()
+    val facts = group.run(_.engine.facts).head
+    val bytes = ByteCounter.sum(group.run(_.bytes.toMap) :+ exchange.unrankedBytes)
+    Trained(weights, bytes, facts)
   }
 }
 

@@ -14,7 +14,7 @@ final case class Placement(rank: Int, host: String, executorId: String)
  * The ranks of a job-a-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
  * executor that holds it.
  */
-final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseable {
+final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoCloseable {
   private val critical = new Array[Long](Phase.names.size)
 
   /** Made by one barrier stage, so that all ranks exist at once and each slot takes one. */
@@ -40,8 +40,25 @@ final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseab
       placements.indices,
       (rank: Int, result: (T, Array[Long])) => results(rank) = result
     )
-    count(System.nanoTime() - start, results.map(_._2))
+    countJob(System.nanoTime() - start, Seq(results.map(_._2).toSeq))
     results.toIndexedSeq.map(_._1)
+  }
+
+  /** The preferred locations of each rank's tasks: the executor that holds its state. */
+  def locations: IndexedSeq[Seq[String]] = placements.map(RankGroup.location)
+
+  /**
+   * Adds a job of an exchange's own to the phases.
+   *
+   * @param wall
+   *   its nanoseconds
+   * @param stages
+   *   what the tasks of each of its stages measured; the slowest one's time counts
+   */
+  def countJob(wall: Long, stages: Seq[Seq[Array[Long]]]): Unit = {
+    val slowest = stages.map(_.maxBy(_.sum))
+    slowest.foreach(phases => phases.indices.foreach(phase => critical(phase) += phases(phase)))
+    critical(Phase.Scheduler) += math.max(0L, wall - slowest.map(_.sum).sum)
   }
 
   /** Exposed nanoseconds by phase since the last call. */
@@ -49,12 +66,6 @@ final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseab
     val taken = critical.clone()
     java.util.Arrays.fill(critical, 0L)
     taken
-  }
-
-  private def count(wall: Long, ranks: Array[Array[Long]]): Unit = {
-    val slowest = ranks.maxBy(_.sum)
-    slowest.indices.foreach(phase => critical(phase) += slowest(phase))
-    critical(Phase.Scheduler) += math.max(0L, wall - slowest.sum)
   }
 
   private def place(): IndexedSeq[Placement] = {
@@ -82,15 +93,17 @@ final class RankGroup(sc: SparkContext, val setup: RunSetup) extends AutoCloseab
   }
 }
 
+private object RankGroup {
+  def location(placed: Placement): Seq[String] = Seq(SparkFacts.executorLocation(placed.host, placed.executorId))
+}
+
 /** One partition a rank, each preferring the executor that holds the rank's state. */
 private final class PinnedRanks(sc: SparkContext, placements: IndexedSeq[Placement]) extends RDD[Int](sc, Nil) {
   override protected def getPartitions: Array[Partition] =
     placements.map(placed => new RankPartition(placed.rank): Partition).toArray
   override def compute(split: Partition, context: TaskContext): Iterator[Int] = Iterator.single(split.index)
-  override protected def getPreferredLocations(split: Partition): Seq[String] = {
-    val placed = placements(split.index)
-    Seq(SparkFacts.executorLocation(placed.host, placed.executorId))
-  }
+  override protected def getPreferredLocations(split: Partition): Seq[String] =
+    RankGroup.location(placements(split.index))
 }
 
 private final class RankPartition(val index: Int) extends Partition

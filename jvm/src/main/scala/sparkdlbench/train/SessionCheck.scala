@@ -13,6 +13,7 @@ object SessionCheck {
 
   def check(sc: SparkContext, settings: Settings): Unit = {
     version(sc)
+    ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
     dynamicAllocation(sc)
     batch(settings)
     slots(sc, settings)

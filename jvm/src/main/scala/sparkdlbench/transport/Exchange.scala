@@ -1,5 +1,6 @@
 package sparkdlbench.transport
 
+import sparkdlbench.config.Settings
 import sparkdlbench.train.RankGroup
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
@@ -7,6 +8,9 @@ trait JobTransport extends TransportVariant {
 
   /** The topologies that it can carry. */
   def topologies: Set[String]
+
+  /** None when it can carry out these settings, whose topology is one of its own; otherwise why not and what to do. */
+  def refuses(settings: Settings): Option[String] = None
 
   def exchange(group: RankGroup): Exchange
 }
@@ -27,4 +31,10 @@ trait Exchange extends AutoCloseable {
 
   /** The weights after the last step in fp32, flat, gathered from their owners. */
   def weights(): Array[Float]
+
+  /** Payload bytes by channel that no rank has counted. */
+  def unrankedBytes: Map[String, Long] = Map.empty
+
+  /** Removes what the exchange has left in Spark; also called after a failure. */
+  override def close(): Unit
 }

@@ -15,11 +15,15 @@ private[sparkdlbench] final class DelegatingResolver(delegate: ShuffleBlockResol
   private val migratable = Some(delegate).collect { case resolver: MigratableResolver => resolver }
 
   override def putShuffleBlockAsStream(id: BlockId, serializerManager: SerializerManager): StreamCallbackWithID =
-    InboxStream.find(id).orElse(migratable.map(_.putShuffleBlockAsStream(id, serializerManager))).getOrElse(
-      throw new UnsupportedOperationException(s"${delegate.getClass.getName} takes no migrated shuffle blocks ($id).")
-    )
+    InboxStream
+      .find(id)
+      .orElse(migratable.map(_.putShuffleBlockAsStream(id, serializerManager)))
+      .getOrElse(
+        throw new UnsupportedOperationException(s"${delegate.getClass.getName} takes no migrated shuffle blocks ($id).")
+      )
 
-  override def getStoredShuffles(): collection.Seq[ShuffleBlockInfo] = migratable.fold[collection.Seq[ShuffleBlockInfo]](Nil)(_.getStoredShuffles())
+  override def getStoredShuffles(): collection.Seq[ShuffleBlockInfo] =
+    migratable.fold[collection.Seq[ShuffleBlockInfo]](Nil)(_.getStoredShuffles())
 
   override def getMigrationBlocks(shuffle: ShuffleBlockInfo): List[(BlockId, ManagedBuffer)] =
     migratable.fold[List[(BlockId, ManagedBuffer)]](Nil)(_.getMigrationBlocks(shuffle))
@@ -30,7 +34,10 @@ private[sparkdlbench] final class DelegatingResolver(delegate: ShuffleBlockResol
   override def getBlocksForShuffle(shuffleId: Int, mapId: Long): collection.Seq[BlockId] =
     delegate.getBlocksForShuffle(shuffleId, mapId)
 
-  override def getMergedBlockData(id: ShuffleMergedBlockId, directories: Option[Array[String]]): collection.Seq[ManagedBuffer] =
+  override def getMergedBlockData(
+      id: ShuffleMergedBlockId,
+      directories: Option[Array[String]]
+  ): collection.Seq[ManagedBuffer] =
     delegate.getMergedBlockData(id, directories)
 
   override def getMergedBlockMeta(id: ShuffleMergedBlockId, directories: Option[Array[String]]): MergedBlockMeta =

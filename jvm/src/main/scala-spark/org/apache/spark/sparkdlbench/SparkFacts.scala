@@ -4,6 +4,8 @@ import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.util.Utils
 
+import java.io.File
+
 /** What only Spark itself knows about a session. */
 object SparkFacts {
 
@@ -23,4 +25,9 @@ object SparkFacts {
 
   /** The preferred location that names one executor. */
   def executorLocation(host: String, executorId: String): String = s"executor_${host}_$executorId"
+
+  /** The folder of Spark's own jars. */
+  def distribution: File = new File(
+    classOf[SparkContext].getProtectionDomain.getCodeSource.getLocation.toURI
+  ).getParentFile
 }

@@ -1,6 +1,6 @@
 package org.apache.spark.sparkdlbench
 
-import org.apache.spark.SparkEnv
+import org.apache.spark.{MapOutputTrackerMaster, SparkContext, SparkEnv}
 import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.util.Utils
 
@@ -18,4 +18,18 @@ object SparkTestSupport {
 
   /** Writers and readers that `CountingShuffleManager` has handed out in this executor. */
   def countedShuffles: (Long, Long) = (CountingShuffleManager.writers.get, CountingShuffleManager.readers.get)
+
+  /** Shuffles that the driver keeps map-output entries of. */
+  def trackedShuffles: Int =
+    SparkEnv.get.mapOutputTracker.asInstanceOf[MapOutputTrackerMaster].shuffleStatuses.size
+
+  /** Waits until the listeners have heard of all that has happened. */
+  def awaitEvents(sc: SparkContext): Unit = sc.listenerBus.waitUntilEmpty()
+
+  /** What `OwnWayShuffleManager` has counted in this executor: bytes served to others, found here, held now. */
+  def ownWay: (Long, Long, Long) =
+    (OwnWayShuffleManager.served.get, OwnWayShuffleManager.found.get, OwnWayShuffleManager.held.get)
+
+  /** Kills one executor; the master starts another in its place. */
+  def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))
 }

@@ -1,0 +1,157 @@
+package sparkdlbench.transport
+
+import org.apache.spark.sparkdlbench.{RankShuffle, RankShuffles, StageWork}
+import org.apache.spark.util.CollectionAccumulator
+import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.metrics.Phase
+import sparkdlbench.train.{ExecutorRuns, RankGroup, RankState}
+
+/**
+ * The second rung of the in-band ladder: the exchange as real Spark shuffles, through whichever `spark.shuffle.manager` the
+ * session has, so that a faster shuffle makes training faster.
+ *
+ * `shuffle.exchanges = two` (reduce-scatter and all-gather): a step is one Spark job of two stages. Stage 1: every rank
+ * takes in the weights that the last step's owners sent, computes its gradient, sends each owner its slice. Stage 2: the
+ * owner sums in rank order, updates (optimiser state sharded at the owner), sends its slice of the weights to everybody.
+ * 2(N-1)/N · S bytes a worker. `one` (all-gather of gradients): a step is one job of one stage, in which every rank sums the
+ * whole gradients of the last step in rank order, updates all weights itself, computes and sends its whole gradient to
+ * everybody. (N-1) · S bytes a worker.
+ *
+ * Staleness 0: a shuffle that ends a step is read by the first stage of the next one.
+ */
+final class ShuffleTransport extends TransportVariant with JobTransport {
+  def name = "shuffle"
+  def doc = "In-band: Spark shuffles through the session's spark.shuffle.manager; a Spark job a step"
+  def inBand = true
+  override def keys: Seq[Key[_]] = Seq(ShuffleTransport.exchanges)
+  def topologies: Set[String] = Set("sliced", "tree")
+
+  override def refuses(settings: Settings): Option[String] = {
+    val codec = ChosenCodecs.gradient(settings)
+    if (settings(RunKeys.topology) == "tree" && (codec.keepsResidual || codec.fixedBytes(1).isEmpty))
+      Some(
+        s"Topology tree sums gradients on the way to the driver and codec ${codec.name} leaves values out, which an aggregator " +
+          "has no memory to make up for. Use codec fp32, bf16 or fp16 with it, or topology sliced."
+      )
+    else None
+  }
+
+  def exchange(group: RankGroup): Exchange =
+    if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
+}
+
+object ShuffleTransport {
+  val Two = "two"
+  val One = "one"
+  val exchanges: Key[String] = Key.choice(
+    "shuffle.exchanges",
+    Two,
+    Seq(Two, One),
+    "Shuffles a step: two (gradient slices to owners, weights to all) or one (whole gradients to all, everybody updates everything)"
+  )
+}
+
+private final class ShuffleExchange(group: RankGroup) extends Exchange {
+  private val shuffles = new RankShuffles(group.sc)
+  private val reports = StageReports(group.sc)
+  private val runId = group.setup.runId
+  private val two = group.setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
+
+  /** Written by the last step, to be read by the next one. */
+  private var carried: Option[RankShuffle] = None
+  private var newest = ShuffleRank.NoStep
+
+  {
+    val placements = group.placements
+    group.run { state => state.exchangeState = new ShuffleRank(state, placements) }
+  }
+
+  def step(step: Long): Double = {
+    val start = System.nanoTime()
+    reports.reset()
+    val gradients = plan(carried, GradientWork(runId, step, newest, reports.sink))
+    val last = if (two) plan(Some(gradients), UpdateWork(runId, step, reports.sink)) else gradients
+    val consumed = carried.toSeq ++ Seq(gradients).filter(_ ne last)
+    try shuffles.write(last)
+    catch { case cause: Throwable => (consumed :+ last).foreach(shuffles.remove); carried = None; throw cause }
+    consumed.foreach(shuffles.remove)
+    shuffles.cut(last)
+    carried = Some(last)
+    newest = step
+    group.countJob(System.nanoTime() - start, reports.phases)
+    reports.losses.sum
+  }
+
+  def synchronize(): Unit = if (carried.nonEmpty) {
+    reports.reset()
+    shuffles.collect(group.locations, carried, ArrivalWork(runId, newest, reports.sink))
+    carried.foreach(shuffles.remove)
+    carried = None
+  }
+
+  def weights(): Array[Float] = {
+    synchronize()
+    val owned = group.run(state => ShuffleRank.of(state).ownedWeights)
+    if (two) owned.toArray.flatten else owned.head
+  }
+
+  override def close(): Unit = {
+    carried.foreach(shuffles.remove)
+    carried = None
+  }
+
+  private def plan(input: Option[RankShuffle], work: StageWork): RankShuffle =
+    shuffles.plan(group.locations, input, group.placements.size, work)
+}
+
+/** Work of a stage at the ranks: the rank's state found, its time and loss reported when the task ends. */
+private trait RankStageWork extends StageWork {
+  def runId: String
+  def reports: CollectionAccumulator[StageReport]
+
+  /** Number of the stage in its job. */
+  def stage: Int
+  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])]
+  protected def loss(state: RankState): Double = 0.0
+
+  final def run(task: Int, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+    val state = ExecutorRuns.rank(runId, task)
+    state.timer.restart(Phase.Wait)
+    StageReports.atTaskEnd(reports, StageReport(stage, task, loss(state), state.timer.take()))
+    val output = run(state, input)
+    state.timer.switch(Phase.Send) // Spark's shuffle writer drains the records
+    output
+  }
+}
+
+private final case class GradientWork(
+    runId: String,
+    step: Long,
+    previous: Long,
+    reports: CollectionAccumulator[StageReport]
+) extends RankStageWork {
+  def stage = 0
+  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+    val rank = ShuffleRank.of(state)
+    rank.takeIn(previous, input)
+    rank.gradient(step)
+  }
+  override protected def loss(state: RankState): Double = ShuffleRank.of(state).loss
+}
+
+private final case class UpdateWork(runId: String, step: Long, reports: CollectionAccumulator[StageReport])
+    extends RankStageWork {
+  def stage = 1
+  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] =
+    ShuffleRank.of(state).update(step, input)
+}
+
+private final case class ArrivalWork(runId: String, step: Long, reports: CollectionAccumulator[StageReport])
+    extends RankStageWork {
+  def stage = 0
+  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+    ShuffleRank.of(state).takeIn(step, input)
+    Iterator.empty
+  }
+}

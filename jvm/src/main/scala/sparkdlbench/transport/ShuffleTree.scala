@@ -1,0 +1,247 @@
+package sparkdlbench.transport
+
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
+import org.apache.spark.util.CollectionAccumulator
+import sparkdlbench.codec.{ChosenCodecs, Codec}
+import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
+import sparkdlbench.model.Initializers
+import sparkdlbench.topology.{Slices, Tree}
+import sparkdlbench.train.{RankGroup, RankState}
+
+import java.nio.ByteBuffer
+
+/**
+ * Topology `tree` over Spark shuffles, a job a step: every rank takes the weights from the broadcast, computes its gradient and
+ * sends it to its aggregator; level by level the aggregators (tasks anywhere) sum and send on; the driver sums what the last
+ * level returns as task results, updates, and broadcasts the new weights for the next step.
+ */
+private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
+  private val setup = group.setup
+  private val shuffles = new RankShuffles(group.sc)
+  private val reports = StageReports(group.sc)
+  private val pieces = new TreePieces(setup.settings, setup.spec.parameterCount)
+  private val levels = Tree.levels(setup.workers, setup.settings(Tree.depth))
+  private val timer = new PhaseTimer
+  private val bytes = new ByteCounter
+  private val executors = group.placements.map(_.executorId).distinct.count(_ != TreeExchange.DriverId)
+
+  private val master = new FlatBuffer(setup.spec.parameterCount)
+  Initializers.fill(setup.spec, setup.settings(RunKeys.seed), master)
+  private val sum = new FlatBuffer(master.length)
+  private val optimizer = setup.optimizer.create(master.length, setup.settings)
+
+  /** The weights that the ranks do not have yet. */
+  private var broadcast: Option[Broadcast[Array[Array[Byte]]]] = None
+
+  group.run(state => state.exchangeState = new TreeRank(state))
+
+  def step(step: Long): Double = {
+    val start = System.nanoTime()
+    reports.reset()
+    val results = runTree(step)
+    drop()
+    timer.restart(Phase.Reduce)
+    sumUp(step, results)
+    timer.switch(Phase.Update)
+    optimizer.update(master.floats, sum.floats, step)
+    timer.switch(Phase.Encode)
+    publish(step)
+    reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })
+    group.countJob(System.nanoTime() - start, reports.phases :+ Seq(timer.take()))
+    reports.losses.sum
+  }
+
+  def synchronize(): Unit = broadcast.foreach { weights =>
+    group.run(state => TreeRank.of(state).takeIn(weights))
+    drop()
+  }
+
+  def weights(): Array[Float] = master.toArray
+  override def unrankedBytes: Map[String, Long] = bytes.toMap
+  override def close(): Unit = drop()
+
+  /** The records that reach the driver. */
+  private def runTree(step: Long): Seq[Array[Byte]] = {
+    val leaves = TreeGradientWork(setup.runId, step, broadcast, levels.headOption.getOrElse(0), reports.sink)
+    if (levels.isEmpty) shuffles.collect(group.locations, None, leaves).flatten.map(_._2)
+    else {
+      val first = shuffles.plan(group.locations, None, levels.head, leaves)
+      // The last level does not write a shuffle: its tasks' results are the driver's.
+      val planned = levels.zip(levels.tail).zipWithIndex.scanLeft(first) { case (below, ((count, above), index)) =>
+        shuffles.plan(TreeExchange.anywhere(count), Some(below), above, sums(step, index, count, above))
+      }
+      val top = sums(step, levels.size - 1, levels.last, 0)
+      try shuffles.collect(TreeExchange.anywhere(levels.last), Some(planned.last), top).flatten.map(_._2)
+      finally planned.foreach(shuffles.remove)
+    }
+  }
+
+  private def sums(step: Long, level: Int, count: Int, above: Int): TreeSumWork = {
+    val children = if (level == 0) setup.workers else levels(level - 1)
+    TreeSumWork(setup.settings, master.length, step, level + 1, children, count, above, reports.sink)
+  }
+
+  private def sumUp(step: Long, results: Seq[Array[Byte]]): Unit = {
+    val children = levels.lastOption.getOrElse(setup.workers)
+    pieces.sum(step, 0 until children, results.iterator, sum)("The driver waited for the gradient")
+  }
+
+  private def publish(step: Long): Unit = {
+    val encoded = pieces.encodeWeights(step, master)
+    timer.switch(Phase.Send)
+    broadcast = Some(group.sc.broadcast(encoded))
+    val size = encoded.map(record => (record.length - ShuffleRecord.HeaderBytes).toLong).sum
+    if (executors > 0) bytes.add("broadcast", size * executors)
+    if (executors < group.placements.map(_.executorId).distinct.size) bytes.add("in-process", size)
+  }
+
+  private def drop(): Unit = {
+    broadcast.foreach(_.destroy())
+    broadcast = None
+  }
+}
+
+private[transport] object TreeExchange {
+
+  /** Spark's name of the executor inside a local master's driver. */
+  val DriverId = "driver"
+  def anywhere(tasks: Int): Seq[Seq[String]] = Seq.fill(tasks)(Nil)
+}
+
+/** How gradients and weights are cut up and travel in the tree. */
+private[transport] final class TreePieces(settings: Settings, length: Int) {
+  private val whole = Slices(length, 1)
+  val codec: Codec = ChosenCodecs.gradient(settings)
+  val weightCodec: Codec = ChosenCodecs.parameters(settings)
+  private val gradientPieces = VectorPiece.all(whole, codec, settings(RunKeys.sliceLimit))
+  private val weightPieces = VectorPiece.all(whole, weightCodec, settings(RunKeys.sliceLimit))
+  private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
+
+  def encodeGradient(step: Long, sender: Int, gradient: FlatBuffer): Array[Array[Byte]] =
+    encode(codec, gradientPieces, step, sender, gradient)
+
+  def encodeWeights(step: Long, weights: FlatBuffer): Array[Array[Byte]] =
+    encode(weightCodec, weightPieces, step, 0, weights)
+
+  def decodeWeights(records: Array[Array[Byte]], target: FlatBuffer): Unit = records.foreach { record =>
+    val piece = weightPieces(ShuffleRecord.piece(record))
+    weightCodec.decode(ShuffleRecord.payload(record), target.floatSlice(piece.from, piece.until))
+  }
+
+  /** target = the children's vectors, added in their order. */
+  def sum(step: Long, children: IndexedSeq[Int], records: Iterator[Array[Byte]], target: FlatBuffer)(
+      who: String
+  ): Unit = {
+    FloatOps.fill(target.floats, 0f)
+    val parts = new InSenderOrder(_ => children, gradientPieces.indices)((index, record) => {
+      val piece = gradientPieces(index)
+      codec.decodeAdd(ShuffleRecord.payload(record), target.floatSlice(piece.from, piece.until))
+    })
+    records.foreach(parts.add(step, _))
+    parts.complete(s"$who of step $step")
+  }
+
+  private def encode(of: Codec, pieces: IndexedSeq[VectorPiece], step: Long, sender: Int, source: FlatBuffer) =
+    pieces.indices.map { index =>
+      Encoding.record(of, step, sender, index, source, pieces(index).from, pieces(index).until, null, scratch)
+    }.toArray
+}
+
+/** One rank's side of the tree. */
+private[transport] final class TreeRank(val state: RankState) extends AutoCloseable {
+  private val pieces = new TreePieces(state.setup.settings, state.parameters.length)
+  private var computed = ShuffleRank.NoStep
+  private var records = Array.empty[Array[Byte]]
+  var loss: Double = 0.0
+
+  def takeIn(weights: Broadcast[Array[Array[Byte]]]): Unit = {
+    state.timer.switch(Phase.Wait)
+    val arrived = weights.value
+    state.timer.switch(Phase.Decode)
+    pieces.decodeWeights(arrived, state.parameters)
+  }
+
+  /**
+   * @param aggregators
+   *   on the level above; 0: the driver
+   */
+  def gradient(step: Long, aggregators: Int): Iterator[(Int, Array[Byte])] = {
+    if (computed != step) {
+      loss = state.computeGradient(step, (_, _) => ())
+      state.timer.switch(Phase.Encode)
+      records = pieces.encodeGradient(step, state.rank, state.gradients)
+      computed = step
+      TreeRank.sent(records, TreeRank.channel(aggregators, state.executorId)).foreach { case (channel, count) =>
+        state.bytes.add(channel, count)
+      }
+    }
+    val to = if (aggregators == 0) 0 else Tree.parent(state.rank, aggregators)
+    records.iterator.map(to -> _)
+  }
+
+  override def close(): Unit = ()
+}
+
+private[transport] object TreeRank {
+  def of(state: RankState): TreeRank = state.exchangeState match {
+    case rank: TreeRank => rank
+    case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its tree state")
+  }
+
+  /** Where a gradient goes; which executor an aggregator will run in nobody knows yet. */
+  def channel(aggregators: Int, executorId: String): String =
+    if (executorId == TreeExchange.DriverId) "in-process" else if (aggregators == 0) "task-result" else "shuffle"
+
+  def sent(records: Array[Array[Byte]], channel: String): Map[String, Long] = {
+    val payload = records.map(record => (record.length - ShuffleRecord.HeaderBytes).toLong).sum
+    val framing = (ShuffleRecord.HeaderBytes + RankShuffles.Framing).toLong * records.length
+    if (channel == "shuffle") Map(channel -> payload, "shuffle.framing" -> framing) else Map(channel -> payload)
+  }
+}
+
+private final case class TreeGradientWork(
+    runId: String,
+    step: Long,
+    weights: Option[Broadcast[Array[Array[Byte]]]],
+    aggregators: Int,
+    reports: CollectionAccumulator[StageReport]
+) extends RankStageWork {
+  def stage = 0
+  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+    weights.foreach(TreeRank.of(state).takeIn)
+    TreeRank.of(state).gradient(step, aggregators)
+  }
+  override protected def loss(state: RankState): Double = TreeRank.of(state).loss
+}
+
+/** An aggregator's work, in any executor. */
+private final case class TreeSumWork(
+    settings: Settings,
+    length: Int,
+    step: Long,
+    stage: Int,
+    children: Int,
+    aggregators: Int,
+    above: Int,
+    reports: CollectionAccumulator[StageReport]
+) extends StageWork {
+  def run(task: Int, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+    val timer = new PhaseTimer
+    timer.restart(Phase.Reduce)
+    var sent = Map.empty[String, Long]
+    StageReports.atTaskEnd(reports, StageReport(stage, task, 0.0, timer.take(), sent))
+    val pieces = new TreePieces(settings, length)
+    val sum = new FlatBuffer(length)
+    val senders = Tree.children(task, aggregators, children)
+    pieces.sum(step, senders, input, sum)(s"Aggregator $task of level $stage of the tree waited for the gradient")
+    timer.switch(Phase.Encode)
+    val records = pieces.encodeGradient(step, task, sum)
+    timer.switch(Phase.Send)
+    sent = TreeRank.sent(records, TreeRank.channel(above, org.apache.spark.SparkEnv.get.executorId))
+    val to = if (above == 0) 0 else Tree.parent(task, above)
+    records.iterator.map(to -> _)
+  }
+}

@@ -1,0 +1,77 @@
+"""Spark profiles: files of Spark properties, such as the settings of one shuffle manager, by name or by path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkdl_bench.errors import ConfigurationError
+
+_SUFFIX = ".conf"
+
+
+def load(name_or_path: str) -> dict[str, str]:
+    """The properties of a profile.
+
+    Args:
+        name_or_path: `celeborn` for `conf/spark/celeborn.conf` (of the checkout, or of the installed package), or the
+            path of any file of the format of `spark-defaults.conf`.
+
+    Raises:
+        ConfigurationError: there is no such profile or file, or it holds something else than Spark properties.
+    """
+    path = _find(name_or_path)
+    try:
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"The Spark profile '{path}' cannot be read: {error}.") from error
+
+
+def names() -> list[str]:
+    """The profiles that have a name."""
+    return sorted({path.stem for folder in _folders() for path in folder.glob(f"*{_SUFFIX}")})
+
+
+def parse(text: str, origin: str) -> dict[str, str]:
+    """Lines of `key value` or `key=value`; `#` begins a comment line. `origin` names the text in errors."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        key, value = _split(stripped)
+        if not key.startswith(("spark.", "hadoop.")) or not value:
+            raise ConfigurationError(
+                f"Line {number} of the Spark profile '{origin}' is {stripped!r}. Valid are lines of a Spark property "
+                "and its value, as in spark-defaults.conf, and comments that begin with #."
+            )
+        found[key] = value
+    return found
+
+
+def _split(line: str) -> tuple[str, str]:
+    for index, character in enumerate(line):
+        if character in " \t=:":
+            return line[:index], line[index:].lstrip(" \t").removeprefix("=").removeprefix(":").strip()
+    return line, ""
+
+
+def _find(name_or_path: str) -> Path:
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    for folder in _folders():
+        named = folder / f"{name_or_path}{_SUFFIX}"
+        if path.name == name_or_path and named.is_file():
+            return named
+    raise ConfigurationError(
+        f"There is no Spark profile '{name_or_path}'. Valid are {', '.join(names())}, and the path of a file in the "
+        "format of spark-defaults.conf."
+    )
+
+
+def _folders() -> list[Path]:
+    """Of the checkout, where this runs from one, and of the package as installed."""
+    package = Path(__file__).resolve().parent
+    checkout = package.parents[1]
+    in_checkout = [checkout / "conf" / "spark"] if (checkout / "build.sbt").is_file() else []
+    return [*in_checkout, package / "conf" / "spark"]

@@ -3,7 +3,7 @@ package sparkdlbench.topology
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.transport.{JobTransport, Transport, TransportVariant}
+import sparkdlbench.transport.{JobTransport, RankGroups, Transport, TransportVariant}
 
 /**
  * A topology that goes through the driver: a few Spark jobs a step, so only a transport of the job-a-step shape
@@ -32,4 +32,13 @@ trait JobTopology { self: Topology =>
     Topology.check(this, transport.size, gradient, parameters, gradientCodec, parameterCodec)
     throw new IllegalStateException(s"topology $name has no collectives")
   }
+
+  /** There are no collectives; what the jobs need is the transport's. */
+  def memory(
+      groups: RankGroups,
+      length: Int,
+      bucketLength: Int,
+      gradientCodec: Codec,
+      parameterCodec: Codec
+  ): CollectiveMemory = CollectiveMemory(Nil, 0, 0, 0)
 }

@@ -2,6 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Key
+import sparkdlbench.transport.RankGroups
 
 /**
  * MLlib's way: the gradients are summed up a tree whose root is the driver (`RDD.treeAggregate`), which holds the one optimiser
@@ -23,12 +24,12 @@ final class Tree extends Topology with JobTopology {
   /** What a rank sends; the aggregators and the driver send beside. */
   def bytesPerStep(
       rank: Int,
-      size: Int,
+      groups: RankGroups,
       length: Int,
       bucketLength: Int,
       gradientCodec: Codec,
       parameterCodec: Codec
-  ): Option[Long] = gradientCodec.fixedBytes(length)
+  ): StepBytes = StepBytes(0, gradientCodec.fixedBytes(length))
 }
 
 object Tree {

@@ -68,7 +68,8 @@ lazy val jvm = (project in file("jvm"))
     }.taskValue,
     // The Spark profiles, for runs that spark-submit starts.
     Compile / resourceGenerators += Def.task {
-      val profiles = IO.listFiles((ThisBuild / baseDirectory).value / "conf" / "spark").filter(_.getName.endsWith(".conf"))
+      val profiles =
+        IO.listFiles((ThisBuild / baseDirectory).value / "conf" / "spark").filter(_.getName.endsWith(".conf"))
       val folder = (Compile / resourceManaged).value / "sparkdlbench" / "spark"
       IO.copy(profiles.map(file => file -> folder / file.getName)).toSeq
     }.taskValue,

@@ -49,8 +49,12 @@ check: $(INSTALLED)
 bench: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench short
 
-bench-net bench-train bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
+bench-net bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $*
+
+bench-train: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python -m sparkdl_bench.bench train
+	$(BIN)/python -m sparkdl_bench.bench ladder
 
 soak: smoke
 	$(BIN)/python -m sparkdl_bench.bench soak

@@ -16,7 +16,7 @@ from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.net import NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
-from sparkdl_bench.bench.suites import memory, short, train
+from sparkdl_bench.bench.suites import ladder, memory, short, train
 from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
@@ -177,6 +177,21 @@ class TestContestants:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
         measured = {each.name for group in plan.groups(shared) for each in group}
         assert {name for each in suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+
+    def test_the_ladder_has_every_in_band_transport(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        rungs, empty = ladder.LadderPlan().groups(shared)
+        assert {each.settings["transport"] for each in rungs} == {"block-manager", "shuffle", "block-stream"}
+        assert {name for each in ladder.COMPARISONS for name in (each.ours, each.theirs)} == {e.name for e in rungs}
+        assert [each.name for each in empty] == ["empty-block-stream", "empty-block-stream-local"]
+
+    def test_the_ladder_shows_each_phase(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file = store.create(tmp_path, "ladder", {"trials": 2})
+        file.add("a", 1, Trial([1.0, 2.0, 3.0], 1, {"phases_ms": {"compute": 1.5, "wait": 0.25}}))
+        file.add("a", 2, Trial([4.0, 4.0, 4.0], 1, {"phases_ms": {"compute": 2.5, "wait": 0.75}}))
+        ladder.show_phases(file, ["a"])
+        (row,) = [line for line in capsys.readouterr().out.splitlines() if "│ a " in line]
+        assert row.split("│")[2:5] == [" 3.00 ", "    2.00 ", " 0.50 "]
 
     def test_the_net_suite_measures_what_it_compares(self) -> None:
         measured = {net_suite._name(way) for way in net_suite._ways()}

@@ -39,9 +39,10 @@ class CollectiveContestant:
     def prepare(self) -> None:
         if self.way.transport in peers.discover():
             peers.find(self.way.transport).install(self.directory)
-        elif reason := spark_transport_missing(self.way.transport):
-            raise ConfigurationError(reason)
-        elif reason := encryption.missing(self.way.encryption or encryption.OFF, pyspark.__version__):
+            return
+        reason = spark_transport_missing(self.way.transport)
+        reason = reason or encryption.missing(self.way.encryption or encryption.OFF, pyspark.__version__)
+        if reason:
             raise ConfigurationError(reason)
 
     def measure(self, timeout_s: float) -> Trial:

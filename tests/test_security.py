@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 300
 NEEDLE_VALUES = 16
 # Below the ephemeral ports; Spark tries the next 16 where one is taken.
 PORTS = range(23400, 23500)
-NET_VALUES = 4096
+NET_VALUES = 300_000  # messages of several of the blocks that are encrypted at once
 SEED = secrets.randbelow(1 << 31)  # so that the weights are nobody else's
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
+import pyspark
 
 from sparkdl_bench import peers
-from sparkdl_bench.bench import collective, link
+from sparkdl_bench.bench import collective, encryption, link
 from sparkdl_bench.bench.collective import Way
 from sparkdl_bench.bench.net import run_way
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
@@ -19,6 +20,8 @@ from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 
 NAME = "net"
+# Whose cost is shown; SASL's 3DES needs a second for what these do in milliseconds.
+ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class CollectiveContestant:
     def prepare(self) -> None:
         if self.way.transport in peers.discover():
             peers.find(self.way.transport).install(self.directory)
-        elif reason := spark_transport_missing(self.way.transport):
+            return
+        reason = spark_transport_missing(self.way.transport)
+        reason = reason or encryption.missing(self.way.encryption or encryption.OFF, pyspark.__version__)
+        if reason:
             raise ConfigurationError(reason)
 
     def measure(self, timeout_s: float) -> Trial:
@@ -48,7 +54,8 @@ class CollectiveContestant:
 
 def _name(way: Way) -> str:
     channel = "-local" if way.host_local else ""
-    return f"{way.transport}{channel}-{way.workers}x{way.elements}"
+    secured = "" if way.encryption in (None, encryption.OFF) else f"-{way.encryption}"
+    return f"{way.transport}{channel}{secured}-{way.workers}x{way.elements}"
 
 
 def _against(peer: str, workers: int, elements: int, target: float, host_local: bool = False) -> Comparison:
@@ -56,6 +63,13 @@ def _against(peer: str, workers: int, elements: int, target: float, host_local: 
     theirs = Way(peer, workers, elements, host_local=host_local)
     where = "host-local" if host_local else "sockets"
     return Comparison(f"{elements:,} values, {workers} ranks, {where}", _name(ours), _name(theirs), target)
+
+
+def _cost_of(name: str, target: float) -> Comparison:
+    """Encrypted beside plain: the peer is block-stream itself."""
+    plain = Way("block-stream", 2, 814_090, "sliced", host_local=False)
+    secured = replace(plain, encryption=name)
+    return Comparison(f"814,090 values, 2 ranks, sockets: {name} beside plain", _name(secured), _name(plain), target)
 
 
 COMPARISONS = [
@@ -66,6 +80,7 @@ COMPARISONS = [
     _against("gloo", 2, 15_000_000, 0.9),
     _against("gloo", 4, 814_090, 0.8),
     _against("gloo", 2, 1, 1.5),
+    *(_cost_of(name, 6.0) for name in ENCRYPTIONS),
 ]
 
 
@@ -100,4 +115,7 @@ def _ways() -> list[Way]:
         for host_local in (False, True)
         for transport in ("block-stream", "gloo", "mpi")
     ]
+    plain = Way("block-stream", 2, 814_090, "sliced", host_local=False)
+    at = ways.index(plain) + 1
+    ways[at:at] = [replace(plain, encryption=name) for name in ENCRYPTIONS]
     return [way for way in ways if _name(way) in wanted]

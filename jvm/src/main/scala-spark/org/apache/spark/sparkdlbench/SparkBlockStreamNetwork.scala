@@ -5,11 +5,13 @@ import org.apache.spark.network.client.TransportClientFactory
 import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.shuffle.BlockStoreClient
 import org.apache.spark.storage.{ShuffleBlockId, StorageLevel}
+import org.apache.spark.util.Utils
 import sparkdlbench.RunFailedException
 import sparkdlbench.transport._
 
 import java.nio.file.{Files, Path, Paths}
 import scala.reflect.{classTag, ClassTag}
+import scala.util.Try
 import scala.util.control.NonFatal
 
 /** `block-stream` over this executor's own block-transfer service. */
@@ -73,10 +75,22 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
   /** What Spark's server wants to know of every uploaded block; it reads it with the serializer that writes it here. */
   private[sparkdlbench] def metadata: Array[Byte] = {
     val serializer = env.serializerManager.getSerializer(implicitly[ClassTag[Any]], autoPick = false).newInstance()
-    val bytes = serializer.serialize[(StorageLevel, ClassTag[_])]((StorageLevel.MEMORY_ONLY, classTag[Array[Byte]]))
+    val bytes = serializer.serialize[AnyRef](described)
     val array = new Array[Byte](bytes.remaining)
     bytes.get(array)
     array
+  }
+
+  /** A pair; from Spark 4.3 a class, with a checksum and whether to verify it behind, which we go without. */
+  private lazy val described: AnyRef = {
+    val (level, values) = (StorageLevel.MEMORY_ONLY, classTag[Array[Byte]])
+    Try(Utils.classForName[AnyRef]("org.apache.spark.network.netty.BlockReplicationMetadata")).toOption match {
+      case None => (level, values: ClassTag[_])
+      case Some(metadata) =>
+        metadata
+          .getConstructor(classOf[StorageLevel], classOf[ClassTag[_]], classOf[Option[_]], java.lang.Boolean.TYPE)
+          .newInstance(level, values, None, java.lang.Boolean.FALSE)
+    }
   }
 
   override def sharedDirectories: Seq[Path] = {

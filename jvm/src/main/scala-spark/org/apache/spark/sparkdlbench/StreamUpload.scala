@@ -35,6 +35,7 @@ final class StreamUpload(
 ) extends PushChannel {
   private val channel = client.getChannel
   private val context = firstPlainHandler(channel)
+  private val asRegions = channel.pipeline().get(SaslHandler) != null
   private val queued = new AtomicLong
   private val written = new AtomicLong
   private val answers = new AtomicLong
@@ -107,10 +108,12 @@ final class StreamUpload(
     channel.eventLoop().execute { () =>
       val last = parts.size - 1
       var i = 0
-      while (i < last) { context.write(parts.get(i), context.voidPromise()); i += 1 }
-      context.writeAndFlush(parts.get(last)).addListener(done): Unit
+      while (i < last) { context.write(message(parts.get(i)), context.voidPromise()); i += 1 }
+      context.writeAndFlush(message(parts.get(last))).addListener(done): Unit
     }
   }
+
+  private def message(part: ByteBuf): AnyRef = if (asRegions) new BytesRegion(part) else part
 
   private val done: ChannelFutureListener = future => {
     if (!future.isSuccess) fail(future.cause)
@@ -173,6 +176,7 @@ private[sparkdlbench] object StreamUpload {
   val FirstWindowBytes: Long = 256L << 10
   val MaxWindowBytes: Long = 4L << 20
   val ZeroBytes: Int = 64 << 10
+  private val SaslHandler = "saslEncryption"
   private val Zeros = ByteBuffer.allocateDirect(ZeroBytes).asReadOnlyBuffer()
 
   def zeros(count: Int): ByteBuffer = Zeros.slice(0, count)

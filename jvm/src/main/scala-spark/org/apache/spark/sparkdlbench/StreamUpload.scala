@@ -7,7 +7,7 @@ import org.apache.spark.network.client.{RpcResponseCallback, TransportClient}
 import org.apache.spark.network.protocol.UploadStream
 import org.apache.spark.network.shuffle.protocol.UploadBlockStream
 import org.apache.spark.sparkdlbench.StreamUpload._
-import sparkdlbench.transport.{BlockStreamFrame, PushChannel}
+import sparkdlbench.transport.{BlockStreamFrame, PushChannel, UploadWindow}
 
 import java.io.IOException
 import java.nio.ByteBuffer
@@ -42,7 +42,7 @@ final class StreamUpload(
   @volatile private var failure: Throwable = _
   @volatile private var finishing = false
   private var uploads = 0L
-  private var window = FirstWindowBytes
+  private var window = UploadWindow.FirstBytes
   private var left = 0L
   private var framing = 0L
 
@@ -98,7 +98,7 @@ final class StreamUpload(
     uploads += 1
     framing += bytes
     left = window
-    window = math.min(window * 2, MaxWindowBytes)
+    window = UploadWindow.after(window)
     header
   }
 
@@ -170,8 +170,6 @@ final class StreamUpload(
 }
 
 private[sparkdlbench] object StreamUpload {
-  val FirstWindowBytes: Long = 256L << 10
-  val MaxWindowBytes: Long = 4L << 20
   val ZeroBytes: Int = 64 << 10
   private val Zeros = ByteBuffer.allocateDirect(ZeroBytes).asReadOnlyBuffer()
 

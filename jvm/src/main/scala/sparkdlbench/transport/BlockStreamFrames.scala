@@ -5,6 +5,7 @@ import sparkdlbench.RunFailedException
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
 import java.security.{MessageDigest, SecureRandom}
+import java.util.concurrent.atomic.LongAdder
 import scala.util.Try
 
 /**
@@ -102,6 +103,13 @@ object BlockStreamFrame {
   }
 }
 
+/** The uploads of a stream, one after the other: how many bytes each has, which both ends know without being told. */
+object UploadWindow {
+  val FirstBytes: Long = 256L << 10
+  val MaxBytes: Long = 4L << 20
+  def after(bytes: Long): Long = math.min(bytes * 2, MaxBytes)
+}
+
 /**
  * Takes the bytes of one stream apart, in whatever pieces they come, and writes messages straight to their slots. Called
  * by one network thread at a time; never blocks.
@@ -115,10 +123,48 @@ final class BlockStreamReader(mailbox: Mailbox, from: Int) {
   private var target: ByteBuffer = _
   private var left = 0
   private var inFrame = false
+  private var nextWindow = UploadWindow.FirstBytes
+  private var windowLeft = 0L
+  private var lent = false
 
   def accept(data: ByteBuffer): Unit =
-    try while (data.hasRemaining) if (inFrame) body(data) else head(data)
-    catch { case error: RuntimeException => mailbox.fail(error); throw error }
+    try {
+      windowLeft -= data.remaining
+      if (lent) arrivedInPlace(data)
+      while (data.hasRemaining) if (inFrame) body(data) else head(data)
+    } catch { case error: RuntimeException => mailbox.fail(error); throw error }
+
+  /** The next upload of the stream begins. */
+  def beginUpload(): Unit = {
+    windowLeft = nextWindow
+    nextWindow = UploadWindow.after(nextWindow)
+  }
+
+  /** All bytes of the upload were accepted. */
+  def endUpload(): Unit =
+    if (windowLeft != 0)
+      try malformed(s"an upload that ends $windowLeft bytes from its end")
+      catch { case error: RuntimeException => mailbox.fail(error); throw error }
+
+  /**
+   * Where the network may put the next bytes itself, so that nobody has to copy them: the rest of the message under way, as far
+   * as it belongs to this upload. What it puts there has to be what the next `accept` gets. None where that does not pay.
+   */
+  def lend(): ByteBuffer = {
+    val most = math.min(left.toLong, windowLeft).toInt
+    lent = inFrame && laneId >= 0 && most >= BlockStreamReader.LeastLentBytes && target.isDirect
+    if (lent) target.slice(target.position(), most) else null
+  }
+
+  private def arrivedInPlace(data: ByteBuffer): Unit = {
+    lent = false
+    val count = data.remaining
+    target.position(target.position() + count)
+    data.position(data.limit())
+    left -= count
+    BlockStreamReader.inPlaceBytes.add(count.toLong)
+    if (left == 0) end()
+  }
 
   private def head(data: ByteBuffer): Unit = {
     moveInto(header, data, header.remaining)
@@ -177,4 +223,12 @@ final class BlockStreamReader(mailbox: Mailbox, from: Int) {
   )
 }
 
-object BlockStreamReader { val MaxControlBytes: Int = 1 << 16 }
+object BlockStreamReader {
+  val MaxControlBytes: Int = 1 << 16
+
+  /** Below that a copy costs less than a buffer for the occasion. */
+  val LeastLentBytes: Int = 16 << 10
+
+  /** Payload bytes that the network itself has put where they belong, in this process so far. */
+  val inPlaceBytes = new LongAdder
+}

@@ -44,6 +44,9 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       val overSockets = collectives(sc, 2, "off")
       assert(overSockets("block-stream") > 3000000L * 4 * 2 && !overSockets.contains("host-local"))
       assert(overSockets("block-stream.framing") < overSockets("block-stream") / 100)
+      val inPlace = LocalCluster.ranks(sc, 2, settings("off"))(_ => BlockStreamReader.inPlaceBytes.sum).sum
+      // The first read of a message also reads its header, into a buffer of Netty's.
+      assert(inPlace > overSockets("block-stream") / 3 && inPlace < overSockets("block-stream"))
       val throughMemory = collectives(sc, 2, "auto")
       assert(throughMemory("host-local") == overSockets("block-stream") && !throughMemory.contains("block-stream"))
       val left = LocalCluster.ranks(sc, 2, settings("on"))(_ => mapped(SparkBlockStreamNetwork.sharedDirectories))

@@ -88,6 +88,70 @@ class BlockStreamFramesSuite extends AnyFunSuite {
     }
   }
 
+  /** What a server does with a stream: upload after upload, into lent memory where there is any. */
+  private def serve(reader: BlockStreamReader, stream: ByteBuffer, random: Random)(look: () => Unit): Unit = {
+    var window = UploadWindow.FirstBytes
+    while (stream.hasRemaining) {
+      reader.beginUpload()
+      val end = stream.position() + window.toInt
+      while (stream.position() < end) {
+        val memory = reader.lend()
+        val most = math.min(if (memory == null) 65536 else memory.remaining, end - stream.position())
+        val piece = stream.slice(stream.position(), 1 + random.nextInt(most))
+        stream.position(stream.position() + piece.remaining)
+        if (memory == null) reader.accept(piece)
+        else {
+          assert(memory.remaining >= BlockStreamReader.LeastLentBytes && most == memory.remaining)
+          reader.accept(memory.put(piece).flip())
+        }
+        look()
+      }
+      reader.endUpload()
+      window = UploadWindow.after(window)
+    }
+  }
+
+  test("what the network puts in place is the same message, across the uploads' ends") {
+    val random = new Random(4)
+    val large = lane.copy(capacity = 300000)
+    val mailbox = Mailbox.open(random.nextLong() & Long.MaxValue, rank = 0)
+    try {
+      val slots = BlockStreamSlots.allocate(large, None)
+      mailbox.register(slots)
+      val reader = mailbox.reader(1)
+      val messages = Seq.fill(9)(Array.fill(100000 + random.nextInt(200000))(random.nextInt().toByte))
+      val frames =
+        messages.zipWithIndex.map { case (message, sequence) => frame(large.id, sequence.toLong, message) }
+      val whole = frames.reduce(_ ++ _)
+      val uploads = Iterator.iterate(UploadWindow.FirstBytes)(UploadWindow.after).scanLeft(0L)(_ + _)
+      val padded = uploads.dropWhile(_ < whole.length + BlockStreamFrame.HeaderBytes).next().toInt
+      val padding =
+        frame(BlockStreamFrame.PaddingLane, 0, new Array(padded - whole.length - BlockStreamFrame.HeaderBytes))
+      val before = BlockStreamReader.inPlaceBytes.sum
+      var next = 0
+      serve(reader, ByteBuffer.wrap(whole ++ padding), random) { () =>
+        if (next < messages.size && slots.hasArrived(next.toLong)) {
+          assert(bytes(slots.view(next.toLong)) == messages(next).toSeq)
+          slots.release(next.toLong)
+          next += 1
+        }
+      }
+      assert(mailbox.failed.isEmpty)
+      assert(BlockStreamReader.inPlaceBytes.sum - before > whole.length / 2)
+      assert(next == messages.size)
+    } finally mailbox.close()
+  }
+
+  test("an upload that ends early fails the receiver") {
+    withMailbox { (mailbox, _) =>
+      val reader = mailbox.reader(1)
+      reader.beginUpload()
+      reader.accept(ByteBuffer.wrap(frame(BlockStreamFrame.PaddingLane, 0, new Array(100))))
+      assert(intercept[RunFailedException](reader.endUpload()).getMessage.contains("bytes from its end"))
+      assert(mailbox.failed.isDefined)
+    }
+  }
+
   private def refused(stream: Array[Byte]): String = withMailbox { (mailbox, slots) =>
     val error = intercept[RunFailedException](mailbox.reader(1).accept(ByteBuffer.wrap(stream)))
     assert(mailbox.failed.contains(error))

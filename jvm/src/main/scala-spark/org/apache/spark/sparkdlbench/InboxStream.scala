@@ -14,15 +14,23 @@ trait ReceivesStreams
 private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox)
     extends StreamCallbackWithID {
   private val reader: BlockStreamReader = mailbox.reader(stream.from)
+  private val connection = Option(ReceiveInPlace.current)
+  reader.beginUpload()
+  connection.foreach(_.attach(reader))
 
   override def getID: String = id.name
   override def onData(streamId: String, data: ByteBuffer): Unit = reader.accept(data)
-  override def onComplete(streamId: String): Unit = ()
-  override def onFailure(streamId: String, cause: Throwable): Unit =
+  override def onComplete(streamId: String): Unit = {
+    connection.foreach(_.detach())
+    reader.endUpload()
+  }
+  override def onFailure(streamId: String, cause: Throwable): Unit = {
+    connection.foreach(_.detach())
     if (!mailbox.hasLeft(stream.from))
       mailbox.fail(
         new RunFailedException(s"the stream from rank ${stream.from} to rank ${stream.to} broke off: $cause", cause)
       )
+  }
 }
 
 private[sparkdlbench] object InboxStream {

@@ -25,6 +25,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
   )
 
   override def describe(rank: Int): BlockStreamPeer = {
+    ReceiveInPlace.install(env.blockManager.blockTransferService)
     val id = env.blockManager.blockManagerId
     BlockStreamPeer(rank, id.host, id.port, id.executorId, BlockStreamPeer.thisProcess, HostLocal.kernel, encrypted)
   }

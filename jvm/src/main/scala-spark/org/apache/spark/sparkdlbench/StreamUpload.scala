@@ -7,7 +7,7 @@ import org.apache.spark.network.client.{RpcResponseCallback, TransportClient}
 import org.apache.spark.network.protocol.UploadStream
 import org.apache.spark.network.shuffle.protocol.UploadBlockStream
 import org.apache.spark.sparkdlbench.StreamUpload._
-import sparkdlbench.transport.{BlockStreamFrame, PushChannel}
+import sparkdlbench.transport.{BlockStreamFrame, PushChannel, UploadWindow}
 
 import java.io.IOException
 import java.nio.ByteBuffer
@@ -43,7 +43,7 @@ final class StreamUpload(
   @volatile private var failure: Throwable = _
   @volatile private var finishing = false
   private var uploads = 0L
-  private var window = FirstWindowBytes
+  private var window = UploadWindow.FirstBytes
   private var left = 0L
   private var framing = 0L
 
@@ -99,7 +99,7 @@ final class StreamUpload(
     uploads += 1
     framing += bytes
     left = window
-    window = math.min(window * 2, MaxWindowBytes)
+    window = UploadWindow.after(window)
     header
   }
 
@@ -173,8 +173,6 @@ final class StreamUpload(
 }
 
 private[sparkdlbench] object StreamUpload {
-  val FirstWindowBytes: Long = 256L << 10
-  val MaxWindowBytes: Long = 4L << 20
   val ZeroBytes: Int = 64 << 10
   private val SaslHandler = "saslEncryption"
   private val Zeros = ByteBuffer.allocateDirect(ZeroBytes).asReadOnlyBuffer()

@@ -35,7 +35,10 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
         try {
           val server = field[TransportServer](classOf[NettyBlockTransferService], netty, "server")
           if (!installed.contains(server)) {
-            field[ChannelFuture](classOf[TransportServer], server, "channelFuture").channel().pipeline().addFirst(Accepting)
+            field[ChannelFuture](classOf[TransportServer], server, "channelFuture")
+              .channel()
+              .pipeline()
+              .addFirst(Accepting)
             installed = Some(server)
           }
         } catch {

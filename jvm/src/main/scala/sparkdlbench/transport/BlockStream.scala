@@ -10,8 +10,9 @@ import sparkdlbench.config.{Key, Settings}
  * Each rank keeps one upload stream to every rank it has lanes to. A stream is a sequence of ordinary Spark block uploads
  * (`UploadStream`, for a reserved shuffle id) on a connection made by Spark's client factory, so it passes Spark's
  * authentication and encryption and needs no port of its own. Messages are frames of 16 bytes and the payload within the
- * uploads: per message there is no request, no acknowledgement and no serialisation. The receiver's network thread copies a
- * payload once, straight to where the rank reads it, and wakes the rank's thread.
+ * uploads: per message there is no request, no acknowledgement and no serialisation. The receiver's server reads a payload
+ * from the socket straight to where the rank reads it (`ReceiveInPlace`; through a buffer and one copy where the connection is
+ * encrypted), and wakes the rank's thread.
  *
  * Ranks of one executor process exchange through direct memory, executors of one host through a mapped file (`host_local`);
  * both are counted apart.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -64,8 +65,10 @@ def brought() -> Path:
 def sbt_cache() -> Path:
     if os.environ.get("COURSIER_CACHE"):
         return Path(os.environ["COURSIER_CACHE"])
-    candidates = [Path.home() / ".cache" / "coursier" / "v1", Path.home() / "Library" / "Caches" / "Coursier" / "v1"]
-    return next(folder for folder in candidates if folder.is_dir())
+    # A JVM's home is the password file's, whatever HOME says.
+    homes = [Path(pwd.getpwuid(os.getuid()).pw_dir), Path.home()]
+    caches = [Path(".cache", "coursier", "v1"), Path("Library", "Caches", "Coursier", "v1")]
+    return next(folder for home in homes for cache in caches if (folder := home / cache).is_dir())
 
 
 def execute(command: Sequence[str], environment: dict[str, str], cwd: Path = ROOT) -> str:

@@ -2,13 +2,13 @@
 #   make demo            from a bare clone to a trained model
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
-#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
+#   make bench           the short set; bench-net, bench-train, bench-peers: the long ones
 #   make soak            campaigns of kills and memory; first the digits run on other Spark versions (make smoke)
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel docs clean distclean
+.PHONY: demo test check bench bench-net bench-train bench-peers soak smoke venv jars assembly wheel docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -49,7 +49,7 @@ check: $(INSTALLED)
 bench: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench short
 
-bench-net bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
+bench-net bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $*
 
 bench-train: $(INSTALLED) target/.jars-$(LINE)

@@ -18,6 +18,7 @@ from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
 from sparkdl_bench.bench.suites import ladder, memory, short, train
 from sparkdl_bench.bench.suites import net as net_suite
+from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
@@ -177,6 +178,14 @@ class TestContestants:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
         measured = {each.name for group in plan.groups(shared) for each in group}
         assert {name for each in suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+
+    def test_every_peer_that_trains_this_net_is_measured_beside_ours(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        groups = peers_suite.PeersPlan().groups(shared)
+        names = [{each.name for each in group} for group in groups]
+        assert names == [{"ours-1", "bigdl-1", "pytorch-1"}, {"ours-2", "bigdl-2", "pytorch-ddp-2"}]
+        compared = peers_suite.comparisons(groups)
+        assert {name for each in compared for name in (each.ours, each.theirs)} == names[0] | names[1]
 
     def test_the_ladder_has_every_in_band_transport(self, tmp_path: Path) -> None:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)

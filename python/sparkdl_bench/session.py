@@ -29,6 +29,8 @@ _COLLECTOR_OPTIONS = "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1"
 _LOCAL_SETTINGS = {
     "spark.driver.extraJavaOptions": _COLLECTOR_OPTIONS,
     "spark.executor.extraJavaOptions": _COLLECTOR_OPTIONS,
+    # The JIT compilers' threads allocate and free megabytes, which the C library would keep in an arena a thread.
+    "spark.executorEnv.MALLOC_ARENA_MAX": "2",
     # The driver allocates whole blocks for every broadcast, and every stage broadcasts its task.
     "spark.broadcast.blockSize": "256k",
 }

@@ -129,6 +129,10 @@ class Peer(Protocol):
         """Why it cannot run now, with the command that mends it; None when it can."""
         ...
 
+    def check(self, case: Case, /) -> None:
+        """Refuse a case that it cannot run, with the reason."""
+        ...
+
     def run(self, case: Case, timeout_s: float, directory: Path, /) -> Measurement:
         """Measure `case` in a process group of its own, of which nothing is left afterwards."""
         ...

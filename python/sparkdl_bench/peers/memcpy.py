@@ -28,9 +28,12 @@ class MemoryCopy:
     def missing(self, _directory: Path) -> str | None:
         return None
 
-    def run(self, case: Case, timeout_s: float, _directory: Path) -> Measurement:
+    def check(self, case: Case) -> None:
         if case.kind not in self.kinds:
             raise ConfigurationError(f"The peer 'memcpy' copies memory; it cannot run a case of kind '{case.kind}'.")
+
+    def run(self, case: Case, timeout_s: float, _directory: Path) -> Measurement:
+        self.check(case)
         variables = {"PYTHONPATH": str(PROGRAMS), **thread_variables(1)}
         return measure(self.name, [sys.executable, "-m", "measure.memory_copy"], case, timeout_s, variables)
 

@@ -60,6 +60,31 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     }
   }
 
+  test("a stream on which nothing travels outlives Spark's timeout of idle connections") {
+    val short = Seq("spark.shuffle.io.connectionTimeout" -> "2s")
+    LocalCluster.run(2, 1, LocalCluster.prepared ++ short: _*) { sc =>
+      // With host_local the messages go through memory, and only the connection's own signs of life through the socket.
+      for (hostLocal <- Seq("off", "on")) {
+        val answers = LocalCluster.ranks(sc, 2, settings(hostLocal)) { group =>
+          val transport = new BlockStream().connect(group)
+          try {
+            val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+            transport.open(lanes, _ => None)
+            (0L until 3L).map { sequence =>
+              Thread.sleep(5000)
+              transport.send(lanes(1 - group.rank), sequence, ByteBufferOf(64))
+              transport.flush()
+              val bytes = transport.receive(lanes(group.rank), sequence).remaining
+              transport.release(lanes(group.rank), sequence)
+              bytes
+            }.sum
+          } finally transport.close()
+        }
+        assert(answers == Seq(3 * 64, 3 * 64), hostLocal)
+      }
+    }
+  }
+
   /** Rank 1 opens a stream of another attempt to rank 0's executor, then both exchange in theirs. */
   private def refusesOtherAttempts(sc: SparkContext): Unit = {
     val results = LocalCluster.ranks(sc, 2, settings("off")) { group =>

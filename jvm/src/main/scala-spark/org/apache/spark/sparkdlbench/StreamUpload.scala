@@ -129,7 +129,12 @@ final class StreamUpload(
 
   private def closed(): Unit = if (!finishing) fail(new IOException("the connection was closed")) else onDrained()
 
+  /**
+   * Spark closes a connection whose upload is not answered while it sees nothing else on it, and it sees nothing of what is
+   * written past its own handlers: so it is told as well.
+   */
   private def keepAlive(): Unit = synchronized {
+    client.getHandler.updateTimeOfLastRequest()
     if (!finishing && failure == null && queued.get == written.get) {
       framing += BlockStreamFrame.HeaderBytes
       write(frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), 0))

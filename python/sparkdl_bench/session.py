@@ -24,9 +24,8 @@ _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleMan
 
 # What keeps the resident memory of a local session flat while Spark runs two jobs a step (docs/performance.md).
 # Arrays of half a region and more go to the old generation, and slices of a few megabytes should not; and a collector
-# that may use half of the time does not ask for more heap because the machine was busy. Heap that is committed counts
-# from then on, not from when a collection happens to reach it. What the user set stays.
-_COLLECTOR_OPTIONS = "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+AlwaysPreTouch"
+# that may use half of the time does not ask for more heap because the machine was busy. What the user set stays.
+_COLLECTOR_OPTIONS = "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1"
 _LOCAL_SETTINGS = {
     "spark.driver.extraJavaOptions": _COLLECTOR_OPTIONS,
     "spark.executor.extraJavaOptions": _COLLECTOR_OPTIONS,

@@ -2,13 +2,13 @@
 #   make demo            from a bare clone to a trained model
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
-#   make bench           the short set; bench-net, bench-train, bench-peers: the long ones
+#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
 #   make soak            campaigns of kills and memory; first the digits run on other Spark versions (make smoke)
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench bench-net bench-train bench-peers soak smoke venv jars assembly wheel docs clean distclean
+.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -29,12 +29,13 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 py
   $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $(name))))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(LINE)
+CORE := $(VENV)/.core-$(LINE)
 # A commit is a source too: every jar holds the commit it was built from.
 COMMIT := $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
 BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties) python/sparkdl_bench/natives.properties
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
-demo: $(INSTALLED) target/.jars-$(LINE)
+demo: $(CORE) target/.jars-$(LINE)
 	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml
 
 test: $(INSTALLED) target/.jars-$(LINE)
@@ -49,12 +50,13 @@ check: $(INSTALLED)
 bench: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench short
 
-bench-net bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
+bench-net bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $*
 
 bench-train: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench train
 	$(BIN)/python -m sparkdl_bench.bench ladder
+	$(BIN)/python -m sparkdl_bench.bench algorithms
 
 soak: smoke
 	$(BIN)/python -m sparkdl_bench.bench soak
@@ -64,9 +66,14 @@ smoke: $(INSTALLED) target/.jars-4
 	$(BIN)/python -m pytest -m smoke tests/test_smoke.py
 
 # The virtual environment with this package in it, editable, beside the pyspark of the chosen line.
-$(INSTALLED): pyproject.toml
+$(CORE): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "No Python 3.10 or later on the PATH; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[plot]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
+
+# And what tests, checks and reports need besides; the demo does not wait for it.
+$(INSTALLED): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
 
@@ -74,10 +81,10 @@ venv: $(INSTALLED)
 
 # target/jars-LINE: the thin jar and all that it needs besides Spark, where sessions of this checkout find them.
 jars: target/.jars-$(LINE)
-target/.jars-4: $(SOURCES) | $(INSTALLED)
+target/.jars-4: $(SOURCES) | $(CORE)
 	project/sbt ++2.13.16 jvm/stageJars
 	touch $@
-target/.jars-3.5: $(SOURCES) | $(INSTALLED)
+target/.jars-3.5: $(SOURCES) | $(CORE)
 	project/sbt ++2.12.18 jvm/stageJars
 	touch $@
 

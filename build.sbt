@@ -6,11 +6,17 @@ val scalaForSpark35 = "2.12.18"
 def sparkLine(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5" else "4"
 def sparkVersion(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5.8" else "4.1.0"
 
+// As in python/sparkdl_bench/ucx.py, which brings it, and in UcxLibraries.scala.
+val ucxVersion = "1.18.1"
+
 // What the natives of the POM and of the assembled jar are for; other platforms come by `sparkdl-bench jars fetch`.
 val platform = "linux-x86_64"
 
 // Jars whose classes go into the thin jar, so that it needs nothing besides Spark and the natives.
 lazy val Bundled = config("bundled").hide
+
+// A real HDFS for the tests: its jars have a process of their own, never the class path of Spark.
+lazy val MiniHdfs = config("minihdfs").hide
 
 lazy val stageJars =
   taskKey[File]("Places the thin jar and all that it needs besides Spark into target/jars-<Spark line>")
@@ -21,6 +27,13 @@ ThisBuild / scalaVersion := scalaForSpark4
 ThisBuild / versionScheme := Some("early-semver")
 ThisBuild / description := "Trains neural nets on Spark, in-band, and measures every way of synchronising them"
 ThisBuild / licenses := Seq("Apache-2.0" -> url("https://www.apache.org/licenses/LICENSE-2.0"))
+
+// sbt's own limits, but for two processes of tests at once instead of one.
+Global / concurrentRestrictions := Seq(
+  Tags.limitAll(java.lang.Runtime.getRuntime.availableProcessors),
+  Tags.limit(Tags.ForkedTestGroup, 2),
+  Tags.exclusiveGroup(Tags.Clean)
+)
 
 lazy val root = (project in file("."))
   .aggregate(jvm)
@@ -44,9 +57,15 @@ lazy val jvm = (project in file("jvm"))
       "org.scala-lang" % "scala-library" % scalaVersion.value % Provided,
       "org.apache.spark" %% "spark-core" % sparkVersion(scalaBinaryVersion.value) % Provided,
       "org.apache.spark" %% "spark-sql" % sparkVersion(scalaBinaryVersion.value) % Provided,
+      // Algorithm lbfgs; every distribution of Spark brings it for MLlib.
+      "org.scalanlp" %% "breeze" % "2.1.0" % Provided,
       // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.
       ("com.fasterxml.jackson.dataformat" % "jackson-dataformat-toml" % "2.15.2" % Bundled).intransitive(),
-      "org.scalatest" %% "scalatest" % "3.2.19" % Test
+      // Transport ucx; brought by `sparkdl-bench jars fetch --ucx` where it is wanted, never needed otherwise.
+      "org.openucx" % "jucx" % ucxVersion % Provided,
+      "org.scalatest" %% "scalatest" % "3.2.19" % Test,
+      // Writes LMDB files as Caffe's tools do, to hold our reader against.
+      "org.lmdbjava" % "lmdbjava" % "0.9.1" % Test
     ),
     libraryDependencies ++= Natives.modules(
       (ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "natives.properties",
@@ -73,8 +92,30 @@ lazy val jvm = (project in file("jvm"))
       val folder = (Compile / resourceManaged).value / "sparkdlbench" / "spark"
       IO.copy(profiles.map(file => file -> folder / file.getName)).toSeq
     }.taskValue,
+    ivyConfigurations += MiniHdfs,
+    libraryDependencies ++= Seq(
+      "org.apache.hadoop" % "hadoop-client-minicluster" % "3.5.0" % MiniHdfs,
+      "org.slf4j" % "slf4j-simple" % "1.7.36" % MiniHdfs,
+      "org.junit.jupiter" % "junit-jupiter-api" % "5.10.2" % MiniHdfs,
+      "org.mockito" % "mockito-core" % "4.11.0" % MiniHdfs
+    ),
+    Test / javaOptions += {
+      val jars = Classpaths.managedJars(MiniHdfs, Set("jar", "bundle"), update.value).files
+      s"-Dsparkdl.minihdfs=${jars.mkString(java.io.File.pathSeparator)}"
+    },
     Test / fork := true,
-    Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens
+    Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens,
+    // Tests start hundreds of short-lived JVMs, executors most of all: the optimising compiler would take half of their time.
+    Test / envVars += "JDK_JAVA_OPTIONS" -> "-XX:TieredStopAtLevel=1",
+    Test / javaOptions += "-XX:TieredStopAtLevel=4", // this one lives for minutes
+    // Two of them at once: suites that wait for executors leave the cores idle for half of their time.
+    Test / testGrouping := {
+      val ofSynchronising = Seq("algorithm", "codec", "topology", "transport").map(name => s"sparkdlbench.$name.")
+      val (some, others) =
+        (Test / definedTests).value.partition(test => ofSynchronising.exists(test.name.startsWith))
+      val process = Tests.SubProcess((Test / forkOptions).value)
+      Seq(Tests.Group("synchronising", some, process), Tests.Group("all else", others, process))
+    }
   )
   .settings(bundling ++ publishing ++ assembling)
   .settings(

@@ -12,8 +12,14 @@ object Services {
     "Codec" -> "sparkdlbench.codec.Codec",
     "EngineVariant" -> "sparkdlbench.engine.EngineVariant",
     "ModelFamily" -> "sparkdlbench.model.ModelFamily",
+    "LayerKind" -> "sparkdlbench.model.LayerKind",
+    "ElementwiseKind" -> "sparkdlbench.model.LayerKind",
+    "PoolingKind" -> "sparkdlbench.model.LayerKind",
+    "TorchLayerKind" -> "sparkdlbench.engine.libtorch.TorchLayerKind",
+    "BigDlLayerKind" -> "sparkdlbench.engine.bigdl.BigDlLayerKind",
     "DataSource" -> "sparkdlbench.data.DataSource",
-    "OptimizerVariant" -> "sparkdlbench.optimizer.OptimizerVariant"
+    "OptimizerVariant" -> "sparkdlbench.optimizer.OptimizerVariant",
+    "ScheduleVariant" -> "sparkdlbench.optimizer.ScheduleVariant"
   )
   private val Package = """(?m)^package\s+([\w.]+)""".r
   private val Provider = """(?m)^final class (\w+) extends (\w+)""".r

@@ -8,12 +8,17 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALA_REPORTS = ROOT / "jvm" / "target" / "test-reports"
 PYTHON_REPORT = ROOT / "target" / "pytest.xml"
+
+# Two files of tests at once: tests that wait for processes to start leave the cores idle. In the files' order, in which
+# the last ones are short.
+AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,17 @@ def main() -> int:
     PYTHON_REPORT.unlink(missing_ok=True)
     PYTHON_REPORT.parent.mkdir(exist_ok=True)
     scala = run([str(ROOT / "project" / "sbt"), f"++{arguments.scala}", "jvm/test"], environment)
-    pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORT}", *arguments.pytest_arguments]
-    python = run(pytest, environment)
+    pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORT}", *AT_ONCE]
+    python = run([*pytest, *arguments.pytest_arguments], environment)
 
     parts = {
         "Scala": (scala, sum((read(path) for path in sorted(SCALA_REPORTS.glob("*.xml"))), Totals())),
         "Python": (python, read(PYTHON_REPORT) if PYTHON_REPORT.is_file() else Totals()),
     }
+    for path in [*sorted(SCALA_REPORTS.glob("*.xml")), PYTHON_REPORT]:
+        if path.is_file():
+            for failure in failures(path):
+                print("FAILED", failure)
     for name, (status, totals) in parts.items():
         note = " (no test ran)" if totals == Totals() else f" (exit status {status})" if status else ""
         print(f"{name}: {totals}{note}")
@@ -69,6 +78,15 @@ def read(report: Path) -> Totals:
         failed = count["failures"] + count["errors"]
         totals += Totals(count["tests"] - failed - count["skipped"], failed, count["skipped"])
     return totals
+
+
+def failures(report: Path) -> Iterator[str]:
+    """The failed tests of one JUnit file, each with the first line of what it said."""
+    for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - as above
+        for kind in ("failure", "error"):
+            for said in case.findall(kind):
+                first = ((said.get("message") or said.text or "").strip().splitlines() or [""])[0]
+                yield f"{case.get('classname')}: {case.get('name')}: {first[:500]}"
 
 
 if __name__ == "__main__":

@@ -13,10 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sparkdl_bench.jarfiles import spark_line
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
+DEFAULT_LINE = "4"
+
+# Tests start hundreds of short-lived JVMs: the optimising compiler would take most of their time.
+os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
+
+# What we ship: files that `compare` takes name a base, files that `run` takes do not.
+_SHIPPED = sorted((ROOT / "conf" / "runs").glob("*.toml"))
+COMPARISON_FILES = [path for path in _SHIPPED if "\nbase = " in path.read_text(encoding="utf-8")]
+RUN_FILES = [path for path in _SHIPPED if path not in COMPARISON_FILES]
 
 
 def shared_data(name: str) -> Path:
@@ -26,6 +37,17 @@ def shared_data(name: str) -> Path:
     if not folder.is_dir():
         pytest.skip(f"the data set '{name}' is not in '{base}'; set SPARKDL_DATA to the folder that holds it")
     return folder
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `on_one_line` are run on the default Spark line alone."""
+    import pyspark
+
+    if spark_line(pyspark.__version__) == DEFAULT_LINE:
+        return
+    for item in items:
+        if item.get_closest_marker("on_one_line"):
+            item.add_marker(pytest.mark.skip(reason=f"it is the same on every Spark line: run on {DEFAULT_LINE}"))
 
 
 class FakeApi:

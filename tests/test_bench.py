@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, statistics, store, trials
+from sparkdl_bench import statistics
+from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, store, trials
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.net import NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
-from sparkdl_bench.bench.suites import ladder, memory, short, train
+from sparkdl_bench.bench.suites import ladder, memory, short, soak, train
 from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
@@ -228,18 +232,20 @@ class TestCollective:
         assert {*promised.split(), "correct", "samples_ms"} <= set(row)
 
     def test_each_peer_gets_a_row_for_each_channel_that_it_has(self) -> None:
-        plan = NetPlan(sizes=(10,), workers=(2,), transports=("x",), topologies=("ring", "sliced"))
-        rows = [(transport, len(net.ways_of(plan, transport, 2, 10))) for transport in ("x", "mpi", "gloo", "memcpy")]
-        assert rows == [("x", 4), ("mpi", 2), ("gloo", 1), ("memcpy", 1)]
-        sockets = NetPlan(sizes=(10,), workers=(2,), transports=("x",), host_local="off")
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("tcp",), topologies=("ring", "sliced"))
+        ours = {name: len(net.ways_of(plan, name, 2, 10)) for name in ("block-stream", "ucx", "tcp", "ours:mpi")}
+        assert ours == {"block-stream": 4, "ucx": 4, "tcp": 2, "ours:mpi": 4}
+        peers = {name: len(net.ways_of(plan, name, 2, 10)) for name in ("mpi", "gloo", "memcpy")}
+        assert peers == {"mpi": 2, "gloo": 1, "memcpy": 1}
+        sockets = NetPlan(sizes=(10,), workers=(2,), transports=("tcp",), host_local="off")
         assert [way.host_local for way in net.ways_of(sockets, "mpi", 2, 10)] == [False]
 
     def test_an_encryption_is_a_row_of_its_own_over_sockets(self) -> None:
-        plan = NetPlan(sizes=(10,), workers=(2,), transports=("x", "gloo"), encryptions=("off", "crypto"))
-        ours = [(way.encryption, way.host_local) for way in net.ways_of(plan, "x", 2, 10)]
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("block-stream", "gloo"), encryptions=("off", "crypto"))
+        ours = [(way.encryption, way.host_local) for way in net.ways_of(plan, "block-stream", 2, 10)]
         assert ours == [("off", False), ("crypto", False), ("off", True)]
         assert [way.encryption for way in net.ways_of(plan, "gloo", 2, 10)] == [None]
-        way = Way("x", 2, 10, host_local=False, encryption="crypto")
+        way = Way("block-stream", 2, 10, host_local=False, encryption="crypto")
         assert collective.row(way, [Taken([1.0], True, "tcp")], link_gbps=1.0).to_dict()["encryption"] == "crypto"
 
     def test_secrets_are_new_each_time(self, tmp_path: Path) -> None:
@@ -311,7 +317,63 @@ class TestMemory:
             memory.watch_run(tmp_path / "no-such.toml", 120)
 
 
+class FakeVictim:
+    """A run of 1,000 steps that ends with `weights`; notes what was done to it."""
+
+    def __init__(self, weights: Any, executors: int = 100) -> None:
+        self.weights, self.executors = weights, executors
+        self.done: list[Any] = []
+
+    def wait_for_executors(self, count: int) -> None:
+        self.done.append(f"{count} executors")
+
+    def wait_for_step(self, step: int) -> None:
+        self.done.append(step)
+
+    def kill_executor(self, which: int) -> bool:
+        self.done.append("kill")
+        self.executors -= 1
+        return self.executors >= 0
+
+    def finish(self) -> Any:
+        return self.weights
+
+    def stop(self) -> None:
+        self.done.append("stop")
+
+
+class TestSoak:
+    expected = {"w": np.arange(3, dtype=np.float32)}  # noqa: RUF012
+
+    def killed(self, victim: Any, steps: list[int]) -> soak.KilledRun:
+        return soak.killed_run(victim, steps, 1e-6, random.Random(1), self.expected)
+
+    def test_each_kill_waits_for_its_step(self) -> None:
+        victim = FakeVictim(self.expected)
+        outcome = self.killed(victim, [20, 720])
+        assert victim.done == ["2 executors", 0, "kill", 500, "kill", "stop"]
+        assert (outcome.kills, outcome.identical, outcome.held) == (2, True, True)
+
+    def test_a_run_that_was_over_before_its_kill_proves_nothing(self) -> None:
+        outcome = self.killed(FakeVictim(self.expected, executors=0), [720])
+        assert (outcome.kills, outcome.identical, outcome.held) == (0, True, False)
+
+    def test_other_weights_and_failures_are_seen(self) -> None:
+        assert not self.killed(FakeVictim({"w": np.ones(3, np.float32)}), [20]).held
+        victim = FakeVictim(self.expected)
+        victim.finish = Mock(side_effect=RunFailedError("its words"))  # type: ignore[method-assign]
+        outcome = self.killed(victim, [20])
+        assert (outcome.held, outcome.error) == (False, "its words")
+        assert victim.done[-1] == "stop"
+
+
 class TestCommand:
+    def test_algorithms_are_skipped_without_mnist(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SPARKDL_DATA", raising=False)
+        done = CliRunner().invoke(bench_command, ["algorithms"])
+        assert done.exit_code == 0
+        assert "Skipped: the algorithms are compared on MNIST alone" in done.output
+
     def test_suites_are_found_by_scanning(self) -> None:
         result = CliRunner().invoke(bench_command, ["--help"])
         assert result.exit_code == 0

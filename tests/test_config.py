@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import COMPARISON_FILES, RUN_FILES
 from sparkdl_bench.config import RunFile, as_text, flatten, load_run_file, parse_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
 
-ROOT = Path(__file__).resolve().parents[1]
 COMPLETE = """
 name = "one"
 workers = 3
@@ -114,11 +114,17 @@ def test_a_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
         load_run_file(tmp_path / "binary.toml")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "runs").glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.stem)
 def test_the_runs_that_we_ship_parse_and_are_named_as_their_files(path: Path) -> None:
     run = load_run_file(path)
     assert run.name == path.stem
     assert run.spark["spark.master"]
+
+
+@pytest.mark.parametrize("path", COMPARISON_FILES, ids=lambda path: path.stem)
+def test_a_comparison_is_no_run(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"describes a comparison .* `sparkdl-bench compare "):
+        load_run_file(path)
 
 
 @pytest.mark.parametrize(

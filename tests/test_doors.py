@@ -88,9 +88,21 @@ def execute(command: Sequence[str], environment: dict[str, str], cwd: Path = ROO
     return done.stdout
 
 
-def submit(*arguments: str, environment: dict[str, str], cwd: Path) -> str:
-    command = [str(SPARK_HOME / "bin" / "spark-submit"), "--conf", "spark.ui.enabled=false", *arguments]
-    return execute(command, environment, cwd)
+def submit(*arguments: str, environment: dict[str, str], cwd: Path, asked: dict[str, str] | None = None) -> str:
+    settings = {"spark.ui.enabled": "false", **(asked or {})}
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    return execute([str(SPARK_HOME / "bin" / "spark-submit"), *options, *arguments], environment, cwd)
+
+
+def asked_by_block_stream(jar: Path) -> dict[str, str]:
+    """Spark 3.5 makes its shuffle manager before it has the jar, so `block-stream` asks for these there (README)."""
+    asked = {
+        "spark.plugins": "sparkdlbench.SparkDLPlugin",
+        "spark.shuffle.manager": "org.apache.spark.sparkdlbench.SparkDLShuffleManager",
+        "spark.driver.extraClassPath": str(jar),
+        "spark.executor.extraClassPath": str(jar),
+    }
+    return asked if LINE == "3.5" else {}
 
 
 def only_summary(results: Path) -> dict[str, Any]:
@@ -134,6 +146,7 @@ def test_spark_submit_on_a_standalone_cluster(published: Published, tmp_path: Pa
             *("--master", master, "--driver-memory", "1g", "--executor-memory", "1g"),
             *("--class", "sparkdlbench.Main", str(published.assembly)),
             *("run", str(RUN), "--set", f"results={tmp_path / 'results'}"),
+            asked=asked_by_block_stream(published.assembly),
             environment=spark_environment(),
             cwd=tmp_path,
         )
@@ -149,12 +162,14 @@ def test_spark_submit_with_packages(published: Published, brought: Path, tmp_pat
     home = tmp_path / "home"
     (home / ".m2").mkdir(parents=True)
     (home / ".m2" / "repository").symlink_to(brought)
+    jar = published.artifact / f"{ARTIFACT}-{__version__}.jar"
     output = submit(
         *("--master", "local-cluster[2,1,1024]", "--conf", f"spark.jars.ivy={tmp_path / 'ivy'}"),
         *("--repositories", published.repository.as_uri()),
         *("--packages", f"io.github.sparkdl-bench:{ARTIFACT}:{__version__}"),
-        *("--class", "sparkdlbench.Main", str(published.artifact / f"{ARTIFACT}-{__version__}.jar")),
+        *("--class", "sparkdlbench.Main", str(jar)),
         *("run", str(RUN), "--set", f"results={tmp_path / 'results'}", "--set", "epochs=5"),
+        *(("--set", "transport=block-manager") if LINE == "3.5" else ()),
         environment=spark_environment(SPARK_SUBMIT_OPTS=f"-Duser.home={home}"),
         cwd=tmp_path,
     )

@@ -26,7 +26,7 @@ class TestDiscovery:
     def test_every_peer_is_found_and_described(self) -> None:
         found = peers.discover()
         assert {"bigdl", "gloo", "memcpy", "mpi", "pytorch", "pytorch-ddp"} <= set(found)
-        assert all(peer.doc and peer.kinds <= {"train", "allreduce"} for peer in found.values())
+        assert all(peer.doc and peer.kinds <= {"train", "fit", "allreduce"} for peer in found.values())
 
     def test_every_requirement_is_pinned(self) -> None:
         for peer in peers.discover().values():
@@ -170,6 +170,7 @@ def test_memcpy_copies_what_it_says() -> None:
     assert len(measurement.samples) == 5
 
 
+@pytest.mark.on_one_line
 @pytest.mark.parametrize("elements", [0, 1, 1009])
 @pytest.mark.parametrize(("name", "host_local"), [("mpi", True), ("mpi", False), ("gloo", False)])
 def test_an_installed_collective_sums_exactly(name: str, host_local: bool, elements: int) -> None:
@@ -179,6 +180,7 @@ def test_an_installed_collective_sums_exactly(name: str, host_local: bool, eleme
     assert len(measurement.samples) == 5
 
 
+@pytest.mark.on_one_line
 @pytest.mark.parametrize(("name", "workers"), [("pytorch", 1), ("pytorch-ddp", 2), ("bigdl", 2)])
 def test_an_installed_trainer_lowers_the_loss(name: str, workers: int) -> None:
     case = TrainCase(

@@ -73,3 +73,42 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "epoch 1/2" in stream.getvalue()
     assert "50 %" in stream.getvalue()
     assert "100 rows/s" in stream.getvalue()
+
+
+def test_a_page_escapes_what_it_shows() -> None:
+    page = progress.page_of(
+        Progress("failed", step=1, steps=4, epochs=1, results="a<b", cores=1.94, resident_bytes=2**30)
+    )
+    assert 'max="4" value="1"' in page
+    assert "a&lt;b" in page
+    assert "failed: epoch 0/1" in page
+    assert "1.9 cores" in page
+    assert "1.00 GiB" in page
+
+
+def test_decoding_shows_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with progress.decoding(stream) as show:
+        show({})
+        for done in range(21):  # ten a second
+            now = 100.0 + done / 10
+            show({"source": "csv", "done": done, "parts": 20, "rows": 1000 * done})
+    assert stream.getvalue().splitlines() == [
+        "decodes csv: 0 of 20 parts, 0 rows",
+        "decodes csv: 10 of 20 parts, 10,000 rows",
+        "decodes csv: 20 of 20 parts, 20,000 rows",
+    ]
+
+
+def test_decoding_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    stream = io.StringIO()
+    with progress.decoding(stream) as show:
+        show({})
+        assert "decodes" not in stream.getvalue()
+        show({"source": "csv", "done": 5, "parts": 20, "rows": 5000})
+    assert "decodes csv" in stream.getvalue()
+    assert "5,000 rows" in stream.getvalue()

@@ -3,14 +3,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from conftest import FakeApi
-from sparkdl_bench.errors import RunCancelledError, RunFailedError
+from sparkdl_bench.errors import ConfigurationError, Interrupted, RunCancelledError, RunFailedError
 from sparkdl_bench.progress import Progress
-from sparkdl_bench.runner import follow, interruption
+from sparkdl_bench.runner import follow, interruption, start
 
 RUNNING: dict[str, Any] = {"state": "running", "epoch": 1, "epochs": 1, "step": 1, "steps": 2}
 DONE: dict[str, Any] = {"state": "done", "epoch": 1, "epochs": 1, "step": 2, "steps": 2, "results": "results/x"}
@@ -34,14 +35,16 @@ def test_cancelled_by_somebody_else() -> None:
         follow(FakeApi([{**RUNNING, "state": "cancelled"}]), "run-1")
 
 
-def test_ctrl_c_cancels_the_run_and_then_interrupts() -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_the_run_and_then_interrupts(number: signal.Signals, status: int) -> None:
     api = FakeApi([RUNNING])
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
     timer.start()
-    with pytest.raises(KeyboardInterrupt, match="cancelled"):
-        follow(api, "run-1")
+    with pytest.raises(Interrupted, match="cancelled") as caught:
+        follow(api, "run-1", signals=(signal.SIGINT, signal.SIGTERM))
     timer.join()
     assert api.cancelled == ["run-1"]
+    assert caught.value.exit_code == status
 
 
 def test_the_users_own_handler_comes_back() -> None:
@@ -71,3 +74,52 @@ def test_other_threads_leave_signals_alone() -> None:
     thread.start()
     thread.join()
     assert found == [before, False]
+
+
+class SlowStart:
+    """`start` waits until it was looked at three times, or until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.ended = threading.Event()
+        self.cancelled = False
+
+    def start(self, settings: Mapping[str, str]) -> str:
+        assert self.ended.wait(20)
+        if self.cancelled:
+            raise ConfigurationError("The data set cannot be decoded: it was cancelled.")
+        return settings["name"]
+
+    def decoding(self) -> dict[str, Any]:
+        self.looks += 1
+        if self.looks >= 3:
+            self.ended.set()
+        return {"source": "csv", "done": self.looks, "parts": 3, "rows": 10 * self.looks} if self.looks > 1 else {}
+
+    def cancel_decoding(self) -> None:
+        self.cancelled = True
+        self.ended.set()
+
+
+def test_who_waits_for_a_run_to_begin_is_told_how_far_decoding_is() -> None:
+    seen: list[Mapping[str, Any]] = []
+    assert start(SlowStart(), {"name": "run-7"}, seen.append) == "run-7"
+    assert [moment.get("done") for moment in seen[:3]] == [None, 2, 3]
+
+
+def test_why_a_run_cannot_begin_comes_through() -> None:
+    api = SlowStart()
+    api.cancel_decoding()
+    with pytest.raises(ConfigurationError, match="cannot be decoded"):
+        start(api, {"name": "run-7"}, lambda _: None)
+
+
+def test_a_signal_ends_the_decoding() -> None:
+    api = SlowStart()
+    api.looks = -1000
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(Interrupted, match="before it had begun"):
+        start(api, {"name": "run-7"}, lambda _: None)
+    timer.join()
+    assert api.cancelled

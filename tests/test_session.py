@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkdl_bench import _jvm, session
+from sparkdl_bench import _jvm, peers, session
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import Jars, find_jars
 
@@ -212,3 +212,21 @@ def test_our_log_configuration_only_where_the_user_has_none(monkeypatch: pytest.
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with session._quiet_logs():
         assert os.environ["SPARK_CONF_DIR"] == str(tmp_path)
+
+
+def test_an_engines_jars_come_with_the_session(jars_35: Jars, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "engine_jars", lambda engine: [Path("/bigdl/one.jar")] if engine == "bigdl" else [])
+    chosen = {"spark.master": "yarn", "spark.sparkdl.engine.name": "bigdl"}
+    settings = session.session_settings(jars_35, chosen)
+    assert settings["spark.jars"] == _joined(jars_35, ",") + ",/bigdl/one.jar"
+    assert settings["spark.executor.extraClassPath"] == _joined(jars_35, os.pathsep) + ":/bigdl/one.jar"
+    local = session.session_settings(jars_35, {**chosen, "spark.master": "local[2]"})
+    assert local["spark.driver.extraClassPath"].endswith("/bigdl/one.jar")
+    assert "bigdl" not in session.session_settings(jars_35, {"spark.master": "yarn"})["spark.jars"]
+
+
+def test_most_engines_need_no_jars_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peers, "default_directory", lambda: tmp_path)
+    assert peers.engine_jars("libtorch") == peers.engine_jars("gloo") == peers.engine_jars("no such") == []
+    with pytest.raises(ConfigurationError, match="sparkdl-bench peers install bigdl"):
+        peers.engine_jars("bigdl")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -53,6 +53,21 @@ class Api:
         """Raises ConfigurationError where a session with these Spark properties could not have its shuffle manager."""
         self._call("checkSpark", dict(properties))
 
+    def doctor_beforehand(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> list[dict[str, Any]]:
+        """What would go wrong in a session with these properties: `check` and `message` each. Needs no session."""
+        return self._list("doctorBeforehand", dict(properties), dict(settings))
+
+    def doctor_session(self, settings: Mapping[str, str]) -> list[dict[str, Any]]:
+        """What would go wrong with a run in the session that is there."""
+        return self._list("doctorSession", dict(settings))
+
+    def decoding(self) -> dict[str, Any]:
+        """The decoding that `start` waits for: `source`, `done`, `parts`, `rows`; empty where there is none."""
+        return self._object("decoding")
+
+    def cancel_decoding(self) -> None:
+        self._call("cancelDecoding")
+
     def start(self, settings: Mapping[str, str]) -> str:
         """Checks session and data, then starts the run in the background; returns the run's id."""
         return str(self._call("start", dict(settings)))
@@ -69,6 +84,14 @@ class Api:
         """All-reduces timed in the session, one object a size; the `net.` keys say which."""
         return self._list("net", dict(settings))
 
+    def statistics(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """One pass over a data set: moments of each value, rows by class, and the `folder` that holds the same."""
+        return self._object("statistics", dict(settings))
+
+    def load_data(self, settings: Mapping[str, str], samples: int, memory: bool) -> dict[str, Any]:
+        """How the executors load a data set: `samples_ms`, `prepare_ms`, `peak_bytes`, `held_bytes`, `rows`."""
+        return self._object("loadData", dict(settings), samples, memory)
+
     def cancel(self, run_id: str) -> None:
         self._call("cancel", run_id)
 
@@ -83,6 +106,10 @@ class Api:
             `name`, `shape` and `offset` (in values) of each parameter.
         """
         return self._list("weights", run_id, path)
+
+    def model(self, settings: Mapping[str, str], shape: Sequence[int], classes: int) -> dict[str, Any]:
+        """The specification of the model that a run with these settings trains on such rows. Needs no session."""
+        return self._object("model", dict(settings), ",".join(str(size) for size in shape), classes)
 
     def model_spec(self, run_id: str) -> dict[str, Any]:
         return self._object("modelSpec", run_id)

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
 import sparkdl_bench.commands
-from sparkdl_bench.errors import SparkDLError
+from sparkdl_bench.errors import Interrupted, SparkDLError
 from sparkdl_bench.version import __version__
-
-_INTERRUPTED = 130
 
 
 class Cli(click.Group):
-    """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration, 130: Ctrl-C.
+    """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration, 130: Ctrl-C, 143: SIGTERM.
 
     An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
     """
@@ -27,11 +29,30 @@ class Cli(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
-        try:
-            status = super().main(words, *rest, **extra)
-        except BaseException as error:
-            status = _report(error, debug="--debug" in words)
+        with _sigterm_as_interrupt():
+            try:
+                status = super().main(words, *rest, **extra)
+            except BaseException as error:
+                status = _report(error, debug="--debug" in words)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """SIGTERM ends us as Ctrl-C does: the run is cancelled, and no process of ours is left."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(number, signal.SIG_IGN)  # asked twice, we still clean up once
+        raise Interrupted(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,7 +70,10 @@ def _report(error: BaseException, debug: bool) -> int:
     elif isinstance(error, click.ClickException):
         status, paragraph = error.exit_code, _usage(error)
     elif isinstance(error, (KeyboardInterrupt, click.Abort)):
-        status, paragraph = _INTERRUPTED, str(error) or str(error.__cause__ or "") or "Interrupted."
+        # click wraps the one into the other.
+        cause = error.__cause__ if isinstance(error, click.Abort) else error
+        status = cause.exit_code if isinstance(cause, Interrupted) else Interrupted().exit_code
+        paragraph = str(cause or "") or "Interrupted."
     else:
         status = 1
         paragraph = (

@@ -23,6 +23,8 @@ else:
 PROFILE_KEY = "spark_profile"
 _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
+_ENGINE_KEY = "engine.name"
+ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class RunFile:
     @property
     def name(self) -> str:
         return self.settings.get("name", "run")
+
+    @property
+    def session(self) -> dict[str, str]:
+        """The properties of a Spark session for it: its own, and the engine, whose jars the session brings."""
+        engine = self.settings.get(_ENGINE_KEY)
+        return {**self.spark, **({ENGINE_PROPERTY: engine} if engine else {})}
 
     def with_settings(self, assignments: Iterable[str]) -> RunFile:
         """A copy in which each `key=value` holds: a Spark property (`spark.…`), `master`, or a key of the run."""
@@ -114,6 +122,11 @@ def parse_run_file(text: str, origin: str) -> RunFile:
             f"The run file '{origin}' is not valid TOML: {error}. Texts stand in quotes (transport = "
             '"block-manager"), lists in brackets (hidden = [100, 50]).'
         ) from error
+    if "base" in document:
+        raise ConfigurationError(
+            f"'{origin}' describes a comparison (its key 'base' names the run file that it varies), not a run. "
+            f"`sparkdl-bench compare {origin}` runs it; a run file has no 'base'."
+        )
     spark: dict[str, str] = {}
     settings: dict[str, str] = {}
     table = document.pop("spark", {})

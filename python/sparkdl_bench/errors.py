@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 class SparkDLError(Exception):
     """Base of everything that this package raises on purpose; `exit_code` is the command line's exit status."""
@@ -21,3 +23,15 @@ class RunFailedError(SparkDLError):
 
 class RunCancelledError(RunFailedError):
     """A run that was cancelled, by `RunHandle.cancel` or Ctrl-C; its `summary.json` says so."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or another signal that ends a command in the same way.
+
+    Attributes:
+        exit_code: as shells have it, 128 + the signal's number.
+    """
+
+    def __init__(self, number: int = signal.SIGINT, message: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = 128 + number

@@ -81,6 +81,11 @@ def cache_folder(line: str) -> Path:
     return Path(base) / "sparkdl-bench" / "jars" / line
 
 
+def optional_folder() -> Path:
+    """Where `sparkdl-bench jars fetch --ucx` puts its jars unless told otherwise; both lines take the same."""
+    return cache_folder("optional")
+
+
 def _folders(line: str) -> list[Path]:
     """Folders in the order in which they are looked through."""
     chosen = os.environ.get(FOLDER_VARIABLE)
@@ -117,8 +122,15 @@ def _find_dependencies(line: str) -> tuple[Path, ...]:
     for folder in _folders(line):
         jars = sorted(path for path in folder.glob("*.jar") if not path.name.startswith(_THIN_PREFIX))
         if any(path.name.startswith(_NATIVE_PREFIX) for path in jars):
-            return tuple(path.resolve() for path in jars)
+            return tuple(path.resolve() for path in [*jars, *_optional(folder)])
     return ()
+
+
+def _optional(beside: Path) -> list[Path]:
+    """Jars that some variants need (`jars fetch --ucx`), unless the user's own folder holds everything."""
+    if os.environ.get(FOLDER_VARIABLE):
+        return []
+    return sorted(path for path in optional_folder().glob("*.jar") if not (beside / path.name).exists())
 
 
 def _check_readable(jar: Path) -> None:

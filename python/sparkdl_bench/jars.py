@@ -63,7 +63,11 @@ def fetch(directory: Path, platform: str = "linux-x86_64") -> list[Path]:
         ConfigurationError: an unknown platform, no Java, no pyspark, or a directory that cannot be written.
         FetchFailedError: Ivy could not bring one of them.
     """
-    wanted = coordinates(platform)
+    return fetch_jars(directory, coordinates(platform))
+
+
+def fetch_jars(directory: Path, wanted: list[Coordinates]) -> list[Path]:
+    """The same for any jars."""
     paths = [directory / jar.file_name for jar in wanted]
     missing = [jar for jar, path in zip(wanted, paths, strict=True) if not path.is_file()]
     if missing:
@@ -129,7 +133,7 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
             "or unset it."
         )
     command = [
-        *(_java(), "-jar", str(_ivy())),
+        *(_java(), "-jar", str(ivy())),
         *(("-settings", chosen) if chosen else ()),
         *("-cache", str(room / "cache"), "-ivy", str(descriptor), "-confs", "default", "-warn"),
         *("-retrieve", f"{room}/[artifact]-[revision](-[classifier]).[ext]"),
@@ -221,7 +225,7 @@ def _java() -> str:
     return java
 
 
-def _ivy() -> Path:
+def ivy() -> Path:
     """The jar of Ivy inside the pyspark that is installed."""
     found = importlib.util.find_spec("pyspark")
     folder = Path(found.origin).parent / "jars" if found and found.origin else None

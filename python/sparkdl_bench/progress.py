@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,10 +11,11 @@ from dataclasses import dataclass, fields
 from typing import IO, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn
+from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 _LINE_SECONDS = 1.0
+_HTML_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,8 @@ class Progress:
         state: `running`, `done`, `failed` or `cancelled`.
         loss: mean training loss of the last step, nats.
         test_accuracy: of the last evaluation, 0 to 1.
+        cores: processor cores that driver and executors use together.
+        resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
         results: the run's folder.
     """
@@ -36,6 +41,8 @@ class Progress:
     test_accuracy: float | None = None
     rows_per_second: float | None = None
     seconds_left: float | None = None
+    cores: float | None = None
+    resident_bytes: int | None = None
     error: str | None = None
     results: str | None = None
 
@@ -58,19 +65,71 @@ class Progress:
         if self.rows_per_second:
             parts.append(f"{self.rows_per_second:,.0f} rows/s")
         if self.seconds_left is not None:
-            parts.append(f"{_duration(self.seconds_left)} left")
+            parts.append(f"{duration(self.seconds_left)} left")
+        return parts
+
+    def use(self) -> list[str]:
+        """What the run uses now."""
+        parts = []
+        if self.cores is not None:
+            parts.append(f"{self.cores:.1f} cores")
+        if self.resident_bytes:
+            parts.append(f"{self.resident_bytes / 2**30:.2f} GiB")
         return parts
 
 
 @contextmanager
 def shown(stream: IO[str]) -> Iterator[Callable[[Progress], None]]:
-    """Shows progress on `stream`: a bar on a terminal, else plain lines, at most one a second."""
+    """Shows progress: as HTML in a notebook; else on `stream`, a bar on a terminal, or lines, at most one a second."""
+    if in_notebook():
+        yield _html()
+        return
     console = Console(file=stream)
     if console.is_terminal:
         with _bar(console) as show:
             yield show
     else:
         yield _lines(stream)
+
+
+@contextmanager
+def decoding(stream: IO[str]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """Shows how far a set is decoded: a bar on a terminal, else a line at the beginning and one a second."""
+    console = Console(file=stream)
+    if not console.is_terminal or in_notebook():
+        yield _decoding_lines(stream)
+        return
+    columns = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[rows]} rows"),
+    ]
+    with Bar(*columns, console=console, transient=True) as bar:
+        task: TaskID | None = None
+
+        def show(now: Mapping[str, Any]) -> None:
+            nonlocal task
+            if not now:
+                return
+            if task is None:
+                task = bar.add_task(f"decodes {now['source']}", total=None, rows="0")
+            bar.update(task, total=now["parts"], completed=now["done"], rows=f"{now['rows']:,}")
+
+        yield show
+
+
+def _decoding_lines(stream: IO[str]) -> Callable[[Mapping[str, Any]], None]:
+    last: tuple[float, Any] | None = None
+
+    def show(now: Mapping[str, Any]) -> None:
+        nonlocal last
+        seconds = time.monotonic()
+        if now and (last is None or (seconds - last[0] >= _LINE_SECONDS and now["done"] != last[1])):
+            last = (seconds, now["done"])
+            stream.write(f"decodes {now['source']}: {now['done']} of {now['parts']} parts, {now['rows']:,} rows\n")
+            stream.flush()
+
+    return show
 
 
 @contextmanager
@@ -89,10 +148,44 @@ def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
                 total=progress.steps or None,
                 completed=progress.step,
                 epoch=f"{progress.epoch}/{progress.epochs}",
-                measures="  ".join(progress.measures()) or "starting",
+                measures="  ".join([*progress.measures(), *progress.use()]) or "starting",
             )
 
         yield show
+
+
+def in_notebook() -> bool:
+    """True in a Jupyter kernel, where what is displayed may be HTML."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def _html() -> Callable[[Progress], None]:
+    """One output of the cell, written anew at most twice a second, and at the end."""
+    from IPython.display import HTML, display
+
+    handle = display(HTML(page_of(Progress("running"))), display_id=True)
+    last_seconds = time.monotonic()
+
+    def show(progress: Progress) -> None:
+        nonlocal last_seconds
+        now = time.monotonic()
+        if progress.state != "running" or now - last_seconds >= _HTML_SECONDS:
+            last_seconds = now
+            handle.update(HTML(page_of(progress)))
+
+    return show
+
+
+def page_of(progress: Progress) -> str:
+    """A moment as HTML: a bar with its text, readable without its colours."""
+    text = "  ·  ".join([*progress.describe().split("  "), *progress.use()]) if progress.step else "starting"
+    state = "" if progress.state == "running" else f"{progress.state}: "
+    where = f"<div>{html.escape(progress.results)}</div>" if progress.results and progress.state != "running" else ""
+    return (
+        f'<div role="status"><progress max="{max(1, progress.steps)}" value="{progress.step}" style="width:100%">'
+        f"</progress><div>{html.escape(state + text)}</div>{where}</div>"
+    )
 
 
 def _lines(stream: IO[str]) -> Callable[[Progress], None]:
@@ -110,7 +203,8 @@ def _lines(stream: IO[str]) -> Callable[[Progress], None]:
     return show
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """`75` as `1:15 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
-from sparkdl_bench.errors import RunCancelledError, RunFailedError
+from sparkdl_bench.errors import Interrupted, RunCancelledError, RunFailedError
 from sparkdl_bench.progress import Progress
 
 _POLL_SECONDS = 0.1
 _CANCEL_SECONDS = 30.0
+_DECODING_SECONDS = 0.2
 
 
 class _Runs(Protocol):
@@ -25,17 +27,67 @@ class _Runs(Protocol):
     def cancel(self, run_id: str) -> None: ...
 
 
-def follow(api: _Runs, run_id: str, on_progress: Callable[[Progress], None] = lambda _: None) -> Progress:
+class _Starts(Protocol):
+    def start(self, settings: Mapping[str, str]) -> str: ...
+
+    def decoding(self) -> dict[str, Any]: ...
+
+    def cancel_decoding(self) -> None: ...
+
+
+def start(
+    api: _Starts,
+    settings: Mapping[str, str],
+    on_decoding: Callable[[Mapping[str, Any]], None],
+    signals: Sequence[int] = (signal.SIGINT,),
+) -> str:
+    """Starts a run; returns its id. The first run over some sets decodes them first, which may take minutes.
+
+    Args:
+        on_decoding: told how far that is (`source`, `done`, `parts`, `rows`), a few times a second.
+
+    Raises:
+        ConfigurationError: session, settings or data are not fit for the run.
+        Interrupted: one of the signals came while it waited.
+    """
+    with interruption(signals) as interrupted, ThreadPoolExecutor(1) as pool:
+        started = pool.submit(api.start, settings)
+        while not started.done():
+            if interrupted.is_set():
+                _end_decoding(api, started)
+                raise Interrupted(interrupted.number, "The run was cancelled before it had begun.")
+            on_decoding(api.decoding())
+            wait([started], _DECODING_SECONDS)
+        return started.result()
+
+
+def _end_decoding(api: _Starts, started: Future[str]) -> None:
+    """A job that is just about to be submitted is not there to be cancelled yet: asks until the wait is over."""
+    deadline = time.monotonic() + _CANCEL_SECONDS
+    while not started.done() and time.monotonic() < deadline:
+        api.cancel_decoding()
+        wait([started], _DECODING_SECONDS)
+
+
+def follow(
+    api: _Runs,
+    run_id: str,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    signals: Sequence[int] = (signal.SIGINT,),
+) -> Progress:
     """Waits for the end of a run.
 
     Polls ten times a second rather than at each step, so that watching costs a fast run nothing.
 
+    Args:
+        signals: those that cancel the run; a program of the user's own keeps its handlers of all others.
+
     Raises:
         RunFailedError: the run failed.
         RunCancelledError: somebody else cancelled it.
-        KeyboardInterrupt: Ctrl-C; the run was cancelled.
+        Interrupted: one of the signals came; the run was cancelled.
     """
-    with interruption() as interrupted:
+    with interruption(signals) as interrupted:
         progress = Progress.of(api.poll(run_id))
         while progress.state == "running" and not interrupted.is_set():
             on_progress(progress)
@@ -43,7 +95,7 @@ def follow(api: _Runs, run_id: str, on_progress: Callable[[Progress], None] = la
             progress = Progress.of(api.poll(run_id))
         if interrupted.is_set():
             progress = _cancel(api, run_id)
-            raise KeyboardInterrupt(f"The run was cancelled. What it wrote is in {progress.results}.")
+            raise Interrupted(interrupted.number, f"The run was cancelled. What it wrote is in {progress.results}.")
     api.wait(run_id, 0)  # returns when the run's thread has ended, so that its result is there
     on_progress(progress)
     if progress.state == "cancelled":
@@ -55,24 +107,32 @@ def follow(api: _Runs, run_id: str, on_progress: Callable[[Progress], None] = la
     return progress
 
 
+class Interruption(threading.Event):
+    """Set when a signal came; `number` says which."""
+
+    number: int = signal.SIGINT
+
+
 @contextmanager
-def interruption() -> Iterator[threading.Event]:
+def interruption(signals: Sequence[int] = (signal.SIGINT,)) -> Iterator[Interruption]:
     """An event that Ctrl-C sets, in place of an exception amid a call to the JVM. A second one interrupts at once."""
-    interrupted = threading.Event()
+    interrupted = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if interrupted.is_set():
-            raise KeyboardInterrupt("Interrupted twice; the run may still go on in the JVM until this process ends.")
+            raise Interrupted(number, "Interrupted twice; the run may still go on in the JVM until this process ends.")
+        interrupted.number = number
         interrupted.set()
 
-    previous = signal.signal(signal.SIGINT, handle)
+    previous = {number: signal.signal(number, handle) for number in signals}
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, previous if previous is not None else signal.SIG_DFL)
+        for number, handler in previous.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _cancel(api: _Runs, run_id: str) -> Progress:

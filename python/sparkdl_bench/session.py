@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sparkdl_bench import _jvm
+from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, find_jars, spark_line
 from sparkdl_bench.version import __version__
@@ -17,18 +18,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-_MANAGER_KEY = "spark.shuffle.manager"
+MANAGER_KEY = "spark.shuffle.manager"
 _DELEGATE_KEY = "spark.sparkdl.shuffle.delegate"
-_SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
+SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
 _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
 
 # What keeps the resident memory of a local session flat while Spark runs two jobs a step (docs/performance.md).
 # Arrays of half a region and more go to the old generation, and slices of a few megabytes should not; and a collector
-# that may use half of the time does not ask for more heap because the machine was busy. What the user set stays.
-_COLLECTOR_OPTIONS = "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1"
+# that may use half of the time does not ask for more heap because the machine was busy. And what the JIT compilers have
+# freed goes back to the system instead of staying in the C library (Java 17.0.9 and later). What the user set stays.
+_MEMORY_OPTIONS = (
+    "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=1000"
+)
 _LOCAL_SETTINGS = {
-    "spark.driver.extraJavaOptions": _COLLECTOR_OPTIONS,
-    "spark.executor.extraJavaOptions": _COLLECTOR_OPTIONS,
+    "spark.driver.extraJavaOptions": _MEMORY_OPTIONS,
+    "spark.executor.extraJavaOptions": _MEMORY_OPTIONS,
     # The JIT compilers' threads allocate and free megabytes, which the C library would keep in an arena a thread.
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
     # The driver allocates whole blocks for every broadcast, and every stage broadcasts its task.
@@ -71,7 +75,7 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
     it makes its shuffle manager before it fetches jars, so there they must lie at the same path on every host.
     """
     settings = dict(options)
-    paths = [str(path) for path in jars.all]
+    paths = [str(path) for path in [*jars.all, *_engine_jars(jars, options)]]
     local = is_local(options.get("spark.master", ""))
     if local:
         _merge(settings, "spark.driver.extraClassPath", paths, os.pathsep)
@@ -88,9 +92,17 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
         _merge(settings, "spark.plugins", [PLUGIN_CLASS], ",")
     # From Spark 4 on the plugin itself wraps the shuffle manager. A cluster of Spark 3.5 must be told by hand: its
     # executors do not start where the jar is not at this path on their hosts.
-    if local and jars.line == "3.5" and jars.holds_class(_SORTING_MANAGER):
+    if local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
         _wrap_shuffle_manager(settings)
     return settings
+
+
+def _engine_jars(jars: Jars, options: Mapping[str, str]) -> list[Path]:
+    """What the session's engine needs besides our jars. BigDL is for Spark 3.5 alone: elsewhere the JVM says so."""
+    from sparkdl_bench import peers
+
+    engine = options.get(ENGINE_PROPERTY, "")
+    return peers.engine_jars(engine) if engine and jars.line == "3.5" else []
 
 
 def is_local(master: str) -> bool:
@@ -214,13 +226,13 @@ def _merge(settings: dict[str, str], name: str, values: list[str], separator: st
 
 
 def _wrap_shuffle_manager(settings: dict[str, str]) -> None:
-    own = settings.get(_MANAGER_KEY, "sort")
-    if own in (_SORTING_MANAGER, _DELEGATING_MANAGER):
+    own = settings.get(MANAGER_KEY, "sort")
+    if own in (SORTING_MANAGER, _DELEGATING_MANAGER):
         return
     if own in ("sort", "tungsten-sort", "org.apache.spark.shuffle.sort.SortShuffleManager"):
-        settings[_MANAGER_KEY] = _SORTING_MANAGER
+        settings[MANAGER_KEY] = SORTING_MANAGER
     else:
-        settings[_MANAGER_KEY] = _DELEGATING_MANAGER
+        settings[MANAGER_KEY] = _DELEGATING_MANAGER
         settings[_DELEGATE_KEY] = own
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from sparkdl_bench import plot, saved
+from sparkdl_bench import frames, plot, progress, saved
 from sparkdl_bench._jvm import Api
 from sparkdl_bench.config import as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.results import RunResults
-from sparkdl_bench.runner import follow
+from sparkdl_bench.runner import follow, start
 from sparkdl_bench.session import check_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+Data: TypeAlias = "str | Path | Mapping[str, Any]"
 _ORIGIN = "the call of Trainer"
 
 
@@ -29,9 +33,15 @@ class Trainer:
     """A run, described by keywords: `Trainer(model="mlp", data="digits", workers=2, learning_rate=0.1).fit(spark)`.
 
     Args:
-        model: name of a model family (`mlp`, `softmax`), or a dict: `{"name": "mlp", "hidden": [100, 50]}`.
-        data: `digits`, `synthetic` or another data source by name; the path of a folder of IDX files (local, or of any
-            Hadoop file system: `hdfs://…`); or a dict of the `data` keys: `{"source": "idx", "path": …}`.
+        model: name of a model family (`mlp`, `lenet`, …), or a dict: `{"name": "mlp", "hidden": [100, 50]}`.
+        data: one of
+
+            - `digits`, `synthetic` or another data source by name;
+            - the path of a folder of IDX files (local, or of any Hadoop file system: `hdfs://…`);
+            - a dict of the `data` keys: `{"source": "csv", "path": …, "label": "class"}`;
+            - a DataFrame, with the `label` column's name as a further keyword; or, to test on rows of their own,
+              `{"table": frame, "test_table": another, "label": "class"}`. Its rows are decoded once for the run
+              (docs/data.md), into the folder that `FitResult.decoded_dir` names.
         workers: number of ranks, each one Spark task.
         batch: rows a step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
@@ -48,7 +58,7 @@ class Trainer:
     def __init__(
         self,
         model: str | Mapping[str, Any] = "mlp",
-        data: str | Path | Mapping[str, Any] = "digits",
+        data: str | Path | DataFrame | Mapping[str, Any] = "digits",
         *,
         workers: int = 2,
         batch: int = 128,
@@ -58,33 +68,59 @@ class Trainer:
         self._data = data
         self._keywords = {"model": model, "workers": workers, "batch": batch, "epochs": epochs, **settings}
 
-    def settings(self, keys: Sequence[str], sources: Sequence[str]) -> dict[str, str]:
+    def settings(self, keys: Sequence[str], sources: Sequence[str], data: Data | None = None) -> dict[str, str]:
         """The run's keys as text.
 
         Args:
             keys: every key that there is.
             sources: every data source that there is.
+            data: in place of the Trainer's own, where that holds DataFrames.
         """
-        return {**keywords_to_settings(self._keywords, keys), **data_to_settings(self._data, sources)}
+        chosen: Any = self._data if data is None else data
+        return {**keywords_to_settings(self._keywords, keys), **data_to_settings(chosen, sources)}
 
     def fit(self, spark: SparkSession, on_progress: Callable[[Progress], None] | None = None) -> FitResult:
         """Trains, and returns when the run has ended.
 
         Args:
             spark: a classic session with our jar, as `sparkdl_bench.configure` makes it.
-            on_progress: called about ten times a second.
+            on_progress: called about ten times a second, in place of the display that notebooks and terminals get.
 
         Raises:
             ConfigurationError: session, settings or data are not fit for the run; no Spark job was started.
             RunFailedError: the run failed.
         """
         api = check_session(spark)
-        settings = self.settings(
-            [str(key["name"]) for key in api.all_keys()], [str(source["name"]) for source in api.variants("data")]
-        )
-        run_id = api.start(settings)
-        done = follow(api, run_id, on_progress or (lambda _: None))
+        keys = [str(key["name"]) for key in api.all_keys()]
+        sources = [str(source["name"]) for source in api.variants("data")]
+        with frames.named(self._data) as data:
+            settings = self.settings(keys, sources, data)
+            with _display_decoding() as show_decoding:
+                run_id = start(api, settings, show_decoding)
+        with _display(on_progress) as show:
+            done = follow(api, run_id, show)
         return _result(api, run_id, done)
+
+
+@contextmanager
+def _display(chosen: Callable[[Progress], None] | None) -> Iterator[Callable[[Progress], None]]:
+    """What the user chose; else a display where there is somebody to see it."""
+    if chosen:
+        yield chosen
+    elif progress.in_notebook() or sys.stderr.isatty():
+        with progress.shown(sys.stderr) as show:
+            yield show
+    else:
+        yield lambda _: None
+
+
+@contextmanager
+def _display_decoding() -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    if progress.in_notebook() or sys.stderr.isatty():
+        with progress.decoding(sys.stderr) as show:
+            yield show
+    else:
+        yield lambda _: None
 
 
 @dataclass(frozen=True)
@@ -99,6 +135,12 @@ class FitResult:
     def summary(self) -> dict[str, Any]:
         """What `summary.json` says: `final` accuracy, losses and times, `phases_ms`, `bytes` by channel, …"""
         return RunResults(self.results_dir).summary
+
+    @property
+    def decoded_dir(self) -> str:
+        """The folder of the decoded rows, for a run that shall see the same: `data={…, "decoded_dir": …}`; or ""."""
+        run = json.loads((self.results_dir / "run.json").read_text(encoding="utf-8"))
+        return str(run["configuration"].get("data.decoded_dir", ""))
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -137,18 +179,31 @@ def keywords_to_settings(keywords: Mapping[str, Any], keys: Sequence[str]) -> di
     return settings
 
 
-def data_to_settings(data: str | Path | Mapping[str, Any], sources: Sequence[str]) -> dict[str, str]:
+def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
     """The `data` argument as keys of a run; see `Trainer`."""
     if isinstance(data, Mapping):
-        return flatten(data, _ORIGIN, "data.")
+        source = {"source": "table"} if "table" in data and "source" not in data else {}
+        return flatten({**source, **data}, _ORIGIN, "data.")
+    if not isinstance(data, (str, Path)):
+        raise ConfigurationError(
+            f"data is a {type(data).__name__}, and must be a data source's name, a path, a dict, or a DataFrame of "
+            "this Spark session."
+        )
     if isinstance(data, str) and data in sources:
         return {"data.source": data}
-    if isinstance(data, Path) or "/" in data or "\\" in data or Path(data).is_dir():
+    if isinstance(data, Path) or "/" in data or "\\" in data or _is_folder(data):
         return {"data.source": "idx", "data.path": str(data)}
     raise ConfigurationError(
         f"data={data!r} is neither a data source nor a folder. Data sources: {', '.join(sources)}; a folder of IDX "
         "files that lies in the working folder is written './name'."
     )
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):  # longer than a name may be, or with characters that none has
+        return False
 
 
 def _key_of(keyword: str, keys: Sequence[str]) -> str:

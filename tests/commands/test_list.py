@@ -12,10 +12,14 @@ def test_every_axis(command_line: CommandLine) -> None:
 
 
 def test_one_axis_with_its_keys(command_line: CommandLine) -> None:
-    done = command_line.run("list", "model")
+    done = command_line.run("list", "models")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0].startswith("mlp ")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("alexnet ")
     assert "model.hidden" in done.stdout
+    lenet = next(index for index, line in enumerate(lines) if line.startswith("lenet "))
+    assert lines[lenet + 1].split(": ", 1)[1].startswith("431,080 parameters, 4.6 MFLOP a sample")
+    assert ", 1.72 MB sent a step by each of 2 workers" in lines[lenet + 1]
 
 
 def test_all_keys(command_line: CommandLine) -> None:

@@ -27,7 +27,7 @@ def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: P
     results = results_in(tmp_path)
     assert results.summary["final"]["test_accuracy"] >= 0.95
     assert "test accuracy" in done.stdout
-    assert "bytes block-manager" in done.stdout
+    assert "bytes host-local" in done.stdout
     assert str(results.folder) in done.stdout
     assert {"run.json", "events.jsonl", "summary.json", "page.html", "plot.png", "spark.log"} <= {
         path.name for path in results.folder.iterdir()
@@ -67,14 +67,17 @@ def test_mnist_in_one_epoch(command_line: CommandLine, tmp_path: Path) -> None:
     assert results_in(tmp_path).summary["final"]["test_accuracy"] >= 0.95
 
 
-def test_ctrl_c_cancels_and_leaves_a_summary(command_line: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_and_leaves_a_summary(
+    command_line: CommandLine, tmp_path: Path, number: signal.Signals, status: int
+) -> None:
     process = command_line.start("run", DIGITS, "--set", f"results={tmp_path}", "--set", "epochs=100000")
     assert process.stderr is not None
     first = process.stderr.readline()
     assert first.startswith("epoch "), first + process.stderr.read()
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == status
     assert "The run was cancelled" in stderr
     assert results_in(tmp_path).summary["status"] == "cancelled"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from sparkdl_bench.bench import statistics
+from sparkdl_bench import statistics
 
 BYTES_A_VALUE = 4
 

@@ -104,7 +104,7 @@ def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = 
             "evaluate_every": 0,
             "seed": 1,
         },
-        "model": {"name": "mlp", "hidden": list(case.hidden)},
+        "model": {"name": "mlp", "hidden": list(case.hidden)} if case.model == "mlp" else {"name": case.model},
         "data": data,
         "engine": {"name": "libtorch", "threads": case.threads},
         "optimizer": {"name": "sgd", "learning_rate": case.learning_rate},
@@ -155,7 +155,8 @@ def _check_jars() -> None:
 
 
 def _synthetic(case: TrainCase) -> dict[str, object]:
-    return {"source": "synthetic", "rows": case.rows, "shape": [case.features], "classes": case.classes}
+    shape = list(case.shape or (case.features,))
+    return {"source": "synthetic", "rows": case.rows, "shape": shape, "classes": case.classes}
 
 
 def _toml(table: str, values: Mapping[str, object]) -> str:

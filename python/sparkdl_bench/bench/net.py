@@ -11,7 +11,7 @@ import pyspark
 from sparkdl_bench import peers
 from sparkdl_bench.bench import collective, encryption
 from sparkdl_bench.bench.collective import Row, Taken, Way
-from sparkdl_bench.bench.spark_collective import run_spark_transport, spark_transport_missing
+from sparkdl_bench.bench.spark_collective import host_local_choices, run_spark_transport, spark_transport_missing
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import CollectiveCase
 
@@ -106,6 +106,7 @@ def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[
             for topology in plan.topologies
             for codec in plan.codecs
             for host_local in plan.host_local_choices
+            if host_local in host_local_choices(transport)
             for each in plan.encryptions
             if each == encryption.OFF or not host_local
         ]

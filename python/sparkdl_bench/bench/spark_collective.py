@@ -10,15 +10,16 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import session
+from sparkdl_bench import session, ucx
 from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.errors import SparkDLError
 from sparkdl_bench.jarfiles import find_jars
-from sparkdl_bench.peers import CollectiveCase
+from sparkdl_bench.peers import CollectiveCase, default_directory
 from sparkdl_bench.peers._process import measure
 
 _JVM_CLASS = "sparkdlbench.bench.NetBench"
@@ -32,6 +33,37 @@ _EXECUTOR = {
     "spark.shuffle.io.clientThreads": "1",
     "spark.shuffle.io.mode": "EPOLL",
 }
+# How each transport of ours is told to exchange through shared memory, and how not to; others have sockets alone.
+_SHARED_MEMORY: dict[str, dict[bool, dict[str, str]]] = {
+    "block-stream": {True: {"host_local": "on"}, False: {"host_local": "off"}},
+    "ucx": {True: {"ucx.tls": "posix,sysv,cma,self"}, False: {"ucx.tls": "tcp,self"}},
+    "mpi": {
+        True: {"mpi.options": "--mca pml ob1 --mca btl sm,self"},
+        False: {"mpi.options": "--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo"},
+    },
+}
+# Before the name of a transport of ours where a peer has the same name.
+OURS = "ours:"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it runs, if not on a local-cluster here.
+
+    Attributes:
+        prefix: words before the driver's command.
+        properties: of Spark; with its master.
+        variables: of the driver's environment.
+    """
+
+    prefix: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+def host_local_choices(transport: str) -> tuple[bool, ...]:
+    """Values of `Way.host_local` that a transport of ours has: False is sockets, True is shared memory."""
+    return tuple(sorted(_SHARED_MEMORY.get(transport.removeprefix(OURS), {False: {}})))
 
 
 def spark_transport_missing(transport: str) -> str | None:
@@ -44,29 +76,41 @@ def spark_transport_missing(transport: str) -> str | None:
         return str(error)
     if not jars.holds_class(_JVM_CLASS):
         return f"The jar '{jars.thin.name}' has no class {_JVM_CLASS}, which measures '{transport}'. Build it again."
+    transport = transport.removeprefix(OURS)
+    if transport == "mpi" and not (default_directory() / "mpi" / "bin" / "python").is_file():
+        return "It needs Open MPI and mpi4py; install them with `sparkdl-bench peers install mpi`."
+    names = {path.name for path in jars.dependencies}
+    if transport == "ucx" and not {ucx.JUCX.file_name, ucx.LIBRARIES_JAR} <= names:
+        return "It needs jucx and the UCX libraries; bring them with `sparkdl-bench jars fetch --ucx`."
     return None
 
 
-def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float) -> Taken:
+def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float, place: Place | None = None) -> Taken:
     """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
+    place = place or Place()
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
+    transport = way.transport.removeprefix(OURS)
     settings = {
-        "transport": way.transport,
+        "transport": transport,
         "topology": way.topology or "sliced",
         "codec": way.codec,
         "workers": str(way.workers),
-        "host_local": "on" if way.host_local else "off",
+        **_SHARED_MEMORY.get(transport, {}).get(bool(way.host_local), {}),
     }
-    command = [sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
+    command = [*place.prefix, sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-net-") as folder:
         secured = encryption.properties(way.encryption or encryption.OFF, Path(folder))
         # By the environment: other users of the host can read command lines.
-        variables = {_SETTINGS: json.dumps(settings), _PROPERTIES: json.dumps(secured)}
-        measurement = measure(way.transport, command, case, timeout_s, variables)
+        properties = json.dumps({**place.properties, **secured})
+        variables = {**place.variables, _SETTINGS: json.dumps(settings), _PROPERTIES: properties}
+        measurement = measure(transport, command, case, timeout_s, variables)
     sent = measurement.facts["bytes"]
     channels = [name for name, count in sent.items() if count] if isinstance(sent, dict) else []
+    said = measurement.facts.get("facts")
+    found = said.get("ucx.transports") if isinstance(said, dict) else None
+    channel = " + ".join(channels) or "none"
     samples_ms = [sample.ms for sample in measurement.samples]
-    return Taken(samples_ms, bool(measurement.facts["correct"]), " + ".join(channels) or "none")
+    return Taken(samples_ms, bool(measurement.facts["correct"]), f"{channel} ({found})" if found else channel)
 
 
 def main() -> None:

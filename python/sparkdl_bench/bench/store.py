@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.bench import machine
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.files import Upgrade, load_json, replace_text
 
 SCHEMA = 1
 # How a file of schema n becomes one of schema n + 1.
-UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+UPGRADES: dict[int, Upgrade] = {}
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,7 @@ class ResultFile:
         self.save()
 
     def save(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_suffix(".partial")
-        partial.write_text(_one_line_a_cell(self._content), encoding="utf-8")
-        partial.replace(self.path)
+        replace_text(self.path, _one_line_a_cell(self._content))
 
 
 def create(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile:
@@ -103,18 +100,7 @@ def resume(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile | No
 
 def load(path: Path) -> dict[str, Any]:
     """A result file's content, brought to this version's schema."""
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        schema = int(content["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(f"'{path}' is not a result file of a benchmark: {error!r}.") from error
-    if schema > SCHEMA:
-        raise ConfigurationError(
-            f"'{path}' has schema {schema}, and this sparkdl-bench reads up to {SCHEMA}. Use a newer one."
-        )
-    for number in range(schema, SCHEMA):
-        content = UPGRADES[number](content)
-    return content
+    return load_json(path, SCHEMA, UPGRADES, "a result file of a benchmark")
 
 
 def _key(contestant: str, number: int) -> str:

@@ -22,6 +22,7 @@ import psutil
 from sparkdl_bench.errors import RunFailedError
 
 Weights = dict[str, npt.NDArray[np.float32]]
+CHECKPOINT_EVERY = 500  # steps
 _BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -43,7 +44,7 @@ class Victim:
             "master": "local-cluster[2,1,1024]",
             "workers": 2,
             "epochs": 400,
-            "checkpoint": {"dir": self.checkpoints.as_uri(), "every": 500},
+            "checkpoint": {"dir": self.checkpoints.as_uri(), "every": CHECKPOINT_EVERY},
             "results": str(folder / "results"),
             **settings,
         }

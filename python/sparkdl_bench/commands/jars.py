@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.jarfiles import cache_folder, spark_line
+from sparkdl_bench.jarfiles import cache_folder, optional_folder, spark_line
 
 PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
 _SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
@@ -26,13 +26,18 @@ def command() -> None:
     "--platform", "target", type=click.Choice(PLATFORMS), help="Of the hosts that will train; this host's by itself."
 )
 @click.option("--line", type=click.Choice(("3.5", "4")), help="Spark line; by itself that of the pyspark installed.")
+@click.option("--ucx", "for_ucx", is_flag=True, help="What transport ucx needs (jucx, UCX's libraries), and no other.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
-def fetch(directory: Path | None, target: str | None, line: str | None) -> None:
+def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx: bool) -> None:
     """Fetch into DIRECTORY; by itself the cache, where sessions find them (elsewhere, set SPARKDL_JARS to it)."""
     import pyspark
 
-    from sparkdl_bench import jars
+    from sparkdl_bench import jars, ucx
 
+    if for_ucx:
+        for jar in ucx.fetch(directory or optional_folder(), target or host_platform()):
+            click.echo(str(jar))
+        return
     chosen_line = line or spark_line(pyspark.__version__)
     folder = directory or cache_folder(chosen_line)
     for jar in jars.fetch(folder, target or host_platform()):

@@ -17,7 +17,10 @@ from sparkdl_bench.peers import default_directory
 )
 @click.option("--workers", default="2", show_default=True, help="Numbers of ranks, separated by commas.")
 @click.option(
-    "--transports", default="block-stream,gloo,mpi", show_default=True, help="Ours and peers that all-reduce."
+    "--transports",
+    default="block-stream,tcp,ucx,ours:mpi,gloo,mpi",
+    show_default=True,
+    help="Ours (ours:NAME where a peer has that name too) and peers that all-reduce.",
 )
 @click.option("--topologies", default="sliced", show_default=True, help="Of our transports.")
 @click.option("--codecs", default="fp32", show_default=True, help="Of our transports.")

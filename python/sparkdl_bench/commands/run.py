@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -13,9 +14,11 @@ import click
 from sparkdl_bench import plot, session
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.progress import shown
+from sparkdl_bench.progress import decoding, shown
 from sparkdl_bench.results import RunResults, describe_bytes
-from sparkdl_bench.runner import follow
+from sparkdl_bench.runner import follow, start
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("run")
@@ -44,16 +47,17 @@ def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, re
 
 def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
     """Checks the run, starts Spark, trains, and shows progress on standard error."""
-    api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.spark}, jvm_log)
+    api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
-        run_id = api.start(run.settings)
+        with decoding(sys.stderr) as show_decoding:
+            run_id = start(api, run.settings, show_decoding, _SIGNALS)
         results = RunResults(Path(api.poll(run_id)["results"]))
         try:
             with shown(sys.stderr) as show:
-                follow(api, run_id, show)
+                follow(api, run_id, show, _SIGNALS)
         finally:
             if jvm_log:
                 shutil.copyfile(jvm_log.name, results.folder / "spark.log")

@@ -13,18 +13,22 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from sparkdl_bench.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
 class TrainCase:
-    """Train a multilayer perceptron with plain SGD; a sample is one step (forward, backward, synchronise, update).
+    """Train a net with plain SGD; a sample is one step (forward, backward, synchronise, update).
 
     Attributes:
         batch: global batch, rows a step over all workers.
-        hidden: widths of the hidden layers (ReLU between them).
+        hidden: widths of the hidden layers (ReLU between them) of the model `mlp`.
+        features: values a row.
+        model: model family; peers other than `pytorch-model` know `mlp` alone.
+        shape: shape of a row, whose product is `features`; empty for rows of one dimension.
+        specification: the model's specification as JSON, for peers that build any model from it.
         workers: processes or Spark tasks, each one core unless `threads` says more.
         threads: compute threads a worker.
         warmup_steps: steps before the first sample.
@@ -44,6 +48,9 @@ class TrainCase:
     rows: int = 20_000
     learning_rate: float = 0.1
     data_path: str = ""
+    model: str = "mlp"
+    shape: tuple[int, ...] = ()
+    specification: str = ""
     kind: str = field(default="train", init=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +60,32 @@ class TrainCase:
                 f"A global batch of {self.batch} rows cannot be spread over {self.workers} workers: each needs at "
                 "least one row. Raise batch or lower workers."
             )
+
+
+@dataclass(frozen=True)
+class FitCase:
+    """Train a multilayer perceptron for whole epochs, tested after each; a sample is one step, the history a fact.
+
+    Attributes:
+        data_path: a .npz file with x_train, y_train, x_test, y_test (features fp32, labels int64).
+        batch: global batch, rows a step over all workers; the last one of an epoch may be smaller.
+        epochs: passes over the training rows, in an order of their own each.
+        others: as in `TrainCase`.
+    """
+
+    data_path: str
+    batch: int = 128
+    epochs: int = 5
+    hidden: tuple[int, ...] = (1024,)
+    workers: int = 1
+    threads: int = 1
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    seed: int = 0
+    kind: str = field(default="fit", init=False)
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "batch", "workers", "threads", "epochs")
 
 
 @dataclass(frozen=True)
@@ -80,7 +113,7 @@ class CollectiveCase:
             raise ConfigurationError(f"elements = {self.elements} is not valid; it is a number of values, 0 or more.")
 
 
-Case: TypeAlias = TrainCase | CollectiveCase
+Case: TypeAlias = TrainCase | FitCase | CollectiveCase
 
 
 @dataclass(frozen=True)
@@ -108,7 +141,7 @@ class Peer(Protocol):
     def doc(self) -> str: ...
     @property
     def kinds(self) -> frozenset[str]:
-        """Which cases it can run: `train`, `allreduce`."""
+        """Which cases it can run: `train`, `fit`, `allreduce`."""
         ...
 
     @property
@@ -141,6 +174,21 @@ class Peer(Protocol):
 def default_directory() -> Path:
     """Where environments are kept unless `--dir` says otherwise."""
     return Path.home() / ".cache" / "sparkdl-bench" / "peers"
+
+
+@runtime_checkable
+class ProvidesEngine(Protocol):
+    """A peer whose jars an engine of ours computes with; both have the same name."""
+
+    def engine_jars(self, directory: Path) -> list[Path]:
+        """Those jars; a ConfigurationError says how to bring them."""
+        ...
+
+
+def engine_jars(engine: str) -> list[Path]:
+    """The jars that an engine needs besides ours; none for most."""
+    peer = discover().get(engine)
+    return peer.engine_jars(default_directory()) if isinstance(peer, ProvidesEngine) else []
 
 
 def discover() -> dict[str, Peer]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import Case, CollectiveCase, Measurement, TrainCase, default_directory
+from sparkdl_bench.peers import Case, CollectiveCase, Measurement, default_directory
 from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._process import measure
 
@@ -42,6 +42,7 @@ class EnvironmentPeer:
     Attributes:
         kinds: the cases that it can run.
         program: module of `programs/measure` that measures.
+        fit_program: the one for cases of kind `fit`.
     """
 
     name: str
@@ -50,6 +51,7 @@ class EnvironmentPeer:
     environment: Environment
     program: str
     host_local_choices: tuple[bool, ...] = (False,)
+    fit_program: str = ""
 
     @property
     def requirements(self) -> tuple[str, ...]:
@@ -90,11 +92,12 @@ class EnvironmentPeer:
             )
 
     def command(self, launch: Launch) -> Sequence[str]:
-        return [str(launch.python), "-m", f"measure.{self.program}"]
+        program = self.fit_program if launch.case.kind == "fit" else self.program
+        return [str(launch.python), "-m", f"measure.{program}"]
 
     def variables(self, launch: Launch) -> Mapping[str, str]:
         """Environment variables on top of this process's own."""
-        return thread_variables(launch.case.threads if isinstance(launch.case, TrainCase) else 1)
+        return thread_variables(1 if isinstance(launch.case, CollectiveCase) else launch.case.threads)
 
 
 def thread_variables(threads: int) -> dict[str, str]:

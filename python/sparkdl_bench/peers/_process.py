@@ -73,31 +73,35 @@ def run_to_end(
             raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}")
 
 
-def stop_all(child: subprocess.Popen[bytes], mark: str) -> None:
-    """Ask, wait, then kill: the child's process group and every process that carries its mark."""
+def stop_all(child: subprocess.Popen[bytes] | None, mark: str, variable: str = MARK) -> None:
+    """Ask, wait, then kill: the child, where this process has one, and every process that carries the mark."""
+
+    def ended() -> bool:
+        return child is None or child.poll() is not None
+
     for stop, grace_s in ((signal.SIGTERM, _STOP_GRACE_S), (signal.SIGKILL, _STOP_GRACE_S)):
-        left = marked(mark)
-        if not left and child.poll() is not None:
+        left = marked(mark, variable)
+        if not left and ended():
             return
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(stop)
         deadline = time.monotonic() + grace_s
-        while (marked(mark) or child.poll() is None) and time.monotonic() < deadline:
+        while (marked(mark, variable) or not ended()) and time.monotonic() < deadline:
             time.sleep(0.05)
-    still = marked(mark)
+    still = marked(mark, variable)
     if still:
         raise RunFailedError(
             f"Processes {', '.join(str(process.pid) for process in still)} could not be stopped; stop them by hand."
         )
 
 
-def marked(mark: str) -> list[psutil.Process]:
-    """Living processes of this user that carry `mark`."""
+def marked(mark: str, variable: str = MARK) -> list[psutil.Process]:
+    """Living processes of this user that carry `mark` in an environment variable."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(variable) == mark and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.Error, OSError):
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, TrainCase
@@ -27,6 +28,13 @@ class BigDL(EnvironmentPeer):
                 f"few. Ask for at least {2 * SAMPLE_STEPS}."
             )
 
+    def engine_jars(self, directory: Path) -> list[Path]:
+        """BigDL's jars, which our engine of the same name computes with."""
+        reason = self.missing(directory)
+        if reason:
+            raise ConfigurationError(f"engine.name=bigdl computes with the jars of BigDL. {reason}")
+        return sorted((self.environment.site_packages(directory) / "bigdl" / "share").glob("*/lib/*.jar"))
+
     def variables(self, launch: Launch) -> Mapping[str, str]:
         spark_home = launch.environment.site_packages(launch.directory) / "pyspark"
         return {
@@ -37,6 +45,8 @@ class BigDL(EnvironmentPeer):
             "PYSPARK_PYTHON": str(launch.python),
             "PYSPARK_DRIVER_PYTHON": str(launch.python),
             "PATH": launch.path,
+            # Its jar holds logging settings that would write all of Spark's log to one file for ever.
+            "LOG4J_CONFIGURATION_FILE": "org/apache/spark/log4j2-defaults.properties",
         }
 
 

@@ -24,7 +24,8 @@ class PyTorch(EnvironmentPeer):
 PEER = PyTorch(
     name="pytorch",
     doc="PyTorch, one process: forward, backward and SGD step of a multilayer perceptron",
-    kinds=frozenset({"train"}),
+    kinds=frozenset({"train", "fit"}),
     environment=TORCH,
     program="torch_mlp",
+    fit_program="torch_fit",
 )

@@ -23,7 +23,8 @@ class PyTorchDdp(EnvironmentPeer):
 PEER = PyTorchDdp(
     name="pytorch-ddp",
     doc="PyTorch DistributedDataParallel over gloo on loopback, one process a worker: step of a multilayer perceptron",
-    kinds=frozenset({"train"}),
+    kinds=frozenset({"train", "fit"}),
     environment=TORCH,
     program="torch_mlp",
+    fit_program="torch_fit",
 )

@@ -17,7 +17,8 @@ import click
 import psutil
 from rich.table import Table
 
-from sparkdl_bench.bench import contestant, statistics, store
+from sparkdl_bench import statistics
+from sparkdl_bench.bench import contestant, store
 from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
 from sparkdl_bench.bench.table import default_console
 from sparkdl_bench.errors import RunFailedError

@@ -1,4 +1,4 @@
-"""`make soak`: executors killed at random moments, and memory over many steps."""
+"""`make soak`: executors killed at random steps, and memory over many steps."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from sparkdl_bench.bench import store
 from sparkdl_bench.bench.suite import RESULTS
 from sparkdl_bench.bench.suites import memory
 from sparkdl_bench.bench.table import default_console
-from sparkdl_bench.bench.victim import Victim, Weights, same
+from sparkdl_bench.bench.victim import CHECKPOINT_EVERY, Victim, Weights, same
 from sparkdl_bench.errors import SparkDLError
 
 NAME = "soak"
+# Later kills might come too late for a run that is ahead of the undisturbed one.
+_LATEST = 0.9
 
 
 @dataclass(frozen=True)
@@ -37,26 +39,32 @@ class KilledRun:
     """What became of one run.
 
     Attributes:
+        steps: after which an executor was to be killed.
         kills: executors really killed.
         identical: it ended with the undisturbed run's weights, bit for bit.
         error: its words, where it failed.
     """
 
+    steps: list[int]
     kills: int
     identical: bool
     error: str
     seconds: float
 
+    @property
+    def held(self) -> bool:
+        return self.identical and self.kills == len(self.steps)
+
 
 @click.command(NAME)
 @click.option("--runs", type=click.IntRange(0), default=20, show_default=True, help="Runs with one kill each.")
 @click.option("--kills", type=click.IntRange(0), default=5, show_default=True, help="Kills of the last run.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the moments.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the steps.")
 @click.option("--memory/--no-memory", "with_memory", default=True, help="Memory between steps 500 and 5,000 as well.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
 @click.pass_context
 def command(context: click.Context, runs: int, kills: int, seed: int, with_memory: bool, results: Path) -> None:
-    """Executors killed with SIGKILL at random moments; then resident memory over many steps."""
+    """Executors killed with SIGKILL at random steps; then resident memory over many steps."""
     plan = SoakPlan(runs=runs, kills=kills, seed=seed)
     file = store.create(results, NAME, asdict(plan))
     outcomes = list(campaign(plan, file))
@@ -73,45 +81,52 @@ def command(context: click.Context, runs: int, kills: int, seed: int, with_memor
                 results=results,
                 timeout_s=1800.0,
             )
-    if sum(each.identical for each in outcomes) < 0.95 * len(outcomes):
-        raise click.ClickException("Fewer than 19 of 20 runs ended with the undisturbed weights.")
+    if sum(each.held for each in outcomes) < 0.95 * len(outcomes):
+        raise click.ClickException(
+            "Fewer than 19 of 20 runs were killed as planned and ended with the undisturbed weights."
+        )
 
 
 def campaign(plan: SoakPlan, file: store.ResultFile) -> list[KilledRun]:
-    moments = random.Random(plan.seed)  # noqa: S311 (no secrets)
+    chance = random.Random(plan.seed)  # noqa: S311 (no secrets)
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-soak-") as name:
-        start = time.monotonic()
-        expected = Victim(Path(name) / "undisturbed", {"epochs": plan.epochs}, plan.timeout_s).finish()
-        length_s = time.monotonic() - start
+        undisturbed = Victim(Path(name) / "undisturbed", {"epochs": plan.epochs}, plan.timeout_s)
+        expected = undisturbed.finish()
+        final = undisturbed.summary()["final"]
         for number in range(plan.runs + (1 if plan.kills else 0)):
             kills = 1 if number < plan.runs else plan.kills
-            pauses = [moments.uniform(0, length_s if kills == 1 else length_s / 2) for _ in range(kills)]
-            outcome = killed_run(Path(name) / str(number), plan, pauses, moments, expected)
+            steps = sorted(chance.randrange(round(_LATEST * final["steps"])) for _ in range(kills))
+            step_s = final["ms_per_step_median"] / 1000
+            victim = Victim(Path(name) / str(number), {"epochs": plan.epochs}, plan.timeout_s)
+            outcome = killed_run(victim, steps, step_s, chance, expected)
             click.echo(f"run {number + 1}: {outcome}")
             outcomes.append(outcome)
             file.set("outcomes", [asdict(each) for each in outcomes])
     return outcomes
 
 
-def killed_run(
-    folder: Path, plan: SoakPlan, pauses: list[float], moments: random.Random, expected: Weights
-) -> KilledRun:
-    """One run in which an executor is killed after each of `pauses` seconds, counted from the executors' start."""
+def killed_run(victim: Victim, steps: list[int], step_s: float, chance: random.Random, expected: Weights) -> KilledRun:
+    """A run in which one executor is killed after each of `steps`, as near as its checkpoints tell.
+
+    Args:
+        step_s: what a step takes, seconds.
+    """
     start = time.monotonic()
-    victim = Victim(folder, {"epochs": plan.epochs}, plan.timeout_s)
     killed = 0
     try:
         victim.wait_for_executors(2)
-        for pause in pauses:
-            time.sleep(pause)
-            killed += victim.kill_executor(moments.randrange(2))
+        for step in steps:
+            past = step % CHECKPOINT_EVERY
+            victim.wait_for_step(step - past)
+            time.sleep(past * step_s)
+            killed += victim.kill_executor(chance.randrange(2))
         identical, error = same(victim.finish(), expected), ""
     except SparkDLError as problem:
         identical, error = False, str(problem)
     finally:
         victim.stop()
-    return KilledRun(killed, identical, error, time.monotonic() - start)
+    return KilledRun(steps, killed, identical, error, time.monotonic() - start)
 
 
 def show(outcomes: list[KilledRun]) -> None:

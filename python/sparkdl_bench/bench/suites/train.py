@@ -1,4 +1,4 @@
-"""`make bench-train`: a step of `block-stream` beside DDP, BigDL and one process of PyTorch, at two batches."""
+"""`make bench-train`: steps of `block-stream` beside DDP, BigDL and one PyTorch process, and the cost of sampling."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ NAME = "train"
 _BASE = {"topology": "sliced", "codec": "fp32", "engine.blas": "mkl"}
 _SOCKETS = {**_BASE, "transport": "block-stream", "host_local": "off"}
 _HOST_LOCAL = {**_BASE, "transport": "block-stream", "host_local": "on"}
+_UNSAMPLED = {**_SOCKETS, "resources.hertz": "0"}
 COMPARISONS = [
     Comparison("batch 128, 2 × 1 core, sockets", "block-stream", "pytorch-ddp", 0.6),
     Comparison("batch 128, 2 × 1 core, sockets", "block-stream", "bigdl", 0.125),
     Comparison("batch 128, 2 × 1 core, sockets", "block-stream", "pytorch-1", 1.0),
     Comparison("batch 128, 2 × 1 core, sockets", "block-stream", "pytorch-2", 1.4),
     Comparison("batch 128, 2 × 1 core, host-local", "block-stream-local", "pytorch-2", 1.4),
+    Comparison("batch 128, the sampler of resources beside none", "block-stream", "block-stream-unsampled", 1.01),
     Comparison("batch 512, 2 × 1 core, sockets", "block-stream-512", "pytorch-2-512", 1.15),
     Comparison("batch 512, 2 × 1 core, host-local", "block-stream-local-512", "pytorch-2-512", 1.15),
 ]
@@ -45,6 +47,7 @@ class TrainPlan:
             [
                 OursContestant("block-stream", two, _SOCKETS),
                 OursContestant("block-stream-local", two, _HOST_LOCAL),
+                OursContestant("block-stream-unsampled", two, _UNSAMPLED),
                 PeerContestant("pytorch-ddp", "pytorch-ddp", two, directory),
                 PeerContestant("pytorch-1", "pytorch", one, directory),
                 PeerContestant("pytorch-2", "pytorch", replace(one, threads=2), directory),

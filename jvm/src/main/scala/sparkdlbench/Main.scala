@@ -1,7 +1,9 @@
 package sparkdlbench
 
+import org.apache.spark.SPARK_VERSION
 import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
+import sparkdlbench.data.Statistics
 import sparkdlbench.results.Json
 import sparkdlbench.train.{Catalogue, Combination, Progress, ShuffleManagerCheck, TrainingRun}
 
@@ -10,11 +12,13 @@ import scala.collection.immutable.ListMap
 
 /**
  * The command line of the jar: `spark-submit --class sparkdlbench.Main <jar> run CONF [--set key=value]… [--debug]` and
- * `… list [axis]`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
+ * `… list [axis]` and `… data stats CONF [--set key=value]…`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
  */
 object Main {
-  private val Usage = "Usage: run CONF [--set key=value]... [--debug] | list [axis]"
+  private val Usage =
+    "Usage: run CONF [--set key=value]... [--debug] | data stats CONF [--set key=value]... | list [axis]"
   private val ProgressMillis = 1000L
+  private val PluginsKey = "spark.plugins"
 
   def main(arguments: Array[String]): Unit = {
     val debug = arguments.contains("--debug")
@@ -31,6 +35,7 @@ object Main {
 
   private def execute(arguments: List[String]): Int = arguments match {
     case "run" :: file :: rest => run(assignments(rest, RunFile.read(file)))
+    case "data" :: "stats" :: file :: rest => statistics(assignments(rest, RunFile.read(file)))
     case "list" :: Nil => list(Catalogue.axes)
     case "list" :: axis :: Nil => list(Seq(axis))
     case other =>
@@ -47,16 +52,7 @@ object Main {
   private def run(read: RunFile): Int = {
     val file = read.withProfile
     Combination.check(RunKeys.resolve(file.settings))
-    val own = sys.props.toMap.filter(_._1.startsWith("spark."))
-    ShuffleManagerCheck.check(file.spark.map { case (key, value) => sparkName(key) -> value } ++ own)
-    val builder = SparkSession.builder().appName(s"sparkdl-bench ${file.settings("name")}")
-    // spark-submit's own settings are there already and win over the file's.
-    file.spark.foreach { case (key, value) =>
-      val name = sparkName(key)
-      if (System.getProperty(name) == null) builder.config(name, value)
-    }
-    val spark = builder.getOrCreate()
-    try {
+    withSession(file) { spark =>
       val run = TrainingRun.prepare(spark.sparkContext, file.settings)
       val reporter = new Thread(() => report(run.progress), "sparkdl-progress")
       reporter.setDaemon(true)
@@ -67,8 +63,40 @@ object Main {
       println(s"test accuracy ${finals.path("test_accuracy").asText}, ${finals.path("seconds_total").asText} s")
       println(s"bytes ${Json.read(result.summary).path("bytes")}")
       println(s"results ${result.folder}")
-      0
-    } finally spark.stop()
+    }
+    0
+  }
+
+  private def statistics(read: RunFile): Int = {
+    val file = read.withProfile
+    RunKeys.resolve(file.settings)
+    withSession(file) { spark =>
+      println(s"results ${Json.read(Statistics.run(spark.sparkContext, file.settings)).path("folder").asText}")
+    }
+    0
+  }
+
+  private def withSession(file: RunFile)(body: SparkSession => Unit): Unit = {
+    // spark-submit's own settings are there already and win over the file's.
+    val own = sys.props.toMap.filter(_._1.startsWith("spark."))
+    val settings = file.spark.map { case (key, value) => sparkName(key) -> value } ++ own
+    ShuffleManagerCheck.check(settings)
+    val builder = SparkSession.builder().appName(s"sparkdl-bench ${file.settings("name")}")
+    settings.foreach { case (name, value) => if (!own.contains(name)) builder.config(name, value) }
+    plugins(settings.get(PluginsKey), SPARK_VERSION).foreach(builder.config(PluginsKey, _))
+    val spark = builder.getOrCreate()
+    try body(spark)
+    finally spark.stop()
+  }
+
+  /**
+   * `spark.plugins` with ours in it, which alone prepares a session of Spark 4 for every transport. Spark 3.5 makes its shuffle manager
+   * before it has this jar, so there the user names the manager and the class path, as `block-stream` tells who has not.
+   */
+  private[sparkdlbench] def plugins(named: Option[String], spark: String): Option[String] = {
+    val all = named.toSeq.flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty)
+    val ours = classOf[SparkDLPlugin].getName
+    if (spark.startsWith("3.") || all.contains(ours)) None else Some((all :+ ours).mkString(","))
   }
 
   private def sparkName(key: String): String = if (key == "master") "spark.master" else key

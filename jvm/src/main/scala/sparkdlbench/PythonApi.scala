@@ -3,8 +3,9 @@ package sparkdlbench
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSession
 import sparkdlbench.algorithm.SyncSgd
-import sparkdlbench.bench.{NetBench, NetEffort}
-import sparkdlbench.config.RunKeys
+import sparkdlbench.bench.{DataBench, NetBench, NetEffort}
+import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.model.ModelFamily
 import sparkdlbench.results.{Facts, Json}
 import sparkdlbench.train.{Catalogue, RunResult, TrainingRun}
 
@@ -12,6 +13,7 @@ import java.nio.channels.FileChannel
 import java.nio.file.{Path, Paths, StandardOpenOption}
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.ConcurrentHashMap
+import scala.collection.immutable.ListMap
 import scala.jdk.CollectionConverters._
 
 /**
@@ -51,6 +53,21 @@ object PythonApi {
   def checkSpark(properties: java.util.Map[String, String]): Unit =
     train.ShuffleManagerCheck.check(properties.asScala.toMap)
 
+  /** JSON list of what would go wrong with a run in a session with these Spark properties, which is not started yet. */
+  def doctorBeforehand(properties: java.util.Map[String, String], raw: java.util.Map[String, String]): String =
+    Json.line(doctor.Doctor.beforehand(properties.asScala.toMap, Settings.named(raw.asScala.toMap)).map(_.toMap))
+
+  /** JSON list of what would go wrong with a run in the session that is there. */
+  def doctorSession(raw: java.util.Map[String, String]): String =
+    Json.line(doctor.Doctor.session(context, Settings.named(raw.asScala.toMap)).map(_.toMap))
+
+  /** JSON: how far the decoding of a set is (source, done, parts, rows) that `start` waits for; `{}` where it waits for none. */
+  def decoding(): String = Json.line(data.Decoding.now.fold(ListMap.empty[String, Any]) { now =>
+    ListMap("source" -> now.source, "done" -> now.done, "parts" -> now.parts, "rows" -> now.rows)
+  })
+
+  def cancelDecoding(): Unit = data.Decoding.cancel(context)
+
   /** Checks session and data, then starts training; returns the run's id. */
   def start(raw: java.util.Map[String, String]): String = {
     val run = TrainingRun.prepare(context, raw.asScala.toMap)
@@ -63,7 +80,7 @@ object PythonApi {
   }
 
   /** JSON object: state, epoch, step, loss, … */
-  def poll(runId: String): String = handle(runId).run.progress.json
+  def poll(runId: String): String = handle(runId).run.progressJson
 
   /** As `poll`, when something has changed since the last `await`, at most `millis` later. */
   def await(runId: String, millis: Long): String = {
@@ -71,7 +88,7 @@ object PythonApi {
     waiting.run.progress.awaitChange(waiting.seen, millis)
     waiting.seen = waiting.run.progress.currentVersion
     if (!waiting.run.progress.isRunning) waiting.thread.join()
-    waiting.run.progress.json
+    waiting.run.progressJson
   }
 
   def cancel(runId: String): Unit = handle(runId).run.cancel()
@@ -79,12 +96,26 @@ object PythonApi {
   /** The summary of a finished run, as in summary.json. */
   def summary(runId: String): String = finished(runId).summary
 
+  /**
+   * The specification of the model that a run with these settings trains on rows of a shape, as JSON; needs no session.
+   *
+   * @param shape
+   *   of one row, such as `3,32,32`
+   */
+  def model(raw: java.util.Map[String, String], shape: String, classes: Int): String = {
+    val settings = RunKeys.resolve(raw.asScala.toMap)
+    val sizes = shape.split(',').map(_.trim.toInt).toList
+    val spec = ModelFamily.of(settings, sizes, classes)
+    spec.shapes // throws where layers do not fit together
+    spec.toJson
+  }
+
   def modelSpec(runId: String): String = handle(runId).run.spec.toJson
 
-  /** Writes the trained weights to `path` as flat little-endian fp32; returns the layout as JSON. */
+  /** Writes the trained weights, then the running statistics, to `path` as flat little-endian fp32; returns the layout as JSON. */
   def weights(runId: String, path: String): String = {
     val result = finished(runId)
-    write(result.weights, Paths.get(path))
+    write(result.weights ++ result.statistics, Paths.get(path))
     Trainer.layoutJson(result)
   }
 
@@ -107,6 +138,13 @@ object PythonApi {
     )
     NetBench.run(context, settings, elements, settings(SyncSgd.bucketBytes), effort).map(_.json).mkString("[", ",", "]")
   }
+
+  /** One pass over a data set: its `statistics.json`, which is also written to a results folder. */
+  def statistics(raw: java.util.Map[String, String]): String = data.Statistics.run(context, raw.asScala.toMap)
+
+  /** Loads a data set into all executors, `samples` times (see DataBench); JSON. */
+  def loadData(raw: java.util.Map[String, String], samples: Int, memory: Boolean): String =
+    DataBench.run(context, raw.asScala.toMap, samples, memory)
 
   /** Forgets a run and its weights. */
   def forget(runId: String): Unit = {

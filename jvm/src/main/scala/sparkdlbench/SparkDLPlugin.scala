@@ -1,8 +1,10 @@
 package sparkdlbench
 
+import com.codahale.metrics.Gauge
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.sparkdlbench.ShuffleManagers
+import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
+import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSample}
 import sparkdlbench.train.{RankReport, RankReports}
 
 import java.util.{Collections, Map => JMap}
@@ -24,12 +26,14 @@ final class SparkDLPlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new DriverPlugin {
     override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
+      TrainingTab.attach(context)
       Collections.emptyMap()
     }
 
     override def receive(message: Any): AnyRef = {
       message match {
         case report: RankReport => RankReports.deliver(report)
+        case report: ResourceReport => ResourceLog.deliver(report)
         case other =>
           throw new IllegalArgumentException(
             s"The driver was sent a ${other.getClass.getName}, which it does not know."
@@ -37,12 +41,15 @@ final class SparkDLPlugin extends SparkPlugin {
       }
       null
     }
+
+    override def registerMetrics(appId: String, plugin: PluginContext): Unit = SparkDLPlugin.register(plugin)
   }
 
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
     override def init(plugin: PluginContext, extra: JMap[String, String]): Unit = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
       SparkDLPlugin.executor = plugin
+      SparkDLPlugin.register(plugin)
     }
 
     override def shutdown(): Unit = SparkDLPlugin.executor = null
@@ -56,8 +63,26 @@ object SparkDLPlugin {
    * Sends a report from a task to the driver, one way. Reports only feed the progress display (what they hold comes back
    * with the task's result too), so in a session without the plugin they are not sent.
    */
-  def report(report: RankReport): Unit = {
+  def report(report: RankReport): Unit = send(report)
+
+  /** Sends what this executor used, likewise; without the plugin only the driver's own use is recorded. */
+  def reportResources(report: ResourceReport): Unit = send(report)
+
+  private def send(message: AnyRef): Unit = {
     val context = executor
-    if (context != null) context.send(report)
+    if (context != null) context.send(message)
+  }
+
+  /** Offers this process's use of the machine to whatever sinks Spark's metrics system has. */
+  private def register(plugin: PluginContext): Unit = {
+    def gauge(name: String)(value: => Long): Unit =
+      plugin.metricRegistry.register(name, new Gauge[Long] { override def getValue: Long = value }): Unit
+    gauge("cpuNanos")(ResourceSample.cpuNanos)
+    gauge("residentBytes")(ResourceSample.residentBytes)
+    gauge("heapBytes")(ResourceSample.heapBytes)
+    gauge("directBytes")(ResourceSample.directBytes)
+    gauge("gcMillis")(ResourceSample.gcMillis)
+    gauge("networkReceivedBytes")(ResourceSample.network.values.map(_._1).sum)
+    gauge("networkSentBytes")(ResourceSample.network.values.map(_._2).sum)
   }
 }

@@ -36,11 +36,12 @@ object Trainer {
     /** Share of the test rows classified right after the last epoch. */
     def testAccuracy: Double = summary.path("final").path("test_accuracy").asDouble(Double.NaN)
 
-    /** The trained weights by parameter name, row-major; shapes are in `modelJson`. */
+    /** The trained weights and running statistics by name, row-major; shapes are in `modelJson`. */
     def weights: java.util.Map[String, Array[Float]] = {
       val named = new java.util.LinkedHashMap[String, Array[Float]]()
-      result.spec.layout.foreach { parameter =>
-        named.put(parameter.name, result.weights.slice(parameter.offset, parameter.offset + parameter.length))
+      Seq(result.spec.layout -> result.weights, result.spec.statistics -> result.statistics).foreach {
+        case (layout, values) =>
+          layout.foreach(place => named.put(place.name, values.slice(place.offset, place.offset + place.length)))
       }
       named
     }
@@ -50,7 +51,11 @@ object Trainer {
   }
 
   private[sparkdlbench] def layoutJson(result: RunResult): String =
-    results.Json.line(result.spec.layout.map { parameter =>
+    results.Json.line((result.spec.layout ++ statisticsBehind(result)).map { parameter =>
       results.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
     })
+
+  /** The running statistics as they stand behind the weights. */
+  private def statisticsBehind(result: RunResult) =
+    result.spec.statistics.map(place => place.copy(offset = result.weights.length + place.offset))
 }

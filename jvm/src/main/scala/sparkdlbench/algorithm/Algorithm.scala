@@ -1,6 +1,7 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.config.Variant
+import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.data.BatchPlan
 import sparkdlbench.topology.{CollectiveMemory, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, Transport}
@@ -11,6 +12,29 @@ trait Algorithm extends Variant {
   /** Steps by which the weights a gradient was computed on may be behind the newest ones; 0 for synchronous algorithms. */
   def staleness: String
 
+  /** None where it can train with these settings, otherwise why not and what to do. */
+  def refuses(settings: Settings): Option[String] = None
+
+  /** The same once data and model are known. */
+  def refusesModel(setup: RunSetup): Option[String] = None
+
+  /** Whether a step takes all training rows, whatever `batch` says. */
+  def fullBatch: Boolean = false
+
+  /** Whether it trains as it should where some ranks compute nothing. */
+  def ranksMayIdle: Boolean = false
+
+  /** Rows that a rank computes at once, at most. */
+  def rowsAtOnce(settings: Settings, plan: BatchPlan): Int = plan.maxShare
+
+  /**
+   * Names of vectors that a checkpoint must hold so that a run can go on from it.
+   *
+   * @param optimizer
+   *   names of the optimiser's vectors
+   */
+  def kept(optimizer: Seq[String]): Seq[String]
+
   /** One rank of a one-stage run; a collective call. */
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm
 
@@ -20,9 +44,13 @@ trait Algorithm extends Variant {
 
 /**
  * @param weightCopies
- *   bytes of weights kept in full precision beside those that travel
+ *   bytes of weights kept beside those that the engine computes with
+ * @param optimized
+ *   number of weights whose optimiser is at this rank
+ * @param heap
+ *   bytes of the algorithm's own vectors on the heap
  */
-final case class AlgorithmMemory(collective: CollectiveMemory, weightCopies: Long)
+final case class AlgorithmMemory(collective: CollectiveMemory, weightCopies: Long, optimized: Long, heap: Long = 0)
 
 /** One rank's side of an algorithm while it trains (one-stage shape). */
 trait RankAlgorithm {
@@ -46,6 +74,9 @@ trait RankAlgorithm {
 
   /** Goes on from a checkpoint, which any number of ranks may have written; before the first `step`. */
   def restore(snapshot: Snapshot): Unit
+
+  /** What this rank has counted, by name; a run's results hold the ranks' sums, place by place. */
+  def counts: Map[String, Seq[Long]] = Map.empty
 
   /** The parts of the trained weights in full precision that this rank answers for: (first value, values). Ranks' parts cover the vector. */
   def weights: Seq[(Int, Array[Float])]

@@ -2,13 +2,14 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.data.BatchPlan
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
+import sparkdlbench.optimizer.LayerwiseOptimizer
 import sparkdlbench.topology.{Collective, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
-import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
 
-import java.nio.ByteOrder
 import scala.collection.mutable
 
 /**
@@ -20,21 +21,54 @@ final class SyncSgd extends Algorithm {
   def name = "sync-sgd"
   def doc = "Gradients of all workers are summed in every step; the same as one worker with the whole batch"
   def staleness = "0"
-  override def keys: Seq[Key[_]] = Seq(SyncSgd.bucketBytes)
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
-    new SyncSgdRank(rank, transport, topology)
+  override def keys: Seq[Key[_]] =
+    Seq(SyncSgd.bucketBytes, SyncSgd.clipNorm, BackupWorkers.count, BatchShares.kind, BatchShares.every)
+  override def ranksMayIdle: Boolean = true
+  override def refuses(settings: Settings): Option[String] =
+    BackupWorkers.refuses(settings).orElse(BatchShares.refuses(settings))
+  override def rowsAtOnce(settings: Settings, plan: BatchPlan): Int = BatchShares.rowsAtOnce(settings, plan)
+  override def refusesModel(setup: RunSetup): Option[String] =
+    if (setup.settings(BackupWorkers.count) == 0) None else ShardRank.refusesModel(setup)
 
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+  def kept(optimizer: Seq[String]): Seq[String] = "weights" +: optimizer.map("optimizer." + _)
+
+  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+    if (rank.setup.settings(BackupWorkers.count) > 0) new BackupRank(rank, transport)
+    else together(rank, transport, topology)
+
+  private def together(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm = {
+    val norm = if (rank.setup.settings(SyncSgd.clipNorm) == 0) None else Some(new SummingTransport(transport, 1))
+    val inner = norm.getOrElse(transport)
+    val tensors = 2 * rank.setup.spec.layout.size
+    val layers = if (rank.setup.optimizer.layerwise) Some(new SummingTransport(inner, tensors)) else None
+    val outer = layers.getOrElse(inner)
+    val speeds =
+      if (BatchShares.bySpeed(rank.setup.settings)) Some(new SummingTransport(outer, rank.setup.workers)) else None
+    val shares = speeds.map(new SpeedShares(rank, _, rank.setup.settings(BatchShares.every)))
+    new SyncSgdRank(rank, speeds.getOrElse(outer), topology, norm, layers, shares)
+  }
+
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
+    if (setup.settings(BackupWorkers.count) > 0) ShardRank.memory(setup) else ownedMemory(setup, topology, groups)
+
+  private def ownedMemory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective =
       topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
-    AlgorithmMemory(collective, if (setup.parameterCodec.lossless) 0 else 4 * collective.owned)
+    AlgorithmMemory(collective, if (setup.parameterCodec.lossless) 0 else 4 * collective.owned, collective.owned)
   }
 }
 
 object SyncSgd {
   private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
     s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
+
+  val clipNorm: Key[Double] = Key.number(
+    "clip_norm",
+    "0",
+    0,
+    "Above 0: the whole gradient is shortened to this Euclidean length where it is longer (sync-sgd)"
+  )
 
   private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
@@ -46,7 +80,22 @@ object SyncSgd {
   )
 }
 
-private final class SyncSgdRank(rank: RankState, transport: Transport, topology: Topology) extends RankAlgorithm {
+/**
+ * @param norm
+ *   sums the squares of the whole gradient, where it is clipped
+ * @param layers
+ *   sums the squares of each layer's weights and gradient, where the optimiser needs them
+ * @param shares
+ *   deals out the rows by speed, where that is asked for
+ */
+private final class SyncSgdRank(
+    rank: RankState,
+    transport: Transport,
+    topology: Topology,
+    norm: Option[SummingTransport],
+    layers: Option[SummingTransport],
+    shares: Option[SpeedShares]
+) extends RankAlgorithm {
   private val settings = rank.setup.settings
   private val codec = rank.setup.codec
   private val weightCodec = rank.setup.parameterCodec
@@ -69,11 +118,20 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     val start: Int = collective.range(index)._1
     val gradient = rank.gradients.floatSlice(from, until)
     val weights = parameters.floatSlice(from, until)
-    val optimizer = rank.setup.optimizer.create(until - from, settings)
+    val optimizer = rank.setup.newOptimizer(from, until)
 
     /** Full-precision weights apart, where the travelling ones are rounded. */
     val master: FlatBuffer = if (weightCodec.lossless) null else new FlatBuffer(until - from)
     if (master != null) FloatOps.copy(weights, master.floats)
+
+    def addSquares(into: Array[Double]): Unit =
+      layerwise.foreach(_.addSquares(if (master == null) weights else master.floats, gradient, into))
+
+    def squaresAre(whole: Array[Double]): Unit = layerwise.foreach(_.squaresAre(whole))
+
+    private def layerwise: Option[LayerwiseOptimizer] = Some(optimizer).collect { case each: LayerwiseOptimizer =>
+      each
+    }
 
     def update(step: Long): Unit =
       if (master == null) optimizer.update(weights, gradient, step)
@@ -105,7 +163,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     timer.switch(Phase.Send)
     collective.flush()
     var sent = 0
-    val loss = rank.computeGradient(
+    def compute(): Double = rank.computeGradient(
       step,
       (from, _) => {
         timer.switch(Phase.Encode)
@@ -116,6 +174,7 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
         timer.switch(Phase.Compute)
       }
     )
+    val loss = shares.fold(compute())(_.timed(step)(compute()))
     while (sent < buckets.length) { collective.contribute(sent, sequence); sent += 1 }
     exchange(step)
     sequence += 1
@@ -125,9 +184,16 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
   private def exchange(step: Long): Unit = {
     val timer = rank.timer
     var index = 0
+    val whole = norm.isDefined || layers.isDefined
+    if (whole) {
+      timer.switch(Phase.Reduce)
+      buckets.indices.foreach(collective.reduce(_, sequence))
+      norm.foreach(clip)
+      layers.foreach(measure)
+    }
     while (index < buckets.length) {
       timer.switch(Phase.Reduce)
-      collective.reduce(index, sequence)
+      if (!whole) collective.reduce(index, sequence)
       timer.switch(Phase.Update)
       buckets(index).update(step)
       timer.switch(Phase.Encode)
@@ -137,6 +203,21 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
     timer.switch(Phase.Decode)
     index = 0
     while (index < buckets.length) { collective.collect(index, sequence); index += 1 }
+  }
+
+  /** As PyTorch's `clip_grad_norm_`. */
+  private def clip(norm: SummingTransport): Unit = {
+    val square = Array(buckets.map(bucket => FloatOps.sumOfSquares(bucket.gradient)).sum)
+    norm.sum(square)
+    val factor = settings(SyncSgd.clipNorm) / (math.sqrt(square(0)) + 1e-6)
+    if (factor < 1) buckets.foreach(bucket => FloatOps.scale(bucket.gradient, factor.toFloat))
+  }
+
+  private def measure(layers: SummingTransport): Unit = {
+    val squares = new Array[Double](2 * rank.setup.spec.layout.size)
+    buckets.foreach(_.addSquares(squares))
+    layers.sum(squares)
+    buckets.foreach(_.squaresAre(squares))
   }
 
   def state: Seq[StateRange] = {
@@ -154,21 +235,16 @@ private final class SyncSgdRank(rank: RankState, transport: Transport, topology:
       snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
     )
     parameters.floats.put(0, vector("weights"))
-    if (collective.roundsParameters) roundAsSent()
+    if (collective.roundsParameters) Rounding.asSent(weightCodec, parameters)
     buckets.foreach(_.restore(vector))
     collective.residual.foreach { own =>
       own.floats.put(0, Residuals.restored(snapshot, rank.rank, transport.size, own.length, collective.encoded))
     }
   }
 
-  /** Everybody computes with the rounded weights that travelled; the checkpoint holds the owners' own. */
-  private def roundAsSent(): Unit = {
-    val encoded = new FlatBuffer(Math.toIntExact((weightCodec.maxBytes(parameters.length) + 3) / 4)).bytes
-    val written = weightCodec.encode(parameters.floats, encoded)
-    weightCodec.decode(encoded.slice(0, written).order(ByteOrder.nativeOrder()), parameters.floats)
-  }
-
   def settle(): Unit = collective.flush()
+
+  override def counts: Map[String, Seq[Long]] = shares.map(each => "share_rows" -> each.dealt).toMap
 
   def weights: Seq[(Int, Array[Float])] = buckets.toSeq.map(bucket => (bucket.from, bucket.values))
 }

@@ -5,7 +5,7 @@ import sparkdlbench.{ConfigurationException, SparkDLException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer}
 import sparkdlbench.model.{Initializers, ModelFamily}
-import sparkdlbench.optimizer.{Optimizer, OptimizerVariant}
+import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
 import sparkdlbench.results.Json
 
 import java.nio.charset.StandardCharsets.UTF_8
@@ -19,8 +19,8 @@ import scala.jdk.CollectionConverters._
  * An engine's training step alone, in this JVM, without Spark: forward, backward and the optimiser's update, one rank. What
  * Python's benchmarks put beside a step of PyTorch.
  *
- * Arguments: CASE.json (batch, hidden, features, classes, threads, warmup_steps, steps, learning_rate; settings: a list of
- * `key=value` where the defaults do not do) and OUT.jsonl, which one line with all samples and the engine's facts is appended to.
+ * Arguments: CASE.json (batch, hidden, features, classes, threads, warmup_steps, steps, learning_rate; model and shape where it is no
+ * multi-layer perceptron; settings: a list of `key=value` where the defaults do not do) and OUT.jsonl, which one line with all samples and the engine's facts is appended to.
  */
 object EngineBench {
   def main(arguments: Array[String]): Unit =
@@ -53,6 +53,7 @@ private[bench] final class EngineCase(json: JsonNode) {
     Map(
       "batch" -> batch.toString,
       "workers" -> "1",
+      "model.name" -> json.path("model").asText("mlp"),
       "model.hidden" -> hidden,
       "optimizer.learning_rate" -> json.path("learning_rate").asText
     ) ++ json
@@ -65,16 +66,19 @@ private[bench] final class EngineCase(json: JsonNode) {
 
   /** `samples_ms`, `steps` (1: each sample is one step) and `facts`. */
   def measure(): ListMap[String, Any] = {
-    val features = json.path("features").asInt
+    val stated = json.path("shape").elements.asScala.map(_.asInt).toList
+    val shape = if (stated.isEmpty) Seq(json.path("features").asInt) else stated
     val classes = json.path("classes").asInt
-    val spec = Variants.find[ModelFamily]("model", settings(RunKeys.model)).build(Seq(features), classes, settings)
+    val spec = Variants.find[ModelFamily]("model", settings(RunKeys.model)).build(shape, classes, settings)
     val variant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
     val engine = variant.load(spec, batch, json.path("threads").asInt, settings)
     try {
       Initializers.fill(spec, settings(RunKeys.seed), engine.parameters)
       val optimizer =
-        Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).create(spec.parameterCount, settings)
-      val samples = time(engine, optimizer, EngineCase.rows(batch, features, classes))
+        Variants
+          .find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+          .create(ParameterSlice(0, spec.parameterCount, spec.layout), settings)
+      val samples = time(engine, optimizer, spec.layout.size, EngineCase.rows(batch, shape.product, classes))
       val facts = engine.facts ++ Map("java" -> System.getProperty("java.version"), "last_loss" -> lastLoss.toString)
       ListMap("samples_ms" -> samples.map(_ / 1e6).toSeq, "steps" -> 1, "facts" -> facts)
     } finally engine.close()
@@ -83,12 +87,12 @@ private[bench] final class EngineCase(json: JsonNode) {
   private var lastLoss = Double.NaN
 
   /** Nanoseconds of each measured step. */
-  private def time(engine: Engine, optimizer: Optimizer, rows: Batch): Array[Long] = {
+  private def time(engine: Engine, optimizer: Optimizer, tensors: Int, rows: Batch): Array[Long] = {
     val weight = 1.0f / rows.rows
     val ignore = (_: Int, _: Int) => ()
     def step(number: Long): Unit = {
       lastLoss = engine.step(rows, weight, ignore) / rows.rows
-      optimizer.update(engine.parameters.floats, engine.gradients.floats, number)
+      Optimizer.updateWhole(optimizer, engine.parameters.floats, engine.gradients.floats, tensors, number)
     }
     val warmup = json.path("warmup_steps").asInt
     (0 until warmup).foreach(number => step(number.toLong))

@@ -1,13 +1,15 @@
 package sparkdlbench.bench
 
-import org.apache.spark.{BarrierTaskContext, SparkContext}
-import sparkdlbench.ConfigurationException
+import org.apache.spark.{BarrierTaskContext, SparkContext, SparkException}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.results.Json
-import sparkdlbench.topology.{Collective, Topology}
-import sparkdlbench.transport.{GroupContext, HostLocal, OneStageTransport, Transport, TransportVariant}
+import sparkdlbench.topology.{Collective, Ps, Topology}
+import sparkdlbench.train.Failures
+import sparkdlbench.transport.push.HostLocal
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Transport, TransportVariant}
+import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.util.UUID
 
@@ -22,6 +24,8 @@ import java.util.UUID
  *   every value was right on every rank, before the timed iterations and after them
  * @param bytes
  *   bytes sent by rank 0 in all, by channel
+ * @param facts
+ *   what really carried them, as rank 0's transport says
  */
 final case class NetSample(
     transport: String,
@@ -34,7 +38,8 @@ final case class NetSample(
     warmup: Int,
     nanos: Array[Long],
     correct: Boolean,
-    bytes: Map[String, Long]
+    bytes: Map[String, Long],
+    facts: Map[String, String]
 ) {
   private lazy val sorted = nanos.sorted
 
@@ -76,6 +81,7 @@ final case class NetSample(
       "busbw_gbps" -> busBandwidth,
       "correct" -> correct,
       "bytes" -> bytes,
+      "facts" -> facts,
       "samples_ms" -> nanos.map(_ / 1e6).toSeq
     )
   )
@@ -123,20 +129,31 @@ object NetBench {
       bucketBytes: Int,
       effort: NetEffort = NetEffort()
   ): Seq[NetSample] = {
-    transport(settings)
+    if (Ps.own(settings))
+      throw new ConfigurationException(
+        "ps.place = own has servers that bring no values of their own to a sum, and what is measured here is a sum over all ranks. Set ps.place = workers."
+      )
     val workers = settings(RunKeys.workers)
     val run = UUID.randomUUID().toString
-    val results = sc
+    val secret = transport(settings).newSecret(settings)
+    def measured() = sc
       .parallelize(0 until workers, workers)
       .barrier()
       .mapPartitions { _ =>
         val context = BarrierTaskContext.get()
         elements.zipWithIndex.map { case (count, index) =>
-          new NetRank(settings, context, s"$run-${context.stageAttemptNumber()}-$index")
+          new NetRank(settings, context, s"$run-${context.stageAttemptNumber()}-$index", secret)
             .measure(count, bucketBytes, effort)
         }.iterator
       }
       .collect()
+    val results =
+      try measured()
+      catch {
+        case cause: SparkException if Failures.isUsers(cause) =>
+          throw new ConfigurationException(Failures.reason(cause), cause)
+        case cause: SparkException => throw new RunFailedException(Failures.reason(cause), cause)
+      }
     elements.map(count => combine(settings, bucketBytes, results.filter(_.elements == count).toSeq, effort))
   }
 
@@ -156,14 +173,15 @@ object NetBench {
       settings(RunKeys.transport),
       settings(RunKeys.topology),
       settings(RunKeys.codec),
-      settings(HostLocal.mode),
+      if (transport(settings).keys.contains(HostLocal.mode)) settings(HostLocal.mode) else "off",
       ranks.size,
       elements,
       bucketBytes,
       effort.warmup(elements),
       ranks.map(_.nanos).transpose.map(_.sum / ranks.size).toArray,
       ranks.forall(_.correct),
-      ranks.minBy(_.rank).bytes
+      ranks.minBy(_.rank).bytes,
+      ranks.minBy(_.rank).facts
     )
   }
 }
@@ -173,12 +191,17 @@ private final case class NetRankResult(
     elements: Int,
     nanos: Array[Long],
     correct: Boolean,
-    bytes: Map[String, Long]
+    bytes: Map[String, Long],
+    facts: Map[String, String]
 )
 
 /** One rank of the benchmark. */
-private final class NetRank(val settings: Settings, context: BarrierTaskContext, val attemptId: String)
-    extends GroupContext {
+private final class NetRank(
+    val settings: Settings,
+    context: BarrierTaskContext,
+    val attemptId: String,
+    val secret: RunSecret
+) extends GroupContext {
   def rank: Int = context.partitionId()
   def size: Int = settings(RunKeys.workers)
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
@@ -193,8 +216,8 @@ private final class NetRank(val settings: Settings, context: BarrierTaskContext,
 
   private def measure(elements: Int, bucketBytes: Int, effort: NetEffort, transport: Transport): NetRankResult = {
     val values = new FlatBuffer(elements)
-    val collective = Variants
-      .find[Topology]("topology", settings(RunKeys.topology))
+    val collective = Topology
+      .of(settings)
       .bind(
         transport,
         values,
@@ -218,7 +241,7 @@ private final class NetRank(val settings: Settings, context: BarrierTaskContext,
       sample += 1
     }
     val after = isCorrect(values, step _)
-    NetRankResult(rank, elements, nanos, before && after, transport.bytesSent)
+    NetRankResult(rank, elements, nanos, before && after, transport.bytesSent, transport.facts)
   }
 
   private def allReduce(collective: Collective, sequence: Long): Unit = {

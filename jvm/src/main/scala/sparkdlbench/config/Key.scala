@@ -45,6 +45,16 @@ object Key {
       value => Try(value.toDouble).toOption.filter(n => n >= min && !n.isInfinite)
     )
 
+  /** A number from 0 to below 1. */
+  def share(name: String, default: String, doc: String): Key[Double] =
+    Key(
+      name,
+      default,
+      "a number from 0 to below 1",
+      doc,
+      value => Try(value.toDouble).toOption.filter(n => n >= 0 && n < 1)
+    )
+
   def flag(name: String, default: String, doc: String): Key[Boolean] =
     Key(name, default, "true, false", doc, value => Try(value.toBoolean).toOption)
 

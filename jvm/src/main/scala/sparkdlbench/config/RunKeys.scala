@@ -4,8 +4,10 @@ import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.Codec
 import sparkdlbench.data.DataSource
 import sparkdlbench.engine.EngineVariant
+import sparkdlbench.metrics.ResourceSampler
 import sparkdlbench.model.ModelFamily
-import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.optimizer.{OptimizerVariant, Schedule, ScheduleVariant}
+import sparkdlbench.results.{MlFlow, TensorBoard}
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{Checkpointing, MemoryCheck}
 import sparkdlbench.transport.TransportVariant
@@ -35,6 +37,11 @@ object RunKeys {
   val timeoutSeconds: Key[Int] = Key.int("timeout", "60", 1, "Longest wait for any other rank, seconds")
   val slotsWaitSeconds: Key[Int] =
     Key.int("slots_wait", "60", 0, "Longest wait for executors to register, seconds")
+  val allowPlaintext: Key[Boolean] = Key.flag(
+    "allow_plaintext",
+    "false",
+    "Train over a transport that cannot encrypt in a session that does"
+  )
   val sliceLimit: Key[Int] =
     Key.int("slice_limit", "1073741824", 64, "Largest block in bytes; larger slices travel cut up")
   val evaluateEvery: Key[Int] =
@@ -69,6 +76,7 @@ object RunKeys {
     threads,
     timeoutSeconds,
     slotsWaitSeconds,
+    allowPlaintext,
     sliceLimit,
     evaluateEvery
   )
@@ -78,8 +86,8 @@ object RunKeys {
     val variants =
       Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
         Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
-          .all[OptimizerVariant]
-    (own ++ Checkpointing.keys ++ MemoryCheck.keys ++ variants
+          .all[OptimizerVariant] ++ Variants.all[ScheduleVariant]
+    (own ++ Schedule.keys ++ ModelFamily.keys ++ Checkpointing.keys ++ MemoryCheck.keys ++ ResourceSampler.keys ++ TensorBoard.keys ++ MlFlow.keys ++ variants
       .flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
   }
 
@@ -94,6 +102,7 @@ object RunKeys {
     Variants.find[ModelFamily]("model", settings(model))
     Variants.find[DataSource]("data source", settings(data))
     Variants.find[OptimizerVariant]("optimizer", settings(optimizer))
+    Variants.find[ScheduleVariant]("schedule", settings(Schedule.name))
     settings
   }
 

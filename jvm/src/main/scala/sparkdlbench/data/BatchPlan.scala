@@ -6,7 +6,8 @@ import sparkdlbench.topology.Slices
 /**
  * Which rows of an epoch's order belong to which step and rank. Step s takes the positions s × batch until
  * min(rows, (s + 1) × batch); rank r gets a contiguous share of them that differs from the others' by at most one row.
- * Nothing needs to divide by anything; in the last step of an epoch a rank may have no row at all.
+ * Nothing needs to divide by anything; in the last step of an epoch a rank may have no row at all. Ranks after the last
+ * worker's have none ever.
  *
  * @param rows
  *   training rows, at least 1
@@ -29,13 +30,19 @@ final case class BatchPlan(rows: Int, batch: Int, workers: Int) {
   def batchRows(step: Int): Int = math.min(batch, rows - start(step))
 
   /** Positions [from, until) in the epoch's order that rank `rank` computes in step `step` of an epoch. */
-  def share(step: Int, rank: Int): (Int, Int) = {
-    require(rank >= 0 && rank < workers, s"rank $rank of $workers")
-    val slices = Slices(batchRows(step), workers)
-    (start(step) + slices.from(rank), start(step) + slices.until(rank))
+  def share(step: Int, rank: Int): (Int, Int) = share(step, rank, even)
+
+  /** The same where rows are dealt out otherwise. */
+  def share(step: Int, rank: Int, shares: Shares): (Int, Int) = {
+    require(rank >= 0, s"rank $rank")
+    val rows = batchRows(step)
+    val (from, until) = if (rank < workers) shares.of(rows, rank) else (rows, rows)
+    (start(step) + from, start(step) + until)
   }
 
-  /** The most rows that a rank is ever given. */
+  def even: Shares = Shares.even(workers)
+
+  /** The most rows that a rank is given where all get as many. */
   def maxShare: Int = Slices(math.min(batch, rows), workers).maxSize
 
   /** The epoch, from 0, that global step `step` belongs to. */

@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.engine.{Batch, FlatBuffer}
+import sparkdlbench.engine.{Batch, FlatBuffer, RowIds}
 
 import java.nio.{ByteBuffer, ByteOrder, LongBuffer}
 
@@ -10,24 +10,31 @@ import java.nio.{ByteBuffer, ByteOrder, LongBuffer}
  *
  * @param capacity
  *   the most rows that a call asks for
+ * @param width
+ *   fp32 values a row
  */
-final class BatchReader(store: RowStore, capacity: Int) {
-  if (capacity.toLong * store.width > FlatBuffer.MaxLength)
+final class BatchReader(store: RowStore, capacity: Int, width: Int) {
+  def this(store: RowStore, capacity: Int) = this(store, capacity, store.width)
+
+  if (capacity.toLong * width > FlatBuffer.MaxLength)
     throw new ConfigurationException(
-      s"A batch of $capacity rows of ${store.width} values a worker is over the limit of ${FlatBuffer.MaxLength} " +
+      s"A batch of $capacity rows of $width values a worker is over the limit of ${FlatBuffer.MaxLength} " +
         "values; " +
         "lower `batch` (or `batch_per_worker`), or raise `workers`."
     )
-  private val features = new FlatBuffer(capacity * store.width)
+  private val features = new FlatBuffer(capacity * width)
   private val labels: LongBuffer =
     ByteBuffer.allocateDirect(math.max(1, capacity) * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
   private val consecutive = new Array[Int](capacity)
 
   /** The rows whose ids are `ids`[from, until), in this order. */
-  def read(ids: Array[Int], from: Int, until: Int): Batch = {
+  def read(ids: Array[Int], from: Int, until: Int): Batch = read(store, ids, from, until)
+
+  /** The same of rows that stand for the store's, `width` values each. */
+  private[data] def read(rows: RowStore, ids: Array[Int], from: Int, until: Int): Batch = {
     require(until - from <= capacity, s"${until - from} rows do not fit a batch of $capacity")
-    store.readAll(ids, from, until, features.floats, labels)
-    Batch(until - from, features.floats, labels)
+    rows.readAll(ids, from, until, features.floats, labels)
+    Batch(until - from, features.floats, labels, new RowIds(ids, from))
   }
 
   /** The rows `from` until `until` in the order of the store, for evaluation. */
@@ -41,10 +48,25 @@ final class BatchReader(store: RowStore, capacity: Int) {
 /**
  * One rank's batches of a training run: what `plan` gives to `rank`, in the order of `EpochOrder`. One thread at a
  * time.
+ *
+ * @param rowsAtOnce
+ *   the most rows that are asked for at once; larger batches are read in parts
  */
-final class TrainingReader(store: RowStore, plan: BatchPlan, seed: Long, rank: Int) {
-  private val reader = new BatchReader(store, plan.maxShare)
+final class TrainingReader(
+    store: RowStore,
+    plan: BatchPlan,
+    seed: Long,
+    rank: Int,
+    augmentation: Option[Augmentation] = None,
+    rowsAtOnce: Int = Int.MaxValue
+) {
+  private val most = math.min(rowsAtOnce, math.min(plan.batch, plan.rows))
+  private val reader = new BatchReader(store, most, augmentation.fold(store.width)(_.outShape.product))
+
+  /** How steps are dealt out from now on; all ranks change it before the same step. */
+  var shares: Shares = plan.even
   private var epochRead = -1
+  private var rows = store
   private var order = Array.empty[Int]
 
   /**
@@ -54,14 +76,30 @@ final class TrainingReader(store: RowStore, plan: BatchPlan, seed: Long, rank: I
    *   step inside the epoch, from 0
    */
   def read(epoch: Int, step: Int): Batch = {
+    val (from, until) = plan.share(step, rank, shares)
+    readPart(epoch, step, 0, until - from)
+  }
+
+  private def readPart(epoch: Int, step: Int, first: Int, end: Int): Batch = {
     if (epoch != epochRead) {
       order = EpochOrder.permutation(seed, epoch, plan.rows)
+      rows = augmentation.fold(store)(_.training(store, epoch))
       epochRead = epoch
     }
-    val (from, until) = plan.share(step, rank)
-    reader.read(order, from, until)
+    val (from, _) = plan.share(step, rank, shares)
+    reader.read(rows, order, from + first, from + end).copy(step = epoch.toLong * plan.stepsPerEpoch + step)
   }
 
   /** The batch of a step counted from the start of the run. */
   def read(step: Long): Batch = read(plan.epochOf(step), plan.stepInEpoch(step))
+
+  /** How many rows that batch has. */
+  def rows(step: Long): Int = {
+    val (from, until) = plan.share(plan.stepInEpoch(step), rank, shares)
+    until - from
+  }
+
+  /** The rows `first` until `end` of that batch. */
+  def readPart(step: Long, first: Int, end: Int): Batch =
+    readPart(plan.epochOf(step), plan.stepInEpoch(step), first, end)
 }

@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
+import org.apache.spark.SparkContext
 import sparkdlbench.config.{Settings, Variant}
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -9,10 +10,21 @@ import java.nio.{FloatBuffer, LongBuffer}
  * What a data set is, known before any row is read by a worker.
  *
  * @param shape
- *   shape of one row, e.g. Seq(784)
+ *   shape of one row as a model gets it, e.g. Seq(784), or channels, height, width: Seq(1, 28, 28)
+ * @param heldBytes
+ *   heap that the decoded rows take in an executor
+ * @param skipped
+ *   what `on_error` = skip left out
  */
-final case class DataFacts(trainRows: Int, testRows: Int, shape: Seq[Int], classes: Int, description: String)
-    extends Serializable
+final case class DataFacts(
+    trainRows: Int,
+    testRows: Int,
+    shape: Seq[Int],
+    classes: Int,
+    description: String,
+    heldBytes: Long,
+    skipped: Skipped = Skipped.none
+) extends Serializable
 
 /** Rows by id, held compactly in an executor and shared by its ranks. Thread-safe, immutable. */
 trait RowStore {
@@ -33,24 +45,43 @@ trait RowStore {
   }
 }
 
-final case class DataSets(train: RowStore, test: RowStore)
+/** @param augmentation what is done to the training rows as they are read; the test rows are as they shall be */
+final case class DataSets(train: RowStore, test: RowStore, augmentation: Option[Augmentation] = None)
+
+/**
+ * @param settings
+ *   to go on with
+ * @param undecoded
+ *   None where `prepare` has nothing left to do, so that `inspect` tells everything; else shape, classes and description, and rows and bytes
+ *   as small as they may be, since nobody has counted them
+ */
+final case class Foresight(settings: Settings, undecoded: Option[DataFacts])
 
 trait DataSource extends Variant {
 
   /**
    * The same settings with paths made complete (absolute, with their scheme): executors have other working folders than
-   * the driver, where this runs, before `inspect`.
+   * the driver, where this runs, before `prepare`.
    */
   def qualified(settings: Settings, hadoop: Configuration): Settings = settings
+
+  /**
+   * What has to be done once before the rows can be opened in every executor, by Spark jobs; the settings returned say
+   * where they are. Runs on the driver, before `inspect`. What needs no job is checked before the first one.
+   */
+  def prepare(settings: Settings, spark: SparkContext): Settings = settings
+
+  /**
+   * What can be known of the set without a Spark job, after everything was checked that needs none; for whoever looks at a run before it is
+   * made. Driver, after `qualified`.
+   */
+  def foresee(settings: Settings, spark: SparkContext): Foresight = Foresight(settings, None)
 
   /**
    * Checks everything that can be checked without a Spark job (files there, magic numbers, lengths, counts, labels) and
    * throws a ConfigurationException that names file, value and what is valid. Runs on the driver.
    */
   def inspect(settings: Settings, hadoop: Configuration): DataFacts
-
-  /** Heap that the decoded rows take in an executor, bytes. */
-  def heldBytes(facts: DataFacts): Long = (facts.trainRows.toLong + facts.testRows) * (facts.shape.product + 1)
 
   /** Decodes the rows. Runs in each executor once a run. */
   def open(settings: Settings, hadoop: Configuration): DataSets

@@ -1,10 +1,95 @@
 package sparkdlbench.data
 
-import sparkdlbench.config.Key
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, Settings}
+
+import scala.util.Try
 
 /** Keys that several data sources read. */
 object DataKeys {
+  private val MaxWidth = 1L << 28
+
   val path: Key[String] =
-    Key.text("data.path", "", "Folder of the data set: a path, or a URI of any file system that Hadoop knows")
+    Key.text("data.path", "", "The data set: a path, or a URI of any file system that Hadoop knows")
   val classes: Key[Int] = Key.int("data.classes", "10", 2, "Number of classes; labels are 0 until this")
+
+  /** Empty: as the rows are. */
+  val shape: Key[Seq[Int]] = {
+    val numbers =
+      Key.ints("data.shape", "auto", "Shape of one row, such as 784 or 3,32,32; auto: one dimension (synthetic: 784)")
+    numbers.copy(
+      valid = s"auto, or one or more whole numbers above 0, separated by commas, whose product is at most $MaxWidth",
+      parse = text =>
+        if (text == "auto") Some(Nil)
+        else numbers.parse(text).filter(sizes => sizes.nonEmpty && sizes.map(_.toDouble).product <= MaxWidth)
+    )
+  }
+
+  /** The shape of rows of `width` values; `found` says where that width comes from. */
+  def shapeOf(settings: Settings, width: Int, found: String): Seq[Int] = {
+    val chosen = settings(shape)
+    if (chosen.nonEmpty && chosen.product != width)
+      throw new ConfigurationException(
+        s"Configuration key 'data.shape' is ${chosen.mkString(",")}, that is ${chosen.product} values, and $found. Set it to a shape of $width values."
+      )
+    if (chosen.isEmpty) Seq(width) else chosen
+  }
+
+  /** None: as the stored values ask for. */
+  val scale: Key[Option[Double]] = Key(
+    "data.scale",
+    "auto",
+    "a number, at least 0, or auto",
+    "Factor from stored values to features; auto: 1/255 where unsigned bytes are stored, otherwise 1",
+    text =>
+      if (text == "auto") Some(None) else Try(text.toDouble).toOption.filter(n => n >= 0 && !n.isInfinite).map(Some(_))
+  )
+  def scaleOf(settings: Settings, kind: ValueKind): Double =
+    settings(scale).getOrElse(if (kind == ValueKind.UInt8) 0.00392156862745098 else 1.0)
+
+  val memoryLimit: Key[Long] = Key.long(
+    "data.memory_limit",
+    "0",
+    0,
+    "Heap that the decoded rows may take in an executor, bytes; a larger set is mapped from a file on the executor's local disk. 0: no limit"
+  )
+  val onError: Key[String] =
+    Key.choice(
+      "data.on_error",
+      "fail",
+      Seq("fail", "skip"),
+      "What a bad record does: end the run, or be left out and counted"
+    )
+  val maxSkipped: Key[Int] =
+    Key.int(
+      "data.max_skipped",
+      "100",
+      0,
+      "With data.on_error = skip: more bad records than this end the run all the same"
+    )
+
+  /** What is done to rows on their way to a model; every source that stores rows reads these. */
+  val pipeline: Seq[Key[_]] = Seq(Normalization.mode, memoryLimit) ++ Augmentation.keys
+}
+
+/** From rows as they are stored to rows as a model gets them. */
+private[data] object Pipeline {
+  def facts(stored: DataFacts, settings: Settings): DataFacts =
+    stored.copy(shape = Augmentation.of(stored.shape, settings).fold(stored.shape)(_.outShape))
+
+  /** @param shape of a stored row */
+  def sets(stored: DataSets, shape: Seq[Int], settings: Settings): DataSets = {
+    val normal = Normalization.of(stored, shape, settings)
+    val augmentation = Augmentation.of(shape, settings)
+    normal.copy(test = augmentation.fold(normal.test)(_.testing(normal.test)), augmentation = augmentation)
+  }
+
+  /** Memory for rows: the heap, or a mapped file where they are over `data.memory_limit` together. */
+  def allocate(rows: Int, rowBytes: Int, all: Long, settings: Settings): RowBlocks =
+    if (isMapped(all, settings)) RowBlocks.inFile(rows, rowBytes, Scratch.folder) else RowBlocks.onHeap(rows, rowBytes)
+
+  def isMapped(all: Long, settings: Settings): Boolean = {
+    val limit = settings(DataKeys.memoryLimit)
+    limit > 0 && all > limit
+  }
 }

@@ -19,9 +19,10 @@ final class Digits extends DataSource {
     DataFacts(
       sets.train.rows,
       sets.test.rows,
-      Seq(Digits.Width),
+      Digits.Shape,
       Digits.Classes,
-      "optical digits, 8 × 8 pixels, every fifth row tests (Alpaydin and Kaynak, UCI 1998, CC BY 4.0)"
+      "optical digits, 8 × 8 pixels, every fifth row tests (Alpaydin and Kaynak, UCI 1998, CC BY 4.0)",
+      (sets.train.rows + sets.test.rows) * (Digits.Width + 4L)
     )
   }
 
@@ -29,7 +30,8 @@ final class Digits extends DataSource {
 }
 
 object Digits {
-  val Width = 64
+  val Shape: Seq[Int] = Seq(1, 8, 8)
+  val Width: Int = Shape.product
   val Classes = 10
   private val Resource = "/sparkdlbench/digits.txt"
 
@@ -47,13 +49,11 @@ object Digits {
   }
 
   private def store(lines: Seq[String]): RowStore = {
-    val blocks = ByteRowStore.allocate(lines.length, Width)
+    val blocks = RowBlocks.onHeap(lines.length, Width)
     lines.zipWithIndex.foreach { case (line, row) =>
-      (0 until Width).foreach(column =>
-        blocks(0)(row * Width + column) = Character.digit(line.charAt(column), 17).toByte
-      )
+      blocks.write(row, Array.tabulate(Width)(column => Character.digit(line.charAt(column), 17).toByte))
     }
-    val labels = lines.map(line => line.substring(Width + 1).trim.toByte).toArray
-    new ByteRowStore(lines.length, Width, blocks, ByteRowStore.blockShift(Width), labels, 1.0 / 16)
+    val labels = lines.map(line => line.substring(Width + 1).trim.toInt).toArray
+    new HeldRowStore(blocks, ValueKind.UInt8, labels, 1.0 / 16)
   }
 }

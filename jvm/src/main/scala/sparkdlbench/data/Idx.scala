@@ -6,7 +6,8 @@ import sparkdlbench.config.{Key, Settings}
 
 /**
  * Image sets in the IDX format of MNIST and Fashion-MNIST: four files of unsigned bytes in one folder, with gzip or
- * without, on any file system that Hadoop knows. Held as one byte a value in each executor. The files must be visible
+ * without, on any file system that Hadoop knows. A row is an image of one channel: (1, height, width). Held as one byte a
+ * value in each executor. The files must be visible
  * to every executor under the same path.
  */
 final class Idx extends DataSource {
@@ -14,7 +15,8 @@ final class Idx extends DataSource {
 
   def name = "idx"
   def doc = "Images and labels in IDX files (MNIST, Fashion-MNIST), gzip or not, from any Hadoop file system"
-  override def keys: Seq[Key[_]] = Seq(DataKeys.path, DataKeys.classes, scale)
+  override def keys: Seq[Key[_]] =
+    Seq(DataKeys.path, DataKeys.classes, DataKeys.scale, DataKeys.onError, DataKeys.maxSkipped) ++ DataKeys.pipeline
 
   override def qualified(settings: Settings, hadoop: Configuration): Settings =
     settings.updated(DataKeys.path, IdxFolder.open(settings(DataKeys.path), hadoop).path.toString)
@@ -22,71 +24,56 @@ final class Idx extends DataSource {
   def inspect(settings: Settings, hadoop: Configuration): DataFacts = {
     val folder = IdxFolder.open(settings(DataKeys.path), hadoop)
     val (train, test) = (inspectPart(folder, Train, settings), inspectPart(folder, Test, settings))
-    if (train.shape != test.shape)
+    val (ours, theirs) = (train.header, test.header)
+    if (ours.shape != theirs.shape)
       throw new ConfigurationException(
-        s"The training images in '${train.images.path}' are ${pixels(train)}, the test images in " +
-          s"'${test.images.path}' " +
-          s"${pixels(test)}; both must be the same. One of them belongs to another data set."
+        s"The training images in '${ours.images.path}' are ${pixels(ours)}, the test images in " +
+          s"'${theirs.images.path}' " +
+          s"${pixels(theirs)}; both must be the same. One of them belongs to another data set."
       )
-    DataFacts(
-      train.rows,
-      test.rows,
-      Seq(train.shape.product),
-      settings(DataKeys.classes),
-      s"IDX images of ${pixels(train)} from ${folder.path}"
+    val held = heldBytes(train, test)
+    Pipeline.facts(
+      DataFacts(
+        train.rows,
+        test.rows,
+        1 +: ours.shape,
+        settings(DataKeys.classes),
+        s"IDX images of ${pixels(ours)} from ${folder.path}",
+        if (Pipeline.isMapped(held, settings)) 0 else held,
+        Skipped.limited(Seq(train.skipped, test.skipped), settings)
+      ),
+      settings
     )
   }
 
   def open(settings: Settings, hadoop: Configuration): DataSets = {
     val folder = IdxFolder.open(settings(DataKeys.path), hadoop)
-    DataSets(openPart(folder, Train, settings), openPart(folder, Test, settings))
+    val parts = Seq(Train, Test).map(part => check(folder, part, settings))
+    val held = heldBytes(parts.head, parts(1))
+    val stores = parts.map(_.read(Pipeline.allocate(_, _, held, settings), DataKeys.scaleOf(settings, ValueKind.UInt8)))
+    Pipeline.sets(DataSets(stores.head, stores(1)), 1 +: parts.head.header.shape, settings)
   }
+
+  private def heldBytes(train: IdxPart, test: IdxPart): Long =
+    (train.whole.toLong + test.whole) * (train.header.shape.product + 4)
 
   private def pixels(header: ImageHeader): String = s"${header.shape.mkString(" × ")} pixels"
 
-  private def inspectPart(folder: IdxFolder, part: Part, settings: Settings): ImageHeader = {
-    val header = folder.find(part.images).imageHeader()
-    checkedLabels(folder, part, header, settings)
-    header.images.verifyLength(header)
-    header
+  private def inspectPart(folder: IdxFolder, part: Part, settings: Settings): IdxPart = {
+    val found = check(folder, part, settings)
+    if (settings(DataKeys.onError) == "fail") found.header.images.verifyLength(found.header)
+    found
   }
 
-  private def openPart(folder: IdxFolder, part: Part, settings: Settings): RowStore = {
+  private def check(folder: IdxFolder, part: Part, settings: Settings): IdxPart = {
     val header = folder.find(part.images).imageHeader()
-    val labels = checkedLabels(folder, part, header, settings)
-    val width = header.shape.product
-    val blocks = header.images.readImages(header)
-    new ByteRowStore(header.rows, width, blocks, ByteRowStore.blockShift(width), labels, settings(scale))
-  }
-
-  private def checkedLabels(folder: IdxFolder, part: Part, header: ImageHeader, settings: Settings): Array[Byte] = {
     val file = folder.find(part.labels)
-    val labels = file.readLabels()
-    if (labels.length != header.rows)
-      throw new ConfigurationException(
-        s"'${header.images.path}' holds ${header.rows} images but '${file.path}' holds ${labels.length} labels; " +
-          "the two counts " +
-          "must be equal. One of them belongs to another data set, or was cut and its header rewritten; fetch both " +
-          "again."
-      )
-    val classes = settings(DataKeys.classes)
-    labels.indexWhere(label => (label & 0xff) >= classes) match {
-      case -1 => labels
-      case row =>
-        throw new ConfigurationException(
-          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row; with `data.classes` = $classes " +
-            "labels are 0 to " +
-            s"${classes - 1}. Set `data.classes` to the number of classes of this data set (the largest label is " +
-            s"${labels.map(_ & 0xff).max}), or mend the file."
-        )
-    }
+    if (settings(DataKeys.onError) == "skip") IdxPart.lenient(header, file, settings(DataKeys.classes))
+    else IdxPart.strict(header, file, settings(DataKeys.classes))
   }
 }
 
 object Idx {
-  val scale: Key[Double] =
-    Key.number("data.scale", "0.00392156862745098", 0, "Factor from stored bytes to features; the default is 1/255")
-
   private final case class Part(images: String, labels: String)
   private val Train = Part("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
   private val Test = Part("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -110,7 +110,51 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
         s"says that it holds $rows images of $height × $width pixels; valid are 1 or more images of 1 to " +
           s"$MaxPixels pixels"
       )
-    ImageHeader(this, rows, Seq(height, width))
+    val header = ImageHeader(this, rows, Seq(height, width))
+    if (compressed && header.fileBytes > MostGzip * status.getLen)
+      fail(
+        s"says that it holds $rows images of $height × $width pixels, ${header.fileBytes} bytes, and its ${status.getLen} bytes of " +
+          "gzip cannot hold so many: it is truncated or damaged; fetch it again"
+      )
+    header
+  }
+
+  /** The labels that are there, be they fewer than the header says. */
+  def labelsFound(): Array[Byte] = reading { stream =>
+    checkMagic(stream, LabelMagic, "labels")
+    val count = stream.readInt()
+    if (count < 1) fail(s"says that it holds $count labels; valid are 1 or more")
+    val found = new java.io.ByteArrayOutputStream
+    tolerant { scratch =>
+      val read = stream.read(scratch, 0, math.min(scratch.length, count - found.size))
+      if (read > 0) found.write(scratch, 0, read)
+      read > 0 && found.size < count
+    }
+    found.toByteArray
+  }
+
+  /** How many of the images that the header speaks of are there whole. */
+  def wholeImages(header: ImageHeader): Int = {
+    val bytes =
+      if (!compressed) status.getLen
+      else
+        reading { stream =>
+          var total = 0L
+          tolerant { scratch =>
+            val read = stream.read(scratch, 0, math.min(scratch.length.toLong, header.fileBytes - total).toInt)
+            if (read > 0) total += read
+            read > 0 && total < header.fileBytes
+          }
+          total
+        }
+    math.min(header.rows.toLong, (bytes - ImageHeaderBytes) / header.shape.product).toInt
+  }
+
+  /** Repeats until `more` says no or the gzip stream breaks off. */
+  private def tolerant(more: Array[Byte] => Boolean): Unit = {
+    val scratch = new Array[Byte](StreamBytes)
+    try while (more(scratch)) {}
+    catch { case _: ZipException | _: EOFException => () }
   }
 
   def readLabels(): Array[Byte] = reading { stream =>
@@ -136,18 +180,19 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
       }
     } else verifyTrailer(header)
 
-  /** @return the pixels, in the blocks of `ByteRowStore.allocate` */
-  def readImages(header: ImageHeader): Array[Array[Byte]] = reading { stream =>
-    if (!compressed) verifyLength(header)
+  /**
+   * The pixels of the first `count` images.
+   *
+   * @param allocate
+   *   (rows, bytes a row) to the memory to fill
+   */
+  def readImages(header: ImageHeader, count: Int, allocate: (Int, Int) => RowBlocks): RowBlocks = reading { stream =>
+    if (!compressed && count == header.rows) verifyLength(header)
     stream.readNBytes(ImageHeaderBytes)
-    val blocks = ByteRowStore.allocate(header.rows, header.shape.product)
-    var position = ImageHeaderBytes.toLong
-    blocks.foreach { block =>
-      val found = stream.readNBytes(block, 0, block.length)
-      position += found
-      if (found < block.length) truncated(position, header.fileBytes)
-    }
-    checkEnd(stream, header.fileBytes)
+    val blocks = allocate(count, header.shape.product)
+    val position = ImageHeaderBytes + blocks.fill(stream, 0, count)
+    if (position < ImageHeaderBytes + count.toLong * header.shape.product) truncated(position, header.fileBytes)
+    if (count == header.rows) checkEnd(stream, header.fileBytes)
     blocks
   }
 
@@ -230,8 +275,11 @@ private[data] object IdxFile {
   val ImageHeaderBytes = 16
   val LabelHeaderBytes = 8
 
-  /** Compressed files up to this size are decoded in full when they are checked. */
-  val DecodeLimit: Long = 256L << 20
+  /** Compressed files up to this size are decoded in full when they are checked; all are when they are opened. */
+  val DecodeLimit: Long = 4L << 20
   private val MaxPixels = 1 << 28
+
+  /** Deflate packs at most 1,032 bytes into one; the headers of small files are left room. */
+  private val MostGzip = 4096L
   private val StreamBytes = 1 << 16
 }

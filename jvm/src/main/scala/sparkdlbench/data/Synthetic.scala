@@ -15,24 +15,23 @@ final class Synthetic extends DataSource {
 
   def name = "synthetic"
   def doc = "Learnable rows of any shape and number, made from the seed when read; nothing is stored"
-  override def keys: Seq[Key[_]] = Seq(rows, testRows, shape, DataKeys.classes)
+  override def keys: Seq[Key[_]] = Seq(rows, testRows, DataKeys.shape, DataKeys.classes)
 
   def inspect(settings: Settings, hadoop: Configuration): DataFacts = {
-    val features = settings(shape)
+    val features = shape(settings)
     DataFacts(
       settings(rows),
       settings(testRows),
       features,
       settings(DataKeys.classes),
-      s"synthetic rows of ${features.mkString(" × ")} values, seed ${settings(RunKeys.seed)}"
+      s"synthetic rows of ${features.mkString(" × ")} values, seed ${settings(RunKeys.seed)}",
+      heldBytes =
+        2L * SyntheticRowStore.CircleLength * 4 // rows are made when they are read; the two stores' signs are kept
     )
   }
 
-  /** Rows are made when they are read; what is kept are the two stores' signs. */
-  override def heldBytes(facts: DataFacts): Long = 2L * SyntheticRowStore.CircleLength * 4
-
   def open(settings: Settings, hadoop: Configuration): DataSets = {
-    val width = settings(shape).product
+    val width = shape(settings).product
     def store(count: Int, stream: Long): RowStore =
       new SyntheticRowStore(count, width, settings(DataKeys.classes), settings(RunKeys.seed), stream)
     DataSets(store(settings(rows), stream = 1), store(settings(testRows), stream = 2))
@@ -40,19 +39,12 @@ final class Synthetic extends DataSource {
 }
 
 object Synthetic {
-  private val MaxWidth = 1L << 28
+  private val DefaultWidth = 784
 
   val rows: Key[Int] = Key.int("data.rows", "10000", 1, "Training rows of the synthetic data set")
   val testRows: Key[Int] = Key.int("data.test_rows", "2000", 1, "Test rows of the synthetic data set")
-  val shape: Key[Seq[Int]] = {
-    val numbers = Key.ints("data.shape", "784", "Shape of one synthetic row, such as 784 or 3,32,32")
-    numbers.copy(
-      valid = s"one or more whole numbers above 0, separated by commas, whose product is at most $MaxWidth",
-      parse = text => numbers.parse(text).filter(sizes => sizes.nonEmpty && product(sizes) <= MaxWidth)
-    )
-  }
-
-  private def product(sizes: Seq[Int]): Double = sizes.map(_.toDouble).product
+  def shape(settings: Settings): Seq[Int] =
+    if (settings(DataKeys.shape).isEmpty) Seq(DefaultWidth) else settings(DataKeys.shape)
 }
 
 /**

@@ -14,8 +14,29 @@ import java.nio.{FloatBuffer, LongBuffer}
  *   direct, native order, rows × features a row, row-major, position 0
  * @param labels
  *   direct, native order, class indices 0 until classes, position 0
+ * @param ids
+ *   the rows' ids in the data set; with `step` they key what is random in a training step, such as dropout masks
+ * @param step
+ *   number of the training step from the start of the run
  */
-final case class Batch(rows: Int, features: FloatBuffer, labels: LongBuffer)
+final case class Batch(
+    rows: Int,
+    features: FloatBuffer,
+    labels: LongBuffer,
+    ids: RowIds = RowIds.counted,
+    step: Long = 0
+)
+
+/** Ids of a batch's rows, by their place in it. */
+final class RowIds(values: Array[Int], from: Int) {
+  def apply(row: Int): Int = if (values == null) row else values(from + row)
+}
+
+object RowIds {
+
+  /** 0, 1, 2, … for rows that have no ids. */
+  val counted: RowIds = new RowIds(null, 0)
+}
 
 /** Sums over rows; add them up over ranks and divide by `rows`. */
 final case class Evaluation(rows: Long, lossSum: Double, correct: Long) {
@@ -36,6 +57,18 @@ trait Engine extends AutoCloseable {
 
   /** Gradients of the last `step`; every value is overwritten by each step. Same layout as `parameters`. */
   def gradients: FlatBuffer
+
+  /**
+   * Running statistics of batch normalisation, which each `step` changes by its own rows and `evaluate` reads. Layout:
+   * `spec.statistics`. Whoever trains with several engines averages them before `evaluate`.
+   */
+  def statistics: FlatBuffer
+
+  /**
+   * Gives the layers that work over all ranks' rows (`ModelSpec.exchanges`) their way to the other ranks, before the first `step`;
+   * all ranks call `step` equally often from then on, those without rows too. Without it the engine's rank is the only one.
+   */
+  def join(exchange: RankExchange): Unit
 
   /**
    * Forward and backward pass. The gradient is that of `weight` × (sum of the rows' losses): with weight = 1 / global
@@ -60,6 +93,15 @@ trait Engine extends AutoCloseable {
 trait EngineVariant extends Variant {
 
   /**
+   * Throws a ConfigurationException, with the reason, where it cannot compute this model with these settings. On the driver, before any
+   * job; what hosts lack is found by `load`.
+   *
+   * @param threads
+   *   compute threads of a rank
+   */
+  def check(spec: ModelSpec, threads: Int, settings: Settings): Unit
+
+  /**
    * @param rows
    *   the largest batch that `step` or `evaluate` will be given
    * @param threads
@@ -80,5 +122,7 @@ trait EngineVariant extends Variant {
  *   memory that the JVM does not know of, an upper bound
  * @param library
  *   native code and its own needs, once a process; a rule of thumb
+ * @param heap
+ *   objects of the JVM, an upper bound
  */
-final case class EngineMemory(direct: Long, native: Long, library: Long)
+final case class EngineMemory(direct: Long, native: Long, library: Long, heap: Long = 0)

@@ -67,6 +67,17 @@ object FloatOps {
     }
   }
 
+  /** The sum of the squares, in double precision. */
+  def sumOfSquares(source: FloatBuffer): Double = {
+    val values = Staging.get().first
+    var sum = 0.0
+    eachChunk(source.remaining()) { (at, size) =>
+      source.get(source.position() + at, values, 0, size)
+      sum += squareArray(values, size)
+    }
+    sum
+  }
+
   /** target += factor × source. */
   def addScaledInto(target: FloatBuffer, source: FloatBuffer, factor: Float): Unit = {
     checkLengths(target, source)
@@ -104,6 +115,13 @@ object FloatOps {
   private def scaleArray(values: Array[Float], factor: Float, size: Int): Unit = {
     var i = 0
     while (i < size) { values(i) *= factor; i += 1 }
+  }
+
+  private def squareArray(values: Array[Float], size: Int): Double = {
+    var sum = 0.0
+    var i = 0
+    while (i < size) { sum += values(i).toDouble * values(i); i += 1 }
+    sum
   }
 
   private def addScaledArrays(sums: Array[Float], values: Array[Float], factor: Float, size: Int): Unit = {

@@ -3,6 +3,7 @@ package sparkdlbench.model
 import com.fasterxml.jackson.databind.node.ObjectNode
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Settings
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -10,6 +11,10 @@ import scala.util.control.NonFatal
 /** A model's specification as JSON, for Python and for run.json; fields in docs/models.md. */
 private[model] object ModelJson {
   private val mapper = new ObjectMapper
+  private val Zero = "zero"
+  private val RateField = "lr_mult"
+  private val DecayField = "decay_mult"
+  private val layerFields = Seq("name", "kind", "options", "initializer", "bias_initializer", "inputs")
 
   def write(spec: ModelSpec): String = {
     val root = mapper.createObjectNode()
@@ -23,15 +28,27 @@ private[model] object ModelJson {
       val options = node.putObject("options")
       layer.options.toSeq.sortBy(_._1).foreach { case (name, value) => number(options, name, value) }
       node.put("initializer", layer.initializer)
+      if (layer.biasInitializer != Zero) node.put("bias_initializer", layer.biasInitializer)
+      if (layer.inputs.nonEmpty) {
+        val inputs = node.putArray("inputs")
+        layer.inputs.foreach(name => inputs.add(name))
+      }
     }
-    val parameters = root.putArray("parameters")
-    spec.layout.foreach { parameter =>
-      val node = parameters.addObject()
+    tensors(root, "parameters", spec.layout)
+    if (spec.statistics.nonEmpty) tensors(root, "statistics", spec.statistics)
+    mapper.writeValueAsString(root)
+  }
+
+  private def tensors(root: ObjectNode, name: String, layout: Seq[ParameterSpec]): Unit = {
+    val array = root.putArray(name)
+    layout.foreach { parameter =>
+      val node = array.addObject()
       node.put("name", parameter.name)
       ints(node, "shape", parameter.shape)
       node.put("offset", parameter.offset).put("initializer", parameter.initializer)
+      if (parameter.rate != 1) number(node, RateField, parameter.rate)
+      if (parameter.decay != 1) number(node, DecayField, parameter.decay)
     }
-    mapper.writeValueAsString(root)
   }
 
   def read(json: String): ModelSpec = {
@@ -41,24 +58,59 @@ private[model] object ModelJson {
         case NonFatal(error) => throw invalid(s"it is not JSON (${error.getMessage.takeWhile(_ != '\n')})", error)
       }
     if (root == null || !root.isObject) throw invalid("it is not a JSON object")
-    val layers = field(root, "layers").elements().asScala.toSeq.map { node =>
-      val options =
-        field(node, "options").properties().asScala.toSeq.map(option => option.getKey -> option.getValue.asDouble)
-      LayerSpec(text(node, "name"), text(node, "kind"), options.toMap, text(node, "initializer"))
-    }
+    read(root)
+  }
+
+  /** Reads a specification in any notation that Jackson reads. */
+  def read(root: JsonNode): ModelSpec = {
+    val layers = field(root, "layers").elements().asScala.toList.map(layer)
     val spec = ModelSpec(text(root, "name"), intList(root, "input_shape"), field(root, "classes").asInt, layers)
-    checkParameters(root, spec)
+    checkTensors(root, "parameters", spec.layout)
+    checkTensors(root, "statistics", spec.statistics)
     spec
   }
 
-  /** The layout follows from the layers; where the text states it too, both must agree. */
-  private def checkParameters(root: JsonNode, spec: ModelSpec): Unit = Option(root.get("parameters")).foreach { nodes =>
-    val stated = nodes.elements().asScala.toSeq.map { node =>
-      ParameterSpec(text(node, "name"), intList(node, "shape"), field(node, "offset").asInt, text(node, "initializer"))
+  private def layer(node: JsonNode): LayerSpec = {
+    val name = text(node, "name")
+    val unknown = node.fieldNames.asScala.toList.filterNot(layerFields.contains)
+    if (unknown.nonEmpty)
+      throw invalid(
+        s"layer '$name' has the field '${unknown.head}'.${Settings.suggestion(unknown.head, layerFields)} Fields of a layer: ${layerFields
+            .mkString(", ")}; what belongs to its kind stands in 'options'"
+      )
+    val options = Option(node.get("options")).toList.flatMap(_.properties().asScala).map { option =>
+      val value = option.getValue
+      if (!value.isNumber && !value.isBoolean)
+        throw invalid(s"layer '$name' has the option ${option.getKey}=$value, not a number")
+      option.getKey -> (if (value.isBoolean) { if (value.asBoolean) 1.0 else 0.0 }
+                        else value.asDouble)
     }
-    if (stated != spec.layout)
-      throw invalid(s"its parameters are ${stated.mkString(", ")}, but its layers make ${spec.layout.mkString(", ")}")
+    LayerSpec(
+      name,
+      text(node, "kind"),
+      options.toMap,
+      Option(node.get("initializer")).fold("")(_.asText),
+      Option(node.get("inputs")).toList.flatMap(_.elements().asScala.map(_.asText).toList),
+      Option(node.get("bias_initializer")).fold(Zero)(_.asText)
+    )
   }
+
+  /** The layout follows from the layers; where the text states it too, both must agree. */
+  private def checkTensors(root: JsonNode, name: String, layout: Seq[ParameterSpec]): Unit =
+    Option(root.get(name)).foreach { nodes =>
+      val stated = nodes.elements().asScala.toList.map { node =>
+        ParameterSpec(
+          text(node, "name"),
+          intList(node, "shape"),
+          field(node, "offset").asInt,
+          text(node, "initializer"),
+          Option(node.get(RateField)).fold(1.0)(_.asDouble),
+          Option(node.get(DecayField)).fold(1.0)(_.asDouble)
+        )
+      }
+      if (stated != layout)
+        throw invalid(s"its $name are ${stated.mkString(", ")}, but its layers make ${layout.mkString(", ")}")
+    }
 
   private def ints(node: ObjectNode, name: String, values: Seq[Int]): Unit = {
     val array = node.putArray(name)

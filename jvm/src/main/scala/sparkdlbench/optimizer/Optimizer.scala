@@ -23,8 +23,52 @@ trait Optimizer {
   def state: Map[String, Array[Float]]
 }
 
+/**
+ * An optimiser that needs the Euclidean lengths of each whole tensor of parameters and of its gradient, parts of which may lie at
+ * other owners. Before every `update` all owners `addSquares`, the sums are made over them, and `squaresAre` takes these.
+ */
+trait LayerwiseOptimizer extends Optimizer {
+
+  /**
+   * Adds the sums of the squares of what the slice holds.
+   *
+   * @param into
+   *   two values a tensor, in the order of the model's layout: of its weights, of its gradient
+   */
+  def addSquares(weights: FloatBuffer, gradient: FloatBuffer, into: Array[Double]): Unit
+
+  /** @param whole the sums over all slices, for the next `update` */
+  def squaresAre(whole: Array[Double]): Unit
+}
+
+object Optimizer {
+
+  private[optimizer] def requireLengths(length: Int, weights: FloatBuffer, gradient: FloatBuffer): Unit = require(
+    weights.remaining() == length && gradient.remaining() == length,
+    s"a slice of $length values, ${weights.remaining()} weights, ${gradient.remaining()} gradients"
+  )
+
+  /** An update where the slice is the model's whole vector. */
+  def updateWhole(optimizer: Optimizer, weights: FloatBuffer, gradient: FloatBuffer, tensors: Int, step: Long): Unit = {
+    optimizer match {
+      case layerwise: LayerwiseOptimizer =>
+        val squares = new Array[Double](2 * tensors)
+        layerwise.addSquares(weights, gradient, squares)
+        layerwise.squaresAre(squares)
+      case _ => ()
+    }
+    optimizer.update(weights, gradient, step)
+  }
+}
+
 trait OptimizerVariant extends Variant {
 
-  /** @param length number of values in the slice */
-  def create(length: Int, settings: Settings): Optimizer
+  /** Whether it makes a `LayerwiseOptimizer`. */
+  def layerwise: Boolean = false
+
+  /** @param slice the parameters whose optimiser it is */
+  def create(slice: ParameterSlice, settings: Settings): Optimizer
+
+  /** For `length` values of one tensor with the run's own learning rate and weight decay. */
+  final def create(length: Int, settings: Settings): Optimizer = create(ParameterSlice.tensor(length), settings)
 }

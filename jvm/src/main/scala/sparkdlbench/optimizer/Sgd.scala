@@ -1,7 +1,7 @@
 package sparkdlbench.optimizer
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FloatOps, Staging}
 
 import java.nio.FloatBuffer
@@ -14,7 +14,8 @@ import java.nio.FloatBuffer
  * v = momentum × v + d          (only with momentum > 0)
  * w = w − learning_rate × (nesterov: d + momentum × v | momentum > 0: v | otherwise: d)
  * }}}
- * State: 4 bytes a value with momentum, none without.
+ * The learning rate follows the run's schedule. A value's factors (`Multipliers`) multiply learning_rate and weight_decay, as those of
+ * a parameter group do. State: 4 bytes a value with momentum, none without.
  */
 final class SgdVariant extends OptimizerVariant {
   import SgdVariant._
@@ -23,7 +24,7 @@ final class SgdVariant extends OptimizerVariant {
   def doc = "Stochastic gradient descent with momentum (plain or Nesterov) and weight decay, as PyTorch computes it"
   override def keys: Seq[Key[_]] = Seq(momentum, weightDecay, nesterov)
 
-  def create(length: Int, settings: Settings): Optimizer = {
+  def create(slice: ParameterSlice, settings: Settings): Optimizer = {
     if (settings(nesterov) && settings(momentum) == 0)
       throw new ConfigurationException(
         "Configuration key 'optimizer.nesterov' is true but 'optimizer.momentum' is 0; Nesterov's method needs a " +
@@ -31,8 +32,8 @@ final class SgdVariant extends OptimizerVariant {
           "Set optimizer.momentum, or optimizer.nesterov=false."
       )
     new Sgd(
-      length,
-      settings(RunKeys.learningRate).toFloat,
+      slice.multipliers,
+      Schedule.learningRate(settings),
       settings(momentum).toFloat,
       settings(weightDecay).toFloat,
       settings(nesterov)
@@ -48,35 +49,38 @@ object SgdVariant {
 }
 
 private[optimizer] final class Sgd(
-    length: Int,
-    learningRate: Float,
+    multipliers: Multipliers,
+    learningRate: Long => Float,
     momentum: Float,
     weightDecay: Float,
     nesterov: Boolean
 ) extends Optimizer {
+  private val length = multipliers.length
   private val velocity = new Array[Float](if (momentum > 0) length else 0)
 
   def state: Map[String, Array[Float]] = if (momentum > 0) Map("velocity" -> velocity) else Map.empty
 
   def update(weights: FloatBuffer, gradient: FloatBuffer, step: Long): Unit = {
-    require(
-      weights.remaining() == length && gradient.remaining() == length,
-      s"a slice of $length values, ${weights.remaining()} weights, ${gradient.remaining()} gradients"
-    )
+    Optimizer.requireLengths(length, weights, gradient)
+    val rate = learningRate(step)
     val staging = Staging.get()
     val (w, g, v) = (staging.first, staging.second, staging.third)
-    FloatOps.eachChunk(length) { (at, size) =>
-      weights.get(weights.position() + at, w, 0, size)
-      gradient.get(gradient.position() + at, g, 0, size)
-      if (momentum == 0) Sgd.descend(w, g, size, learningRate, weightDecay)
-      else {
-        // The velocity is staged too: C2 leaves loops over velocity(at + i) as they are, at three times the time.
-        System.arraycopy(velocity, at, v, 0, size)
-        if (nesterov) Sgd.descendNesterov(w, g, v, size, learningRate, weightDecay, momentum)
-        else Sgd.descendMomentum(w, g, v, size, learningRate, weightDecay, momentum)
-        System.arraycopy(v, 0, velocity, at, size)
+    multipliers.pieces.foreach { piece =>
+      val (ownRate, ownDecay) = (rate * piece.rate, weightDecay * piece.decay)
+      FloatOps.eachChunk(piece.until - piece.from) { (chunk, size) =>
+        val at = piece.from + chunk
+        weights.get(weights.position() + at, w, 0, size)
+        gradient.get(gradient.position() + at, g, 0, size)
+        if (momentum == 0) Sgd.descend(w, g, size, ownRate, ownDecay)
+        else {
+          // The velocity is staged too: C2 leaves loops over velocity(at + i) as they are, at three times the time.
+          System.arraycopy(velocity, at, v, 0, size)
+          if (nesterov) Sgd.descendNesterov(w, g, v, size, ownRate, ownDecay, momentum)
+          else Sgd.descendMomentum(w, g, v, size, ownRate, ownDecay, momentum)
+          System.arraycopy(v, 0, velocity, at, size)
+        }
+        weights.put(weights.position() + at, w, 0, size)
       }
-      weights.put(weights.position() + at, w, 0, size)
     }
   }
 }

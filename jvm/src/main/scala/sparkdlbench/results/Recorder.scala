@@ -2,7 +2,7 @@ package sparkdlbench.results
 
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.Phase
-import sparkdlbench.train.{Progress, RunSetup}
+import sparkdlbench.train.{LiveRun, RankStatus, RunSetup}
 import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap
@@ -23,19 +23,31 @@ final case class EpochRecord(epoch: Int, seconds: Double, trainLoss: Double, tes
  * What a training loop tells about itself: kept for the summary, written as events, shown as progress. Driver side, one
  * thread. The clock starts when it is made.
  */
-final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, startNanos: Long) {
+final class Recorder(
+    setup: RunSetup,
+    folder: RunFolder,
+    live: LiveRun,
+    startNanos: Long,
+    loggers: Seq[RunLogger] = Nil
+) {
+  private val progress = live.progress
   private val epochs = ArrayBuffer.empty[EpochRecord]
   private val stepNanos = ArrayBuffer.empty[Long]
   private val phases = Array.fill(Phase.names.size)(0L)
   private var epochStart = 0.0
   private var evaluation: Option[Evaluation] = None
   private var groups: Option[RankGroups] = None
+  private var ranks: Seq[ListMap[String, Any]] = Nil
+  private var counts = ListMap.empty[String, Seq[Long]]
   private var rowsSoFar = 0L
   private var steppingNanos = 0L
 
   private def seconds: Double = (System.nanoTime() - startNanos) / 1e9
 
   def history: Seq[EpochRecord] = epochs.toSeq
+
+  /** Since the run began. */
+  def millis: Long = (seconds * 1000).toLong
 
   def epochStarted(epoch: Int): Unit = {
     epochStart = seconds
@@ -49,6 +61,7 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
     steppingNanos += nanos
     rowsSoFar += rows
     phaseNanos.indices.foreach(phase => phases(phase) += phaseNanos(phase))
+    live.stepDone(phaseNanos)
     val rate = if (steppingNanos == 0) 0.0 else rowsSoFar * 1e9 / steppingNanos
     progress.stepDone(step + 1, lossSum / math.max(1, rows), rate)
   }
@@ -56,16 +69,37 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
   /** Progress of a one-stage run, whose steps are counted in the ranks. */
   def progressed(step: Long, loss: Double, rowsPerSecond: Double): Unit = progress.stepDone(step, loss, rowsPerSecond)
 
+  /** Where one rank of a one-stage run is. */
+  def told(status: RankStatus): Unit = live.told(status)
+
   /**
    * The steps of a one-stage run, by rank. A step is over when its slowest rank is; the phases are the ranks' mean.
    *
    * @param rankNanos
    *   each rank's length of every step
+   * @param places
+   *   each rank's host and executor
    */
-  def steps(rankNanos: Seq[Array[Long]], rankPhases: Seq[Array[Long]]): Unit = {
+  def steps(rankNanos: Seq[Array[Long]], rankPhases: Seq[Array[Long]], places: Seq[(String, String)]): Unit = {
+    ranks = rankPhases.zip(places).zipWithIndex.map { case ((nanos, (host, executor)), rank) =>
+      val steps = math.max(1, rankNanos(rank).length)
+      ListMap[String, Any](
+        "rank" -> rank,
+        "host" -> host,
+        "executor" -> executor,
+        "phases_ms" -> ListMap(Phase.names.zip(nanos.map(_ / 1e6 / steps)): _*)
+      )
+    }
     rankNanos.head.indices.foreach(step => stepNanos += rankNanos.map(_(step)).max)
     phases.indices.foreach(phase => phases(phase) += rankPhases.map(_(phase)).sum / rankPhases.size)
   }
+
+  /** What the algorithm counted at each rank: the ranks' sums, place by place. */
+  def counted(ranks: Seq[Map[String, Seq[Long]]]): Unit = counts = ListMap(
+    ranks.flatten.groupBy(_._1).toSeq.sortBy(_._1).map { case (name, each) =>
+      name -> each.map(_._2).reduce((one, other) => one.zipAll(other, 0L, 0L).map { case (a, b) => a + b })
+    }: _*
+  )
 
   /** The ranks that sum in memory first, of the newest attempt; None while no rank has said so. */
   def rankGroups: Option[RankGroups] = groups
@@ -109,8 +143,27 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
   def epochStopped(epoch: Int, trainLoss: Double, measured: Option[Double] = None): Unit = {
     folder.event("epoch_stop", None, "epoch_num" -> (epoch + 1), "train_loss" -> trainLoss)
     epochs += EpochRecord(epoch + 1, measured.getOrElse(seconds - epochStart), trainLoss, evaluation)
+    logging { to =>
+      to.scalar("loss/train", epoch + 1L, trainLoss)
+      evaluation.foreach { found =>
+        to.scalar("loss/test", epoch + 1L, found.loss)
+        to.scalar("accuracy/test", epoch + 1L, found.accuracy)
+      }
+      to.scalar("seconds", epoch + 1L, seconds)
+    }
     progress.epochStopped(epoch + 1)
     evaluation = None
+  }
+
+  /** The run is over: for the loggers. */
+  def ended(status: String): Unit = logging(_.ended(status))
+
+  /** A logger that fails ends no run; the events say what it lost. */
+  private def logging(use: RunLogger => Unit): Unit = loggers.foreach { logger =>
+    try use(logger)
+    catch {
+      case error: java.io.IOException => folder.event("logging_failed", logger.name, "reason" -> error.getMessage)
+    }
   }
 
   /** `final` of the summary. */
@@ -142,9 +195,12 @@ final class Recorder(setup: RunSetup, folder: RunFolder, progress: Progress, sta
       "error" -> error,
       "final" -> finals,
       "phases_ms" -> phasesMillis,
+      "ranks" -> ranks,
       "bytes" -> ListMap(bytes.toSeq.sortBy(_._1): _*),
+      "counts" -> counts,
       "variant" -> Recorder.variant(setup),
       "workers" -> setup.workers,
+      "servers" -> (setup.ranks - setup.workers),
       "batch" -> setup.batch,
       "history" -> history.map(_.toMap)
     )

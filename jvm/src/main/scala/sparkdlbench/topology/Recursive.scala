@@ -18,7 +18,7 @@ final class Recursive extends Topology with Scheduled {
     val extras = core until size
     val distances = Iterator.iterate(core / 2)(_ / 2).takeWhile(_ > 0).toList
 
-    /** The slices that `rank` holds together with the ranks nearer than `distance`; it has `distance` of them. */
+    // The slices that `rank` holds together with the ranks nearer than `distance`; it has `distance` of them.
     def block(rank: Int, distance: Int): Int = rank / distance * distance
     val halving = for (distance <- distances) yield (0 until core).map { rank =>
       val partner = rank ^ distance

@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
-import sparkdlbench.config.Variant
+import sparkdlbench.config.{RunKeys, Settings, Variant, Variants}
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{RankGroups, Transport}
 
@@ -15,6 +15,9 @@ trait Topology extends Variant {
 
   /** False where values go through the driver by Spark jobs: see `JobTopology`. */
   def amongRanks: Boolean = true
+
+  /** This topology with the parameters that the settings give it. */
+  def configured(settings: Settings): Topology = this
 
   /** None when `size` ranks can use it with these codecs, otherwise the reason why not and what to do. */
   def refuses(size: Int, gradientCodec: Codec, parameterCodec: Codec): Option[String] = None
@@ -62,10 +65,14 @@ trait Topology extends Variant {
   ): CollectiveMemory
 }
 
-private[topology] object Topology {
+object Topology {
+
+  /** The one that the settings name. */
+  def of(settings: Settings): Topology =
+    Variants.find[Topology]("topology", settings(RunKeys.topology)).configured(settings)
 
   /** What every `bind` checks first. */
-  def check(
+  private[topology] def check(
       topology: Topology,
       size: Int,
       gradient: FlatBuffer,

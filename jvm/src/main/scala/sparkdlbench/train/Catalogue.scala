@@ -7,7 +7,7 @@ import sparkdlbench.config.{Key, Settings, Variant, Variants}
 import sparkdlbench.data.DataSource
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelFamily
-import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.optimizer.{OptimizerVariant, ScheduleVariant}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.TransportVariant
 
@@ -23,7 +23,8 @@ object Catalogue {
     "engine" -> (() => Variants.all[EngineVariant]),
     "model" -> (() => Variants.all[ModelFamily]),
     "data" -> (() => Variants.all[DataSource]),
-    "optimizer" -> (() => Variants.all[OptimizerVariant])
+    "optimizer" -> (() => Variants.all[OptimizerVariant]),
+    "schedule" -> (() => Variants.all[ScheduleVariant])
   )
 
   def axes: Seq[String] = byAxis.keys.toSeq
@@ -36,8 +37,25 @@ object Catalogue {
       )
     )()
     .map(variant =>
-      ListMap[String, Any]("name" -> variant.name, "doc" -> variant.doc, "keys" -> variant.keys.map(describe))
+      ListMap[String, Any]("name" -> variant.name, "doc" -> variant.doc, "keys" -> variant.keys.map(describe)) ++
+        facts(variant)
     )
+
+  /** What a model is for its usual rows; nothing for other variants. */
+  private def facts(variant: Variant): ListMap[String, Any] = variant match {
+    case family: ModelFamily =>
+      family.usual.fold(ListMap.empty[String, Any]) { case (shape, classes) =>
+        val spec = family.build(shape, classes, Settings.resolve(Map.empty, family.keys))
+        ListMap(
+          "input_shape" -> shape,
+          "classes" -> classes,
+          "parameters" -> spec.parameterCount,
+          "flops" -> spec.flops,
+          "gradient_bytes" -> spec.parameterCount * 4L
+        )
+      }
+    case _ => ListMap.empty
+  }
 
   def describe(key: Key[_]): ListMap[String, Any] = ListMap(
     "name" -> key.name,

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
-import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Key
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
@@ -66,14 +65,14 @@ final class CheckpointWriter(
     byTime || stepsMade % everySteps == 0
   }
 
-  def write(stepsMade: Long, epochLoss: Double, algorithm: RankAlgorithm): Unit = {
+  def write(stepsMade: Long, epochLoss: Double, state: => Seq[StateRange]): Unit = {
     await()
     clock.foreach(_.restart())
-    val snapshot = RankSnapshot(stepsMade, rank, setup.workers, group, epochLoss, algorithm.state)
+    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, epochLoss, state)
     val work: Runnable = () => {
       store.write(snapshot)
       // Another rank may still be writing the one before: that one must stay whole until this one is.
-      store.prune(rank, setup.workers, stepsMade, setup.settings(Checkpointing.keep) + 1)
+      store.prune(rank, setup.ranks, stepsMade, setup.settings(Checkpointing.keep) + 1)
     }
     pending = Some(writer.submit(work))
   }

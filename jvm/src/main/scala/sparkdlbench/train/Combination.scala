@@ -1,32 +1,108 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.algorithm.{Algorithm, SyncSgd}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.codec.ChosenCodecs
-import sparkdlbench.topology.Topology
+import sparkdlbench.model.ModelSpec
+import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.topology.{Ps, Topology}
 import sparkdlbench.transport.{JobTransport, TransportVariant}
 
 /** Refuses combinations of variants that make no sense, with the reason. */
 object Combination {
-  def check(settings: Settings): Unit =
+  def check(settings: Settings): Unit = refusal(settings).foreach(reason => throw new ConfigurationException(reason))
+
+  /** None where the variants go together, otherwise why not and what to do. */
+  def refusal(settings: Settings): Option[String] = {
+    val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
       case transport: JobTransport =>
-        val topology = settings(RunKeys.topology)
-        if (!transport.topologies.contains(topology))
-          throw new ConfigurationException(
-            s"Transport ${transport.name} makes a Spark job a step and cannot carry the topology '$topology'. " +
-              s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
-          )
-        transport.refuses(settings).foreach(reason => throw new ConfigurationException(reason))
-        if (settings(Checkpointing.folder).nonEmpty || settings(Checkpointing.resume).nonEmpty)
-          throw new ConfigurationException(
-            s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
-              "a transport of the one-stage shape, such as block-stream."
-          )
+        clipping(settings, Some(s"transport ${transport.name}"))
+          .orElse(carried(transport, settings))
+          .orElse(transport.refuses(settings))
+          .orElse(algorithm.refuses(settings))
+          .orElse(layerwise(transport, settings))
+          .orElse(checkpoints(transport, settings))
       case _ =>
-        Variants
-          .find[Topology]("topology", settings(RunKeys.topology))
-          .refuses(settings(RunKeys.workers), ChosenCodecs.gradient(settings), ChosenCodecs.parameters(settings))
-          .foreach(reason => throw new ConfigurationException(reason))
+        clipping(settings, Some(algorithm.name).filter(_ != "sync-sgd").map("algorithm " + _))
+          .orElse(algorithm.refuses(settings))
+          .orElse(idle(algorithm, settings))
+          .orElse(
+            Topology
+              .of(settings)
+              .refuses(settings(RunKeys.workers), ChosenCodecs.gradient(settings), ChosenCodecs.parameters(settings))
+          )
+    }
+  }
+
+  /** What can be told only when the model is known. */
+  def check(settings: Settings, spec: ModelSpec): Unit = {
+    val transport = Variants.find[TransportVariant]("transport", settings(RunKeys.transport))
+    val algorithm = settings(RunKeys.algorithm)
+    val other = transport match {
+      case _: JobTransport =>
+        Some(s"transport ${transport.name} makes a Spark job a step and carries nothing while gradients are computed")
+      case _ if algorithm != "sync-sgd" =>
+        Some(s"with algorithm $algorithm the workers' weights differ, and so what their layers give")
+      case _ => None
+    }
+    if (spec.exchanges.nonEmpty && settings(RunKeys.workers) > 1)
+      other.foreach { reason =>
+        throw new ConfigurationException(
+          s"Batch normalisation over all workers' rows (model.sync_batch_norm, or a layer's option sync) exchanges means and sums in the middle " +
+            s"of each pass, but $reason. Use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream, or batch " +
+            "normalisation over each worker's own rows."
+        )
+      }
+  }
+
+  private def idle(algorithm: Algorithm, settings: Settings): Option[String] =
+    if (!Ps.own(settings) || algorithm.ranksMayIdle) None
+    else
+      Some(
+        s"Algorithm ${algorithm.name} takes the mean over all ranks, and ps.place = own brings servers that train nothing. Set ps.place = workers, " +
+          s"or use algorithm ${Variants.all[Algorithm].filter(_.ranksMayIdle).map(_.name).sorted.mkString(" or ")}."
+      )
+
+  private def carried(transport: JobTransport, settings: Settings): Option[String] = {
+    val topology = settings(RunKeys.topology)
+    if (!transport.topologies.contains(topology))
+      Some(
+        s"Transport ${transport.name} makes a Spark job a step and cannot carry the topology '$topology'. " +
+          s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
+      )
+    else if (settings(RunKeys.algorithm) != "sync-sgd")
+      Some(
+        s"Transport ${transport.name} makes a Spark job a step, in which all workers' gradients are summed: it carries the algorithm " +
+          s"sync-sgd alone, not '${settings(RunKeys.algorithm)}'. Use a transport of the one-stage shape, such as block-stream."
+      )
+    else None
+  }
+
+  private def layerwise(transport: JobTransport, settings: Settings): Option[String] = {
+    val optimizer = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+    if (optimizer.layerwise && !transport.updatesWhole(settings))
+      Some(
+        s"Optimizer ${optimizer.name} needs the lengths of whole layers, and transport ${transport.name} with topology ${settings(RunKeys.topology)} " +
+          "updates each slice in the job that sums it, before anybody knows those of layers that are cut. Use a transport of the one-stage shape, such as " +
+          "block-stream, or transport shuffle with shuffle.exchanges = one or topology = tree."
+      )
+    else None
+  }
+
+  private def checkpoints(transport: JobTransport, settings: Settings): Option[String] =
+    if (settings(Checkpointing.folder).nonEmpty || settings(Checkpointing.resume).nonEmpty)
+      Some(
+        s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
+          "a transport of the one-stage shape, such as block-stream."
+      )
+    else None
+
+  /** @param other what does not know the sum of the gradients before it changes weights */
+  private def clipping(settings: Settings, other: Option[String]): Option[String] =
+    other.filter(_ => settings(SyncSgd.clipNorm) > 0).map { name =>
+      s"clip_norm = ${settings(SyncSgd.clipNorm)} shortens the sum of all workers' gradients, which $name does not know before it changes the " +
+        "weights. Set clip_norm=0, or use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream."
     }
 }

@@ -2,8 +2,9 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.sparkdlbench.BlockStore
-import sparkdlbench.RunFailedException
 import sparkdlbench.data.DataSets
+import sparkdlbench.metrics.{ResourceReport, ResourceSampler}
+import sparkdlbench.{RunFailedException, SparkDLPlugin}
 
 import java.util.concurrent.{ConcurrentHashMap, ExecutorService, Executors}
 import scala.jdk.CollectionConverters._
@@ -13,6 +14,17 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
   lazy val data: DataSets = setup.dataSource.open(setup.settings, setup.hadoop.value)
   lazy val blocks: BlockStore = new BlockStore(SparkEnv.get)
   private val ranks = new ConcurrentHashMap[Int, RankState]()
+  private val sampler = Option(SparkEnv.get)
+    // The driver of a local master samples itself already.
+    .filter(_.executorId != RankTask.DriverId && setup.settings(ResourceSampler.hertz) > 0)
+    .map { env =>
+      val host = env.blockManager.blockManagerId.host
+      new ResourceSampler(
+        setup.settings(ResourceSampler.hertz),
+        ResourceSampler.BatchMillis,
+        samples => SparkDLPlugin.reportResources(ResourceReport(setup.runId, env.executorId, host, samples))
+      )
+    }
 
   /** Fetches blocks for the ranks, so that a rank's fetches overlap. */
   val fetchers: ExecutorService = Executors.newFixedThreadPool(
@@ -34,6 +46,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
   }
 
   override def close(): Unit = {
+    sampler.foreach(_.close())
     fetchers.shutdownNow()
     ranks.values.asScala.foreach(_.close())
     ranks.clear()

@@ -14,12 +14,22 @@ import scala.util.Try
  *
  * @param weights
  *   the trained weights, flat, fp32, in the model's layout
+ * @param statistics
+ *   running statistics, the ranks' mean
  * @param bytes
  *   payload bytes sent by all ranks, by channel
  * @param engine
  *   what rank 0's engine says it is
+ * @param channels
+ *   what really carried each rank's bytes, as the transport says; empty where it says nothing
  */
-final case class Trained(weights: Array[Float], bytes: Map[String, Long], engine: Map[String, String])
+final case class Trained(
+    weights: Array[Float],
+    statistics: Array[Float],
+    bytes: Map[String, Long],
+    engine: Map[String, String],
+    channels: Seq[Map[String, String]] = Nil
+)
 
 /** A way to train: one of the two execution shapes. Knows no variant. */
 trait TrainingLoop {
@@ -68,6 +78,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       }
       if (Evaluations.due(setup, epoch, step == steps)) {
         exchange.synchronize()
+        shareStatistics(setup, group)
         recorder.evaluated(epoch, group.run(_.evaluate()).foldLeft(Evaluation(0, 0.0, 0))(_ + _))
         group.takePhases()
       }
@@ -76,8 +87,18 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
     val weights = exchange.weights()
     val facts = group.run(_.engine.facts).head
     val bytes = ByteCounter.sum(group.run(_.bytes.toMap) :+ exchange.unrankedBytes)
-    Trained(weights, bytes, facts)
+    val statistics =
+      if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.run(_.engine.statistics.toArray).head
+    Trained(weights, statistics, bytes, facts)
   }
+
+  /** Makes every rank's running statistics the mean over the ranks: two jobs, where the model has any. */
+  private def shareStatistics(setup: RunSetup, group: RankGroup): Unit =
+    if (setup.spec.statisticsCount > 0 && setup.workers > 1) {
+      val mean = Statistics.mean(group.run(_.engine.statistics.toArray))
+      group.run { rank => rank.engine.statistics.floats.put(0, mean); () }
+      ()
+    }
 }
 
 /** The user ended the run. */

@@ -1,9 +1,9 @@
 package sparkdlbench.train
 
-import sparkdlbench.algorithm.{Algorithm, AlgorithmMemory}
+import sparkdlbench.algorithm.AlgorithmMemory
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.topology.{Slices, Topology}
-import sparkdlbench.transport.{JobTransport, OneStageTransport, RankGroups, TransportVariant}
+import sparkdlbench.transport.{ExchangingTransport, JobTransport, OneStageTransport, RankGroups, TransportVariant}
 
 import scala.collection.immutable.ListMap
 
@@ -104,8 +104,9 @@ object MemoryEstimate {
 
   private def modelParts(setup: RunSetup): Seq[MemoryPart] = {
     val parameters = setup.spec.parameterCount.toLong
-    val share = setup.plan.maxShare.toLong
-    val rows = math.max(RankState.EvaluationRows.toLong, share)
+    val share = setup.rowsAtOnce.toLong
+    val evaluated = RankState.evaluationRows(setup).toLong
+    val rows = math.max(evaluated, share)
     val width = setup.data.shape.map(_.toLong).product
     val engine = setup.engine.memory(setup.spec, rows.toInt)
     Seq(
@@ -113,7 +114,8 @@ object MemoryEstimate {
       MemoryPart("gradient", Direct, 4 * parameters),
       MemoryPart("engine's buffers", Direct, engine.direct),
       MemoryPart("activations (upper bound)", Native, engine.native),
-      MemoryPart("batches", Direct, (share + RankState.EvaluationRows) * (4 * width + 8)),
+      MemoryPart("engine's objects", Heap, engine.heap),
+      MemoryPart("batches", Direct, (share + evaluated) * (4 * width + 8)),
       MemoryPart("order of the rows", Heap, 4L * setup.data.trainRows)
     )
   }
@@ -121,7 +123,7 @@ object MemoryEstimate {
   private def executorParts(setup: RunSetup): Seq[MemoryPart] = {
     val engine = setup.engine.memory(setup.spec, 1)
     Seq(
-      MemoryPart("data set", Heap, setup.dataSource.heldBytes(setup.data)),
+      MemoryPart("data set", Heap, setup.data.heldBytes),
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes),
       MemoryPart("native libraries (rule of thumb)", Native, engine.library),
       MemoryPart("JVM itself (rule of thumb)", Native, JvmBytes),
@@ -137,10 +139,10 @@ object MemoryEstimate {
     }
 
   private def oneStageParts(setup: RunSetup, transport: OneStageTransport, workersPerExecutor: Int): Seq[MemoryPart] = {
-    val topology = Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
-    val algorithm = Variants.find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
+    val topology = Topology.of(setup.settings)
+    val algorithm = setup.algorithm
     // Which ranks share an executor is Spark's to decide; their numbers decide the memory.
-    val processes = (0 until setup.workers).map(_ / workersPerExecutor)
+    val processes = (0 until setup.ranks).map(_ / workersPerExecutor)
     val needs = algorithm.memory(setup, topology, RankGroups.chosen(setup.settings, processes))
     val inboxes = needs.collective.inboxes
     val direct = inboxes.map(box => box.count * transport.inboxBytes(box.capacity, box.destination)).sum
@@ -148,12 +150,16 @@ object MemoryEstimate {
       .filter(!_.withinGroup)
       .map(box => box.count * transport.mappedInboxBytes(setup.settings, box.capacity).getOrElse(0L))
       .sum
+    val (shown, showing) =
+      ExchangingTransport.memory(setup.ranks, setup.spec.exchanges, transport.inboxBytes(_, destination = false))
     Seq(
+      MemoryPart("what layers show each other", Direct, shown + showing),
       MemoryPart("inboxes for other ranks' messages", Direct, direct),
       MemoryPart("the same as mapped files, where executors share a host", Mapped, mapped),
       MemoryPart("encoded values", Direct, needs.collective.images),
       MemoryPart("what the codec left out", Direct, needs.collective.residual),
-      MemoryPart("weights in full precision", Direct, needs.weightCopies)
+      MemoryPart("further copies of weights", Direct, needs.weightCopies),
+      MemoryPart("the algorithm's vectors", Heap, needs.heap)
     ) ++ stateParts(setup, needs)
   }
 
@@ -161,12 +167,12 @@ object MemoryEstimate {
   private def stateParts(setup: RunSetup, needs: AlgorithmMemory): Seq[MemoryPart] = {
     val parameters = setup.spec.parameterCount.toLong
     val state = stateValues(setup)
-    val owned = needs.collective.owned
+    val owned = needs.optimized
     val (writes, reads) =
       (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
     val copied = 4 * owned * (1 + state) + needs.collective.residual
     // All ranks' residuals as they are read, one of them whole, and this rank's own.
-    val residuals = if (needs.collective.residual > 0) setup.workers + 2 else 0
+    val residuals = if (needs.collective.residual > 0) setup.ranks + 2 else 0
     val read = 8 * parameters * (1 + state) + 4 * parameters * residuals
     Seq(
       MemoryPart("optimiser's state", Heap, 4 * owned * state),

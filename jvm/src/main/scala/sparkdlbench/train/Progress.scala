@@ -1,8 +1,12 @@
 package sparkdlbench.train
 
+import sparkdlbench.metrics.ResourceUse
 import sparkdlbench.results.Json
 
 import scala.collection.immutable.ListMap
+
+/** @param line what a log would say */
+final case class Moment(state: String, step: Long, steps: Long, line: String, error: Option[String])
 
 /** What a user may know about a run while it goes on; written by the training thread, read by any other. */
 final class Progress {
@@ -31,7 +35,11 @@ final class Progress {
   def epochStopped(epoch: Int): Unit = change { this.epoch = epoch }
 
   /** @param state done, failed or cancelled */
-  def ended(state: String, error: Option[String]): Unit = change { this.state = state; this.error = error }
+  def ended(state: String, error: Option[String]): Unit = change {
+    this.state = state
+    this.error = error
+    if (state == "done") step = steps // ranks of one stage tell at most once a second where they are
+  }
 
   def isRunning: Boolean = synchronized(state == "running")
 
@@ -47,13 +55,16 @@ final class Progress {
 
   def currentVersion: Long = synchronized(version)
 
+  /** Now, as one whole. */
+  def moment: Moment = synchronized(Moment(state, step, steps, line, error))
+
   /** One line for a log. */
   def line: String = synchronized {
     f"epoch $epoch/$epochs step $step/$steps loss ${loss.getOrElse(Double.NaN)}%.4f $rowsPerSecond%.0f rows/s" +
       accuracy.fold("")(value => f" test accuracy $value%.4f")
   }
 
-  def json: String = synchronized {
+  def json(use: Option[ResourceUse]): String = synchronized {
     val elapsed = (System.nanoTime() - firstStepAt) / 1e9
     val left = if (step > 1 && steps > step) Some(elapsed / (step - 1) * (steps - step)) else None
     Json.line(
@@ -67,6 +78,8 @@ final class Progress {
         "test_accuracy" -> accuracy,
         "rows_per_second" -> rowsPerSecond,
         "seconds_left" -> left,
+        "cores" -> use.map(_.cores),
+        "resident_bytes" -> use.map(_.residentBytes),
         "error" -> error,
         "results" -> results
       )

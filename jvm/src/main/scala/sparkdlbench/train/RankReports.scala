@@ -12,8 +12,14 @@ sealed trait RankReport extends Serializable {
 }
 
 /** At most once a second, from rank 0. */
-final case class StepReport(runId: String, attempt: Int, step: Long, loss: Double, rowsPerSecond: Double)
-    extends RankReport
+final case class StepReport(
+    runId: String,
+    attempt: Int,
+    step: Long,
+    loss: Double,
+    rowsPerSecond: Double,
+    status: RankStatus
+) extends RankReport
 
 /**
  * When an attempt begins, from rank 0.
@@ -49,7 +55,8 @@ final case class EpochReport(
     epoch: Int,
     seconds: Double,
     lossSum: Double,
-    evaluation: Option[Evaluation]
+    evaluation: Option[Evaluation],
+    status: RankStatus
 ) extends RankReport
 
 /** The driver's letter boxes for reports, one a run; the plugin's RPC end delivers here. */

@@ -2,22 +2,40 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkEnv
 import sparkdlbench.config.RunKeys
-import sparkdlbench.data.{BatchPlan, BatchReader, TrainingReader}
-import sparkdlbench.engine.{Engine, Evaluation, FlatBuffer}
+import sparkdlbench.data.{BatchPlan, BatchReader, Shares, TrainingReader}
+import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.topology.Slices
 
+import java.nio.{FloatBuffer, LongBuffer}
+
 /** One rank in its executor: engine, rows, timers. What a topology or an exchange keeps for it is theirs. */
 final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends AutoCloseable {
-  import RankState._
-
   def plan: BatchPlan = setup.plan
-  private val capacity = math.max(EvaluationRows, plan.maxShare)
+  private val evaluationRows = RankState.evaluationRows(setup)
+
+  /** False for a parameter server that has a task of its own: it reads no rows. */
+  val computes: Boolean = rank < setup.workers
+  private val capacity = math.max(evaluationRows, setup.rowsAtOnce)
   val engine: Engine = setup.engine.load(setup.spec, capacity, setup.threads, setup.settings)
-  private val training = new TrainingReader(run.data.train, plan, setup.settings(RunKeys.seed), rank)
-  private val testing = new BatchReader(run.data.test, EvaluationRows)
+  private lazy val training =
+    new TrainingReader(
+      run.data.train,
+      plan,
+      setup.settings(RunKeys.seed),
+      rank,
+      run.data.augmentation,
+      setup.rowsAtOnce
+    )
+  private lazy val testing = new BatchReader(run.data.test, evaluationRows)
   val timer = new PhaseTimer
+
+  /** Rows that this rank computes in a step. */
+  def rows(step: Long): Int = if (computes) training.rows(step) else 0
+
+  /** All ranks call it before the same step. */
+  def deal(shares: Shares): Unit = if (computes) training.shares = shares
   val bytes = new ByteCounter
 
   /** Whatever the run's exchange keeps at this rank between jobs. */
@@ -42,17 +60,38 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
    */
   def computeGradient(step: Long, onBucketReady: (Int, Int) => Unit): Double = {
     timer.switch(Phase.Data)
-    val batch = training.read(step)
+    val batch = if (computes) training.read(step) else Batch(0, FloatBuffer.allocate(0), LongBuffer.allocate(0))
     timer.switch(Phase.Compute)
     engine.step(batch, 1.0f / setup.rowsOf(step), onBucketReady)
   }
 
+  /** The same `RunSetup.rowsAtOnce` rows at a time, whose gradients are added up. */
+  def computeGradientInParts(step: Long): Double = {
+    val rows = this.rows(step)
+    if (rows <= setup.rowsAtOnce) computeGradient(step, (_, _) => ())
+    else {
+      var losses = 0.0
+      for (from <- 0 until rows by setup.rowsAtOnce) {
+        timer.switch(Phase.Data)
+        val batch = training.readPart(step, from, math.min(rows, from + setup.rowsAtOnce))
+        timer.switch(Phase.Compute)
+        losses += engine.step(batch, 1.0f / setup.rowsOf(step), (_, _) => ())
+        if (from == 0) FloatOps.copy(gradients.floats, partsSum.floats)
+        else FloatOps.addInto(partsSum.floats, gradients.floats)
+      }
+      FloatOps.copy(partsSum.floats, gradients.floats)
+      losses
+    }
+  }
+  private lazy val partsSum = new FlatBuffer(parameters.length)
+
   /** This rank's part of the test rows, on the current weights. */
-  def evaluate(): Evaluation = {
+  def evaluate(): Evaluation = if (!computes) Evaluation(0, 0.0, 0)
+  else {
     val share = Slices(setup.data.testRows, setup.workers)
     val (first, end) = (share.from(rank), share.until(rank))
-    (first until end by EvaluationRows)
-      .map(from => engine.evaluate(testing.readRange(from, math.min(end, from + EvaluationRows))))
+    (first until end by evaluationRows)
+      .map(from => engine.evaluate(testing.readRange(from, math.min(end, from + evaluationRows))))
       .foldLeft(Evaluation(0, 0.0, 0))(_ + _)
   }
 
@@ -66,4 +105,13 @@ object RankState {
 
   /** Rows that are evaluated at once: enough to keep the cores busy, little enough to stay in the cache. */
   val EvaluationRows = 256
+
+  /** Values between layers that an evaluation may hold at once: 256 MB. */
+  private val EvaluationValues = 1L << 26
+
+  /** Rows that are evaluated at once: fewer for large nets, but no fewer than a training step takes. */
+  def evaluationRows(setup: RunSetup): Int = {
+    val fitting = math.max(1L, EvaluationValues / setup.spec.shapes.map(_.map(_.toLong).product).sum)
+    math.min(EvaluationRows.toLong, math.max(fitting, setup.rowsAtOnce.toLong)).toInt
+  }
 }

@@ -1,16 +1,19 @@
 package sparkdlbench.train
 
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.algorithm.{Algorithm, RankAlgorithm}
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.algorithm.RankAlgorithm
+import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{
   AnnouncingTransport,
+  AveragingTransport,
+  ExchangingTransport,
   GroupContext,
   OneStageTransport,
   RankGroups,
+  RunSecret,
   TimedTransport,
   Transport
 }
@@ -22,22 +25,31 @@ import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
  *
  * @param weights
  *   the ranges it answers for: (first value, values)
+ * @param statistics
+ *   running statistics, of rank 0 alone
  * @param stepNanos
  *   length of each step since the last (re)start, in order
  * @param phaseNanos
  *   exposed nanoseconds by phase, summed over those steps
+ * @param channels
+ *   what really carried its bytes
+ * @param counts
+ *   what the algorithm counted at this rank
  */
 final case class RankOutcome(
     rank: Int,
     host: String,
     executorId: String,
     weights: Seq[(Int, Array[Float])],
+    statistics: Array[Float],
     stepNanos: Array[Long],
     phaseNanos: Array[Long],
     bytes: Map[String, Long],
     engine: Map[String, String],
+    channels: Map[String, String],
     epochs: Seq[EpochReport],
-    groups: GroupsReport
+    groups: GroupsReport,
+    counts: Map[String, Seq[Long]]
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -46,9 +58,11 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private val attempt = setup.submission * RankTask.AttemptsPerSubmission + context.stageAttemptNumber()
   private val epochs = ArrayBuffer.empty[EpochReport]
   private val stepNanos = new ArrayBuilder.ofLong
+  private var stepsMade = 0L
   private val phaseNanos = new Array[Long](Phase.names.size)
   private var reportedAt = System.nanoTime()
   private var checkpoints: Option[CheckpointWriter] = None
+  private var statistics: Statistics = _
 
   def run(): RankOutcome = {
     val executor = ExecutorRuns.acquire(setup)
@@ -69,26 +83,38 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       val seconds =
         if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
       val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
-      val algorithm = bind(rank, announcing.getOrElse(timed))
-      found.foreach(one => algorithm.restore(one.snapshot))
+      val averaging = averagingOf(rank, announcing.getOrElse(timed))
+      statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
+      val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
+      exchanging.foreach(rank.engine.join)
+      val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
+      found.foreach { one =>
+        algorithm.restore(one.snapshot)
+        statistics.restore(one.snapshot)
+      }
       val step = found.fold(0L)(_.snapshot.step)
       val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
       checkpoints = openCheckpoints(groups.groups, clock)
-      train(rank, algorithm, step, found.fold(0.0)(_.lossesSoFar(group)))
+      train(rank, algorithm, transport, step, found.fold(0.0)(_.lossesSoFar(group)))
       checkpoints.foreach(_.await())
-      outcome(rank, algorithm, transport.bytesSent, groups)
+      outcome(rank, algorithm, transport, groups)
     } finally {
       checkpoints.foreach(_.close())
       transport.close()
     }
   }
 
-  private def bind(rank: RankState, transport: Transport): RankAlgorithm = {
-    val topology = Variants.find[Topology]("topology", setup.settings(RunKeys.topology))
-    Variants
-      .find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
-      .start(rank, transport, topology)
+  private def averagingOf(rank: RankState, transport: Transport): Option[AveragingTransport] =
+    if (rank.engine.statistics.length == 0 || group.size == 1) None
+    else Some(new AveragingTransport(transport, rank.engine.statistics, setup.workers))
+
+  private def exchangingOf(transport: Transport): Option[ExchangingTransport] = {
+    val lengths = setup.spec.exchanges
+    if (lengths.isEmpty || group.size == 1) None else Some(new ExchangingTransport(transport, lengths))
   }
+
+  private def bind(rank: RankState, transport: Transport): RankAlgorithm =
+    setup.algorithm.start(rank, transport, Topology.of(setup.settings))
 
   private def openCheckpoints(groups: RankGroups, clock: Option[CheckpointClock]): Option[CheckpointWriter] = {
     val lowest = groups.members.find(_.contains(group.rank)).get.head
@@ -97,7 +123,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       .map(new CheckpointWriter(setup, _, group.rank, lowest, setup.settings(Checkpointing.every), clock))
   }
 
-  private def train(rank: RankState, algorithm: RankAlgorithm, from: Long, lossesSoFar: Double): Unit = {
+  private def train(
+      rank: RankState,
+      algorithm: RankAlgorithm,
+      transport: Transport,
+      from: Long,
+      lossesSoFar: Double
+  ): Unit = {
     val steps = setup.totalSteps
     var step = from
     var losses = lossesSoFar
@@ -105,21 +137,23 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       val epoch = (step / setup.stepsPerEpoch).toInt
       val start = System.nanoTime()
       val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
-      losses = trainUntil(rank, algorithm, step, end, losses)
+      losses = trainUntil(rank, algorithm, transport, step, end, losses)
       step = end
-      val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm)) else None
+      val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, step)) else None
       val seconds = (System.nanoTime() - start) / 1e9
-      val done = EpochReport(setup.runId, attempt, group.rank, group.size, epoch, seconds, losses, evaluation)
+      val now = status(rank, transport)
+      val done = EpochReport(setup.runId, attempt, group.rank, group.size, epoch, seconds, losses, evaluation, now)
       epochs += done
       report(done)
       losses = 0.0
-      checkpoints.filter(writer => writer.due(step) || step == steps).foreach(_.write(step, losses, algorithm))
+      checkpoints.filter(writer => writer.due(step) || step == steps).foreach(write(_, step, losses, algorithm))
     }
   }
 
   private def trainUntil(
       rank: RankState,
       algorithm: RankAlgorithm,
+      transport: Transport,
       from: Long,
       until: Long,
       lossesSoFar: Double
@@ -133,13 +167,19 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       losses += loss
       step += 1
       val nanos = count(rank)
-      reportProgress(step, loss, nanos, rank)
+      reportProgress(step, loss, nanos, rank, transport)
       if (step < until && checkpoints.exists(_.due(step))) {
-        checkpoints.get.write(step, losses, algorithm)
+        write(checkpoints.get, step, losses, algorithm)
         rank.timer.restart(Phase.Data)
       }
     }
     losses
+  }
+
+  private def write(writer: CheckpointWriter, step: Long, losses: Double, algorithm: RankAlgorithm): Unit = {
+    val state = algorithm.state // first: until it is there, other ranks may still need this one
+    statistics.share(step)
+    writer.write(step, losses, state ++ statistics.state)
   }
 
   private def count(rank: RankState): Long = {
@@ -148,40 +188,56 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     var phase = 0
     while (phase < taken.length) { phaseNanos(phase) += taken(phase); sum += taken(phase); phase += 1 }
     stepNanos += sum
+    stepsMade += 1
     sum
   }
 
-  private def reportProgress(stepsMade: Long, loss: Double, nanos: Long, rank: RankState): Unit =
+  private def reportProgress(
+      reached: Long,
+      loss: Double,
+      nanos: Long,
+      rank: RankState,
+      transport: Transport
+  ): Unit =
     if (group.rank == 0 && System.nanoTime() - reportedAt > RankTask.ReportNanos) {
       reportedAt = System.nanoTime()
-      val (first, end) = rank.plan.share(rank.plan.stepInEpoch(stepsMade - 1), 0)
-      report(StepReport(setup.runId, attempt, stepsMade, loss / math.max(1, end - first), setup.batch * 1e9 / nanos))
+      val now = status(rank, transport)
+      val (mean, rate) = (loss / math.max(1, rank.rows(reached - 1)), setup.batch * 1e9 / nanos)
+      report(StepReport(setup.runId, attempt, reached, mean, rate, now))
     }
 
-  private def evaluate(rank: RankState, algorithm: RankAlgorithm): Evaluation = {
+  private def status(rank: RankState, transport: Transport): RankStatus =
+    RankStatus(group.rank, rank.host, rank.executorId, stepsMade, phaseNanos.clone(), transport.bytesSent)
+
+  private def evaluate(rank: RankState, algorithm: RankAlgorithm, step: Long): Evaluation = {
     algorithm.settle()
+    statistics.share(step)
     rank.evaluate()
   }
 
   private def outcome(
       rank: RankState,
       algorithm: RankAlgorithm,
-      bytes: Map[String, Long],
+      transport: Transport,
       groups: GroupsReport
   ): RankOutcome = {
     algorithm.settle()
+    statistics.share(setup.totalSteps)
     val facts = rank.engine.facts
     RankOutcome(
       group.rank,
       rank.host,
       rank.executorId,
       algorithm.weights,
+      statistics.result,
       stepNanos.result(),
       phaseNanos,
-      bytes,
+      transport.bytesSent,
       facts,
+      transport.facts,
       epochs.toSeq,
-      groups
+      groups,
+      algorithm.counts
     )
   }
 }
@@ -199,8 +255,9 @@ private object RankTask {
 /** The rendezvous of a barrier stage. */
 private final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) extends GroupContext {
   val rank: Int = context.partitionId()
-  def size: Int = setup.workers
+  def size: Int = setup.ranks
   def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
+  def secret: RunSecret = setup.secret
   def settings: Settings = setup.settings
   def timeoutMillis: Long = setup.timeoutMillis
   private var gathered = 0

@@ -9,6 +9,7 @@ import scala.collection.mutable
 private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
   private val pending = mutable.Map.empty[Int, mutable.Map[Int, EpochReport]]
   private var next = 0
+  private var begun = false
   private var attempt = 0
   private var grouped = -1
   recorder.epochStarted(0)
@@ -20,11 +21,17 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
       pending.clear()
     }
     report match {
-      case step: StepReport => recorder.progressed(step.step, step.loss, step.rowsPerSecond)
+      case step: StepReport =>
+        recorder.progressed(step.step, step.loss, step.rowsPerSecond)
+        recorder.told(step.status)
       case groups: GroupsReport if groups.attempt > grouped =>
         grouped = groups.attempt
         recorder.grouped(groups.groups, groups.placed, groups.before)
       case epoch: EpochReport if epoch.epoch >= next =>
+        // A run that goes on from another's checkpoint begins with a later epoch; a rank's reports come in order.
+        if (!begun) next = epoch.epoch
+        begun = true
+        recorder.told(epoch.status)
         pending.getOrElseUpdate(epoch.epoch, mutable.Map.empty).update(epoch.rank, epoch)
         while (pending.get(next).exists(ranks => ranks.size == ranks.head._2.ranks))
           finish(pending.remove(next).get.values.toSeq)

@@ -1,12 +1,15 @@
 package sparkdlbench.train
 
 import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.codec.{ChosenCodecs, Codec}
 import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelSpec
-import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
+import sparkdlbench.topology.Ps
+import sparkdlbench.transport.RunSecret
 
 /**
  * Everything about a run that does not change while it trains; sent to the executors once.
@@ -15,6 +18,8 @@ import sparkdlbench.optimizer.OptimizerVariant
  *   unique in the application
  * @param threads
  *   compute threads of a rank
+ * @param secret
+ *   by which ranks of a transport of its own prove to each other that they belong to the run
  * @param submission
  *   how many times the driver has submitted the training anew after Spark gave it up
  */
@@ -25,13 +30,22 @@ final case class RunSetup(
     data: DataFacts,
     threads: Int,
     hadoop: SerializableConfiguration,
+    secret: RunSecret,
     submission: Int = 0
 ) {
+
+  /** Ranks that compute: the first ones. */
   def workers: Int = settings(RunKeys.workers)
+
+  /** Those and the servers that have tasks of their own. */
+  def ranks: Int = workers + Ps.ownServers(settings)
   lazy val batch: Int = RunKeys.globalBatch(settings)
 
   /** Which rows belong to which step and rank. */
   lazy val plan: BatchPlan = BatchPlan(data.trainRows, batch, workers)
+
+  /** The most rows that a rank's engine is given at once in training. */
+  lazy val rowsAtOnce: Int = algorithm.rowsAtOnce(settings, plan)
   def stepsPerEpoch: Int = plan.stepsPerEpoch
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
 
@@ -51,9 +65,15 @@ final case class RunSetup(
     if (limit > 0) math.min(limit, all) else all
   }
 
+  def algorithm: Algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
   def codec: Codec = ChosenCodecs.gradient(settings)
   def parameterCodec: Codec = ChosenCodecs.parameters(settings)
   def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))
   def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
+
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+
+  /** For the values [`from`, `until`) of the model's parameters. */
+  def newOptimizer(from: Int, until: Int, settings: Settings = settings): Optimizer =
+    optimizer.create(ParameterSlice(from, until, spec.layout), settings)
 }

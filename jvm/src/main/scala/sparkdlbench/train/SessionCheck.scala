@@ -1,25 +1,29 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.results.Facts
+import sparkdlbench.topology.Ps
+import sparkdlbench.transport.{OneStageTransport, TransportVariant}
 
 /** What a session must offer before any Spark job of a run starts. Every complaint says what to do. */
-object SessionCheck {
+object SessionCheck extends Logging {
   private val PollMillis = 100L
   private val StableMillis = 6000L
 
   def check(sc: SparkContext, settings: Settings): Unit = {
     version(sc)
     ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
-    dynamicAllocation(sc)
+    dynamicAllocation(sc.getConf.getOption)
+    encryption(SparkFacts.encrypts(sc.getConf), settings)
     batch(settings)
     slots(sc, settings)
   }
 
-  private def version(sc: SparkContext): Unit = {
+  private[sparkdlbench] def version(sc: SparkContext): Unit = {
     val line = Facts.build.getOrElse("spark_line", "")
     val fits = if (line == "4") sc.version.startsWith("4.") else sc.version.startsWith(s"$line.")
     if (!fits)
@@ -29,14 +33,34 @@ object SessionCheck {
       )
   }
 
-  private def dynamicAllocation(sc: SparkContext): Unit =
-    if (sc.getConf.getBoolean("spark.dynamicAllocation.enabled", defaultValue = false))
+  /** @param property a Spark property's value by its name */
+  private[sparkdlbench] def dynamicAllocation(property: String => Option[String]): Unit =
+    if (property("spark.dynamicAllocation.enabled").exists(_.trim.equalsIgnoreCase("true")))
       throw new ConfigurationException(
         "The session has spark.dynamicAllocation.enabled=true, and a rank's weights live in its executor for the whole run. Set " +
           "spark.dynamicAllocation.enabled=false and spark.executor.instances (or spark.cores.max) for this session."
       )
 
-  private def batch(settings: Settings): Unit = {
+  /** A session that encrypts must not get a transport that does not, unless somebody says so. */
+  private[sparkdlbench] def encryption(sessionEncrypts: Boolean, settings: Settings): Unit =
+    Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
+      case transport: OneStageTransport if sessionEncrypts =>
+        transport.inTheClear(settings).foreach { remedy =>
+          if (!settings(RunKeys.allowPlaintext))
+            throw new ConfigurationException(
+              s"The session encrypts its connections (spark.network.crypto.enabled, SASL or RPC TLS), and transport ${transport.name} would " +
+                s"send gradients and weights in the clear: $remedy, use an in-band transport such as block-stream, or set " +
+                "allow_plaintext = true to send them all the same."
+            )
+          logWarning(
+            s"The session encrypts its connections, transport ${transport.name} does not: gradients and weights travel in the clear " +
+              "(allow_plaintext = true)."
+          )
+        }
+      case _ =>
+    }
+
+  private[sparkdlbench] def batch(settings: Settings): Unit = {
     val (batch, workers) = (RunKeys.globalBatch(settings), settings(RunKeys.workers))
     if (batch < workers)
       throw new ConfigurationException(
@@ -46,8 +70,9 @@ object SessionCheck {
   }
 
   /** Waits for executors that are still registering, but not for ones that will not come. */
-  private def slots(sc: SparkContext, settings: Settings): Unit = {
-    val workers = settings(RunKeys.workers)
+  private[sparkdlbench] def slots(sc: SparkContext, settings: Settings): Unit = {
+    val servers = Ps.ownServers(settings)
+    val workers = settings(RunKeys.workers) + servers
     val end = System.nanoTime() + settings(RunKeys.slotsWaitSeconds) * 1000000000L
     var seen = SparkFacts.slots(sc)
     var since = System.nanoTime()
@@ -60,10 +85,12 @@ object SessionCheck {
     }
     if (seen < workers)
       throw new ConfigurationException(
-        s"workers = $workers, but the session (master ${sc.master}) has $seen task slots now, and all workers must run at once. " +
-          (if (seen == 0) "No executor registered: look at the master's page and the executors' logs. "
-           else s"Set workers to $seen or less, ") +
-          "or give the session more executors or cores (a slot is spark.task.cpus cores of an executor)."
+        s"workers = ${settings(RunKeys.workers)}${if (servers > 0) s" and $servers servers (ps.place = own)" else ""}, but the session (master " +
+          s"${sc.master}) has $seen task slots now, and all ${if (servers > 0) "of them" else "workers"} must run at once. " +
+          (if (seen == 0)
+             "No executor registered: look at the master's page and the executors' logs, or wait longer with slots_wait."
+           else
+             s"Set workers to ${math.max(1, seen - servers)} or less, or give the session more executors or cores (a slot is spark.task.cpus cores of an executor).")
       )
   }
 }

@@ -33,8 +33,19 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     watchStage(setup, reports, watch, cancelled) match {
       case Success(outcomes) =>
         outcomes.foreach(outcome => (outcome.groups +: outcome.epochs).foreach(reports.receive))
-        recorder.steps(outcomes.map(_.stepNanos), outcomes.map(_.phaseNanos))
-        Trained(assemble(setup, outcomes), ByteCounter.sum(outcomes.map(_.bytes)), outcomes.head.engine)
+        recorder.steps(
+          outcomes.map(_.stepNanos),
+          outcomes.map(_.phaseNanos),
+          outcomes.map(each => (each.host, each.executorId))
+        )
+        recorder.counted(outcomes.map(_.counts))
+        Trained(
+          assemble(setup, outcomes),
+          outcomes.head.statistics,
+          ByteCounter.sum(outcomes.map(_.bytes)),
+          outcomes.head.engine,
+          outcomes.map(_.channels).filter(_.nonEmpty)
+        )
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException
         val next = again(setup, cause, watch)
@@ -77,7 +88,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
            else s" The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit."),
         cause
       )
-    val workers = if (watch.gaveUp) math.min(setup.workers, slots) else setup.workers
+    val fitting = slots - (setup.ranks - setup.workers)
+    val workers = if (watch.gaveUp) math.max(1, math.min(setup.workers, fitting)) else setup.workers
     setup.copy(
       submission = setup.submission + 1,
       settings = setup.settings.updated(RunKeys.workers, workers.toString)
@@ -89,7 +101,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     sc.setJobGroup(setup.runId, "sparkdl-bench training", interruptOnCancel = false)
     val shipped = sc.broadcast(setup)
     try
-      sc.parallelize(0 until setup.workers, setup.workers)
+      sc.parallelize(0 until setup.ranks, setup.ranks)
         .barrier()
         .mapPartitions { _ =>
           val context = TaskContext.get().asInstanceOf[BarrierTaskContext]
@@ -137,7 +149,7 @@ private final class SlotWatch(sc: SparkContext, setup: RunSetup) {
     val stages =
       sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
     stages.flatMap(sc.statusTracker.getStageInfo(_)).exists { stage =>
-      stage.numTasks == setup.workers && stage.numActiveTasks + stage.numCompletedTasks >= setup.workers
+      stage.numTasks == setup.ranks && stage.numActiveTasks + stage.numCompletedTasks >= setup.ranks
     }
   }
 }

@@ -4,17 +4,27 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.data.DataSource
+import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.engine.EngineVariant
+import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
-import sparkdlbench.results.{Facts, Json, Page, Recorder, RunFolder}
-import sparkdlbench.transport.{JobTransport, OneStageTransport, TransportVariant}
+import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
+import sparkdlbench.results.{Facts, Json, MlFlow, Page, Recorder, RunFolder, RunLogger, TensorBoard}
+import sparkdlbench.transport.{JobTransport, OneStageTransport, RunSecret, TransportVariant}
 
 import java.util.UUID
 import scala.collection.immutable.ListMap
 
-/** A finished run. `weights` are flat, in the layout of `spec`. */
-final case class RunResult(folder: String, summary: String, spec: ModelSpec, weights: Array[Float])
+/** A finished run. `weights` and `statistics` are flat, in the layouts of `spec`. */
+final case class RunResult(
+    folder: String,
+    summary: String,
+    spec: ModelSpec,
+    weights: Array[Float],
+    statistics: Array[Float]
+)
 
 /**
  * One run, from checked settings to the results folder. `prepare` finds whatever a user can mend, before any Spark job;
@@ -25,13 +35,19 @@ final class TrainingRun private (
     private[train] val setup: RunSetup,
     private[train] val memoryEstimate: ListMap[String, Any],
     folder: RunFolder,
-    val progress: Progress
+    loggers: Seq[RunLogger],
+    val progress: Progress,
+    startNanos: Long,
+    startMillis: Long
 ) {
-  private val startNanos = System.nanoTime()
+  private val layers = new SparkLayers(setup.runId)
   @volatile private var cancelRequested = false
 
   def runId: String = setup.runId
   def spec: ModelSpec = setup.spec
+
+  /** How far it is and what it uses, as a JSON object. */
+  def progressJson: String = progress.json(ResourceLog.latest(runId))
 
   def cancel(): Unit = {
     cancelRequested = true
@@ -39,7 +55,10 @@ final class TrainingRun private (
   }
 
   def train(): RunResult = {
-    val recorder = new Recorder(setup, folder, progress, startNanos)
+    val live = LiveRuns.open(sc.applicationId, setup, progress)
+    val recorder = new Recorder(setup, folder, live, startNanos, loggers)
+    val sampler = sampleDriver()
+    sc.addSparkListener(layers)
     try {
       folder.write("run.json", Json.text(description))
       folder.event("run_start", None, "name" -> setup.settings(RunKeys.name))
@@ -48,15 +67,41 @@ final class TrainingRun private (
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
       val trained = loop.train(setup, recorder, () => cancelRequested)
       folder.write("run.json", Json.text(trainedDescription(trained, recorder)))
+      live.sent(trained.bytes)
       val summary = finish(recorder, "success", trained.bytes, None)
       progress.ended("done", None)
-      RunResult(folder.path.toString, summary, setup.spec, trained.weights)
+      RunResult(folder.path.toString, summary, setup.spec, trained.weights, trained.statistics)
     } catch {
       case e: Throwable => fail(recorder, e)
     } finally {
+      sc.removeSparkListener(layers)
+      sampler.foreach(_.close())
+      writeResources()
+      ResourceLog.close(runId)
       sc.clearJobGroup()
+      loggers.foreach(_.close())
       folder.close()
     }
+  }
+
+  private def sampleDriver(): Option[ResourceSampler] = {
+    val log = ResourceLog.open(runId)
+    val host = sc.getConf.get("spark.driver.host", "")
+    Option(setup.settings(ResourceSampler.hertz)).filter(_ > 0).map { hertz =>
+      new ResourceSampler(
+        hertz,
+        ResourceSampler.BatchMillis,
+        samples => log.add(ResourceReport(runId, "driver", host, samples))
+      )
+    }
+  }
+
+  /** A run is what it is, with this file or without. */
+  private def writeResources(): Unit = {
+    val hertz = setup.settings(ResourceSampler.hertz)
+    if (hertz > 0)
+      try folder.write("resources.json", Json.line(ResourceLog.open(runId).toMap(startMillis, hertz)))
+      catch { case _: java.io.IOException => () }
   }
 
   private def loop: TrainingLoop =
@@ -80,7 +125,10 @@ final class TrainingRun private (
   }
 
   private def finish(recorder: Recorder, status: String, bytes: Map[String, Long], error: Option[String]): String = {
-    val summary = recorder.summary(status, bytes, error)
+    val (recorded, wallMillis) = (recorder.summary(status, bytes, error), recorder.millis)
+    if (error.isEmpty) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
+    val summary = recorded + ("spark" -> layers.seconds(wallMillis))
+    recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
     folder.write("summary.json", Json.text(summary))
     folder.write("steps.json", Json.line(recorder.stepMillis))
@@ -91,6 +139,7 @@ final class TrainingRun private (
   private def trainedDescription(trained: Trained, recorder: Recorder): ListMap[String, Any] =
     description ++ Json.fields(
       "engine" -> ListMap(trained.engine.toSeq.sorted: _*),
+      "channels" -> Some(trained.channels.map(facts => ListMap(facts.toSeq.sorted: _*))).filter(_.nonEmpty),
       "rank_groups" -> recorder.rankGroups.map(_.members)
     )
 
@@ -111,7 +160,8 @@ final class TrainingRun private (
       "test_rows" -> setup.data.testRows,
       "shape" -> setup.data.shape,
       "classes" -> setup.data.classes,
-      "description" -> setup.data.description
+      "description" -> setup.data.description,
+      "skipped" -> setup.data.skipped.toMap
     ),
     "memory_estimate" -> memoryEstimate,
     "spark" -> ListMap(SparkFacts.redacted(sc.getConf): _*)
@@ -119,6 +169,9 @@ final class TrainingRun private (
 }
 
 object TrainingRun {
+
+  /** Longest wait for Spark's listeners at a run's end. */
+  private val ListenersMillis = 5000L
 
   /**
    * Everything up to the first Spark job.
@@ -131,28 +184,79 @@ object TrainingRun {
     val checked = RunKeys.resolve(fromSpark(sc) ++ Settings.named(raw))
     Combination.check(checked)
     SessionCheck.check(sc, checked)
+    val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
+    val (setup, memory) = plan(sc, checked)
+    val folder = RunFolder.create(setup.settings(RunKeys.results), setup.settings(RunKeys.name))
+    val progress = new Progress
+    progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
+    progress.resultsAt(folder.path.toString)
+    val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)
+    new TrainingRun(sc, setup, memory, folder, loggers, progress, startNanos, startMillis)
+  }
+
+  private def openLoggers(settings: Settings, run: String): Seq[RunLogger] = {
+    val board =
+      if (settings(TensorBoard.folder).isEmpty) None else Some(TensorBoard.create(settings(TensorBoard.folder), run))
+    val server = if (settings(MlFlow.uri).isEmpty) None else Some(MlFlow.start(settings, run))
+    board.toSeq ++ server
+  }
+
+  /** Reads the data's facts, builds the model's specification and holds the memory estimate against the session. */
+  private[sparkdlbench] def plan(sc: SparkContext, checked: Settings): (RunSetup, ListMap[String, Any]) = {
     val source = Variants.find[DataSource]("data source", checked(RunKeys.data))
-    val settings = source.qualified(checked, sc.hadoopConfiguration)
-    val facts = source.inspect(settings, sc.hadoopConfiguration)
-    val spec = Variants.find[ModelFamily]("model", settings(RunKeys.model)).build(facts.shape, facts.classes, settings)
+    val settings = source.prepare(source.qualified(checked, sc.hadoopConfiguration), sc)
+    val setup = planned(sc, settings, source.inspect(settings, sc.hadoopConfiguration))
+    (setup, estimated(sc, setup))
+  }
+
+  /** The data's facts, as far as they can be had without decoding it, which takes a job. */
+  private[sparkdlbench] def foreseen(sc: SparkContext, checked: Settings): (Settings, DataFacts) = {
+    val source = Variants.find[DataSource]("data source", checked(RunKeys.data))
+    val found = source.foresee(source.qualified(checked, sc.hadoopConfiguration), sc)
+    (found.settings, found.undecoded.getOrElse(source.inspect(found.settings, sc.hadoopConfiguration)))
+  }
+
+  /** Builds the model's specification, and checks what depends on it. */
+  private[sparkdlbench] def planned(sc: SparkContext, settings: Settings, facts: DataFacts): RunSetup = {
+    val sized = wholeBatch(settings, facts.trainRows)
+    val spec = ModelFamily.of(settings, facts.shape, facts.classes)
+    Combination.check(settings, spec)
     val threads = settings(RunKeys.threads) match {
       case 0 => sc.getConf.getInt("spark.task.cpus", 1)
       case chosen => chosen
     }
+    Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).check(spec, threads, settings)
     checkResume(settings, spec, sc)
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
-    val setup = RunSetup(runId, settings, spec, facts, threads, hadoop)
-    val estimate = MemoryEstimate.of(setup, MemoryCheck.workersPerExecutor(sc, setup.workers))
+    val setup = scheduled(RunSetup(runId, sized, spec, facts, threads, hadoop, secret(settings)))
+    setup.algorithm.refusesModel(setup).foreach(reason => throw new ConfigurationException(reason))
+    setup
+  }
+
+  /** The memory estimate, held against the session. */
+  private[sparkdlbench] def estimated(sc: SparkContext, setup: RunSetup): ListMap[String, Any] = {
+    val estimate = MemoryEstimate.of(setup, MemoryCheck.workersPerExecutor(sc, setup.ranks))
     val limits = MemoryLimits.of(sc)
     MemoryCheck.check(setup, estimate, limits, sc.isLocal)
-    val memory = estimate.toMap + ("limits" -> limits.toMap)
-    val folder = RunFolder.create(settings(RunKeys.results), settings(RunKeys.name))
-    val progress = new Progress
-    progress.planned(settings(RunKeys.epochs), setup.totalSteps)
-    progress.resultsAt(folder.path.toString)
-    new TrainingRun(sc, setup, memory, folder, progress)
+    estimate.toMap + ("limits" -> limits.toMap)
   }
+
+  /** An algorithm of whole passes has all rows as its batch. */
+  private def wholeBatch(settings: Settings, rows: Int): Settings =
+    if (!Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm)).fullBatch) settings
+    else settings.updated(RunKeys.batch, rows.toString).updated(RunKeys.batchPerWorker, "0")
+
+  private def secret(settings: Settings): RunSecret =
+    Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
+      case transport: OneStageTransport => transport.newSecret(settings)
+      case _ => RunSecret.random()
+    }
+
+  /** A schedule over the whole run learns here how long that is. */
+  private def scheduled(setup: RunSetup): RunSetup =
+    if (setup.settings(CosineSchedule.steps) > 0) setup
+    else setup.copy(settings = setup.settings.updated(CosineSchedule.steps, setup.totalSteps.toString))
 
   private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {
     val folder = settings(Checkpointing.resume)
@@ -163,6 +267,16 @@ object TrainingRun {
         throw new ConfigurationException(
           s"The checkpoint after step ${snapshot.step} in '$folder' holds $length weights, and the model ${spec.name} has ${spec.parameterCount}. " +
             "Resume with the model settings of the run that wrote it."
+        )
+      val optimizer =
+        Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).create(1, settings).state.keys.toSeq
+      val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
+      val held = snapshot.parts.flatMap(_.ranges).map(_.name).toSet
+      val lacking = algorithm.kept(optimizer).filterNot(held)
+      if (lacking.nonEmpty)
+        throw new ConfigurationException(
+          s"The checkpoint after step ${snapshot.step} in '$folder' holds no '${lacking.mkString("', '")}': it was written with another algorithm " +
+            s"or optimizer than ${algorithm.name} and ${settings(RunKeys.optimizer)} with these settings. Resume with those of the run that wrote it."
         )
     }
   }

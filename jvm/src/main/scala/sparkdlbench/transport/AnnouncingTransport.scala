@@ -6,19 +6,14 @@ import java.nio.{ByteBuffer, ByteOrder}
  * A transport with a lane more from rank 0 to every other rank, on which rank 0 tells them a number now and then, at steps
  * that all of them know. Nothing is sent at other steps. 8 bytes a rank and announcement, counted as payload.
  */
-final class AnnouncingTransport(inner: Transport) extends Transport {
+final class AnnouncingTransport(inner: Transport) extends ForwardingTransport(inner) {
   private var words: IndexedSeq[Lane] = IndexedSeq.empty
   private var sequence = 0L
   private val word = ByteBuffer.allocateDirect(java.lang.Long.BYTES).order(ByteOrder.BIG_ENDIAN)
 
-  def rank: Int = inner.rank
-  def size: Int = inner.size
-  override def groups: RankGroups = inner.groups
-
-  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
-    require(words.isEmpty, "lanes are opened once")
-    words = (1 until size).map(to => Lane(lanes.length + to - 1, 0, to, word.capacity, "announcement"))
-    inner.open(lanes ++ words, lane => if (lane.id < lanes.length) destination(lane) else None)
+  protected def added(first: Int): Seq[Lane] = {
+    words = (1 until size).map(to => Lane(first + to - 1, 0, to, word.capacity, "announcement"))
+    words
   }
 
   /**
@@ -49,11 +44,4 @@ final class AnnouncingTransport(inner: Transport) extends Transport {
     inner.release(lane, sequence)
     number
   }
-
-  def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = inner.send(lane, sequence, data)
-  def flush(): Unit = inner.flush()
-  def receive(lane: Lane, sequence: Long): ByteBuffer = inner.receive(lane, sequence)
-  def release(lane: Lane, sequence: Long): Unit = inner.release(lane, sequence)
-  def bytesSent: Map[String, Long] = inner.bytesSent
-  override def close(): Unit = inner.close()
 }

@@ -1,8 +1,8 @@
 package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
-import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.transport.push.{HostLocal, LaneSlots, Progress, PushTransport}
 
 /**
  * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.
@@ -12,14 +12,14 @@ import sparkdlbench.config.{Key, Settings}
  * authentication and encryption and needs no port of its own. Messages are frames of 16 bytes and the payload within the
  * uploads: per message there is no request, no acknowledgement and no serialisation. The receiver's server reads a payload
  * from the socket straight to where the rank reads it (`ReceiveInPlace`; through a buffer and one copy where the connection is
- * encrypted), and wakes the rank's thread.
+ * encrypted). The rank's thread is woken then, or has read the socket itself (`Progress`).
  *
  * Ranks of one executor process exchange through direct memory, executors of one host through a mapped file (`host_local`);
  * both are counted apart.
  *
  *   - Purpose: the fastest in-band way; one barrier stage for the whole training
  *   - Messages to the driver: one `allGather` an attempt, none a step
- *   - Bytes: those of the topology; framing (16 bytes a message, about 300 an upload of up to 4 MiB) apart
+ *   - Bytes: those of the topology; framing (16 bytes a message, about 300 an upload of up to 16 MiB) apart
  *   - Not for: sessions whose shuffle manager cannot be wrapped (see SparkDLPlugin)
  */
 final class BlockStream extends TransportVariant with OneStageTransport {
@@ -27,29 +27,13 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   def doc =
     "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
-  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, RankGroups.inMemoryFirst)
+  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, Progress.key, RankGroups.inMemoryFirst)
 
   override def inboxBytes(capacity: Long, destination: Boolean): Long =
-    BlockStreamSlots.bytes(if (destination) 0 else capacity) + BlockStreamSlots.Alignment
+    LaneSlots.bytes(if (destination) 0 else capacity) + LaneSlots.Alignment
 
   override def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] =
-    if (settings(HostLocal.mode) == "off") None else Some(BlockStreamSlots.bytes(capacity))
+    if (settings(HostLocal.mode) == "off") None else Some(LaneSlots.bytes(capacity))
 
-  override def connect(group: GroupContext): Transport = BlockStream.connect(group, SparkBlockStreamNetwork)
-}
-
-object BlockStream {
-
-  def connect(group: GroupContext, network: BlockStreamNetwork): Transport = {
-    if (group.size > StreamId.MaxFrom)
-      throw new ConfigurationException(s"block-stream carries at most ${StreamId.MaxFrom} ranks, not ${group.size}.")
-    val mailbox = Mailbox.open(StreamId.inboxNumber(group.attemptId), group.rank) // before anybody can know our address
-    try {
-      val self = network.describe(group.rank).copy(inbox = mailbox.inbox)
-      val peers = group.allGather(BlockStreamPeer.print(self)).map(BlockStreamPeer.parse)
-      if (peers.exists(_.process != self.process))
-        network.obstacle.foreach(text => throw new ConfigurationException(text))
-      new BlockStreamTransport(group, network, mailbox, peers)
-    } catch { case error: Throwable => mailbox.close(); throw error }
-  }
+  override def connect(group: GroupContext): Transport = PushTransport.connect(group, SparkBlockStreamNetwork)
 }

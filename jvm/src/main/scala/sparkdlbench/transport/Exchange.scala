@@ -12,6 +12,9 @@ trait JobTransport extends TransportVariant {
   /** None when it can carry out these settings, whose topology is one of its own; otherwise why not and what to do. */
   def refuses(settings: Settings): Option[String] = None
 
+  /** Whether whoever updates weights has all of them, and so the lengths of whole layers (`LayerwiseOptimizer`). */
+  def updatesWhole(settings: Settings): Boolean = false
+
   def exchange(group: RankGroup): Exchange
 }
 

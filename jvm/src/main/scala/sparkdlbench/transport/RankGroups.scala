@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.topology.Ps
 
 /**
  * Which ranks of a group sum their values in memory before anything is sent: those of one executor process.
@@ -40,5 +41,6 @@ object RankGroups {
 
   /** The groups that a run uses, where `processes` says in which process each rank lives. */
   def chosen[K](settings: Settings, processes: IndexedSeq[K]): RankGroups =
-    if (settings(inMemoryFirst) == "on") by(processes) else alone(processes.length)
+    // A server of its own is nobody's partner, whichever executor it is in.
+    if (settings(inMemoryFirst) == "on" && !Ps.own(settings)) by(processes) else alone(processes.length)
 }

@@ -5,6 +5,7 @@ import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
+import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.topology.Slices
 import sparkdlbench.train.{Placement, RankState}
 
@@ -36,7 +37,7 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
   private val sum = new FlatBuffer(ownedUntil - ownedFrom)
   private val master = new FlatBuffer(ownedUntil - ownedFrom)
   FloatOps.copy(state.parameters.floatSlice(ownedFrom, ownedUntil), master.floats)
-  private val optimizer = state.setup.optimizer.create(master.length, state.setup.settings)
+  private val optimizer = state.setup.newOptimizer(ownedFrom, ownedUntil)
   private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
   private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
 
@@ -109,7 +110,8 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
     mine.foreach(index => parts.add(step, gradientRecords(index)))
     receive(step, input, parts, "the gradient", Phase.Reduce)
     state.timer.switch(Phase.Update)
-    optimizer.update(master.floats, sum.floats, step)
+    if (two) optimizer.update(master.floats, sum.floats, step)
+    else Optimizer.updateWhole(optimizer, master.floats, sum.floats, state.setup.spec.layout.size, step)
     updated = step
   }
 

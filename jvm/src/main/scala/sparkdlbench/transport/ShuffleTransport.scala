@@ -37,6 +37,10 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
     else None
   }
 
+  /** With one exchange every rank updates everything, with topology tree the driver does. */
+  override def updatesWhole(settings: Settings): Boolean =
+    settings(RunKeys.topology) == "tree" || settings(ShuffleTransport.exchanges) == ShuffleTransport.One
+
   def exchange(group: RankGroup): Exchange =
     if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
 }

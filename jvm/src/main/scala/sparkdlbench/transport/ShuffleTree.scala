@@ -8,6 +8,7 @@ import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
+import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.topology.{Slices, Tree}
 import sparkdlbench.train.{RankGroup, RankState}
 
@@ -31,7 +32,7 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
   private val master = new FlatBuffer(setup.spec.parameterCount)
   Initializers.fill(setup.spec, setup.settings(RunKeys.seed), master)
   private val sum = new FlatBuffer(master.length)
-  private val optimizer = setup.optimizer.create(master.length, setup.settings)
+  private val optimizer = setup.newOptimizer(0, master.length)
 
   /** The weights that the ranks do not have yet. */
   private var broadcast: Option[Broadcast[Array[Array[Byte]]]] = None
@@ -46,7 +47,7 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
     timer.restart(Phase.Reduce)
     sumUp(step, results)
     timer.switch(Phase.Update)
-    optimizer.update(master.floats, sum.floats, step)
+    Optimizer.updateWhole(optimizer, master.floats, sum.floats, setup.spec.layout.size, step)
     timer.switch(Phase.Encode)
     publish(step)
     reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })

@@ -36,7 +36,17 @@ final class TimedTransport(inner: Transport, timer: PhaseTimer, override val gro
     received
   }
 
+  def hasArrived(lane: Lane, sequence: Long): Boolean = inner.hasArrived(lane, sequence)
+
+  def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = {
+    val outer = timer.switch(Phase.Wait)
+    inner.awaitAny(messages)
+    timer.switch(outer)
+    ()
+  }
+
   def release(lane: Lane, sequence: Long): Unit = inner.release(lane, sequence)
   def bytesSent: Map[String, Long] = inner.bytesSent
+  override def facts: Map[String, String] = inner.facts
   override def close(): Unit = inner.close()
 }

@@ -23,6 +23,8 @@ trait GroupContext {
 
   /** Same on all ranks, different for every attempt of every run: messages of another attempt are refused. */
   def attemptId: String
+
+  def secret: RunSecret
   def settings: Settings
   def timeoutMillis: Long
 
@@ -80,6 +82,12 @@ trait Transport extends AutoCloseable {
    */
   def receive(lane: Lane, sequence: Long): ByteBuffer
 
+  /** Whether `receive` would return at once. Does not wait; fails where the group has failed. */
+  def hasArrived(lane: Lane, sequence: Long): Boolean
+
+  /** Waits until one of these messages of lanes that end here has arrived, bounded as `receive`. */
+  def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit
+
   /**
    * The message returned by `receive` has been read; its slot may be overwritten. Due for every message, also where it
    * went to a destination.
@@ -91,6 +99,9 @@ trait Transport extends AutoCloseable {
    * `….framing`.
    */
   def bytesSent: Map[String, Long]
+
+  /** What really carries this rank's bytes (devices, interfaces, libraries), as far as it has been found out; for the run's record. */
+  def facts: Map[String, String] = Map.empty
 }
 
 /** A transport of the one-stage shape: the training loop runs in the tasks of one barrier stage. */
@@ -99,8 +110,14 @@ trait OneStageTransport extends TransportVariant {
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
 
+  /** A new run's secret, made on the driver. */
+  def newSecret(settings: Settings): RunSecret = RunSecret.random()
+
   /** Direct memory that a lane takes where it ends. */
   def inboxBytes(capacity: Long, destination: Boolean): Long = if (destination) 0 else 2 * capacity
+
+  /** Why its bytes travel in the clear with these settings, in a session that encrypts; None where they do not. */
+  def inTheClear(settings: Settings): Option[String] = None
 
   /** The same where executors of one host share mapped memory instead; None: they never do. */
   def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] = None

@@ -11,7 +11,7 @@ class DigitsSuite extends AnyFunSuite {
 
   test("the facts are those of the published set") {
     val facts = source.inspect(settings, new Configuration(false))
-    assert((facts.trainRows, facts.testRows, facts.shape, facts.classes) == ((1438, 359, Seq(64), 10)))
+    assert((facts.trainRows, facts.testRows, facts.shape, facts.classes) == ((1438, 359, Seq(1, 8, 8), 10)))
     assert(Variants.find[DataSource]("data source", "digits").isInstanceOf[Digits])
   }
 

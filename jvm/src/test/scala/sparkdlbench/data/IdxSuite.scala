@@ -75,7 +75,7 @@ class IdxSuite extends AnyFunSuite {
   private def assertReadsGoodSet(path: String, more: (String, String)*): Unit = {
     val set = settings(path, more: _*)
     val facts = source.inspect(set, hadoop)
-    assert((facts.trainRows, facts.testRows, facts.shape, facts.classes) == ((20, 6, Seq(15), 10)))
+    assert((facts.trainRows, facts.testRows, facts.shape, facts.classes) == ((20, 6, Seq(1, 5, 3), 10)))
     val sets = source.open(set, hadoop)
     val batch = new BatchReader(sets.train, 3).read(Array(19, 0, 4), 0, 3)
     assert((0 until 3).map(row => batch.labels.get(row)) == Seq(9, 0, 4))
@@ -247,7 +247,7 @@ class IdxSuite extends AnyFunSuite {
   test("MNIST: 60,000 and 10,000 rows, the first label a 5, the mean pixel 0.1307") {
     val set = settings(TestData.require("mnist").toString)
     val facts = source.inspect(set, hadoop)
-    assert((facts.trainRows, facts.testRows, facts.shape) == ((60000, 10000, Seq(784))))
+    assert((facts.trainRows, facts.testRows, facts.shape) == ((60000, 10000, Seq(1, 28, 28))))
     val train = source.open(set, hadoop).train
     val reader = new BatchReader(train, 1000)
     assert(reader.readRange(0, 1).labels.get(0) == 5)

@@ -2,7 +2,7 @@ package sparkdlbench.engine
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.data.{BatchPlan, ByteRowStore, RowStore, Synthetic, TrainingReader}
+import sparkdlbench.data.{BatchPlan, HeldRowStore, RowBlocks, RowStore, Synthetic, TrainingReader, ValueKind}
 import sparkdlbench.optimizer.SgdVariant
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
@@ -76,8 +76,8 @@ object StepPathSpeed {
   }
 
   private def batches(): Unit = {
-    val pixels = ByteRowStore.allocate(60000, 784)
-    val store = new ByteRowStore(60000, 784, pixels, ByteRowStore.blockShift(784), new Array[Byte](60000), 1.0 / 255)
+    val pixels = RowBlocks.onHeap(60000, 784)
+    val store = new HeldRowStore(pixels, ValueKind.UInt8, new Array[Int](60000), 1.0 / 255)
     val synthetic = new Synthetic().open(settings.updated(Synthetic.rows, "60000"), null).train
     Seq("bytes" -> store, "synthetic" -> synthetic).foreach { case (name, rows: RowStore) =>
       val reader = new TrainingReader(rows, BatchPlan(60000, 128, 2), seed = 1, rank = 1)

@@ -44,6 +44,31 @@ class InitializersSuite extends AnyFunSuite {
     assert(hidden.distinct.size > 0.99 * hidden.size)
   }
 
+  test("normal weights have the stated deviation, skew and tails") {
+    val values = (0 until 100000).map(Initializers.value("gaussian-0.01", Seq(1000, 100), 5, 2, _).toDouble)
+    val mean = values.sum / values.size
+    val variance = values.map(value => value * value).sum / values.size
+    assert(mean.abs < 0.01 * 3 / math.sqrt(values.size.toDouble))
+    assert((variance / 1e-4 - 1).abs < 0.02)
+    // Of a normal distribution 31.7 % lie beyond one deviation, 4.55 % beyond two, 0.27 % beyond three.
+    Seq(1 -> 0.317, 2 -> 0.0455, 3 -> 0.0027).foreach { case (deviations, share) =>
+      val found = values.count(_.abs > 0.01 * deviations).toDouble / values.size
+      assert((found - share).abs < 0.1 * share + 0.0005, s"$found beyond $deviations deviations")
+    }
+  }
+
+  test("scales by name") {
+    def deviation(name: String) = Initializers.value(name, Seq(8, 4, 3, 3), 3, 0, 7) /
+      Initializers.value("gaussian-1", Seq(8, 4, 3, 3), 3, 0, 7)
+    assert((deviation("he-normal") - math.sqrt(2.0 / 36)).abs < 1e-6)
+    assert((deviation("he-out-normal") - math.sqrt(2.0 / 72)).abs < 1e-6)
+    assert((deviation("lecun-normal") - math.sqrt(1.0 / 36)).abs < 1e-6)
+    assert((deviation("xavier-normal") - math.sqrt(2.0 / 108)).abs < 1e-6)
+    assert(Initializers.value("constant-0.2", Seq(3), 3, 0, 1) == 0.2f)
+    val bounded = (0 until 2000).map(Initializers.value("torch-uniform", Seq(8, 4, 3, 3), 3, 0, _).abs).max
+    assert(bounded <= 1 / 6f && bounded > 0.99 / 6)
+  }
+
   test("bounds of convolution weights count the receptive field") {
     val values = (0 until 5000).map(Initializers.value("xavier-uniform", Seq(8, 4, 3, 3), 3, 0, _))
     val bound = math.sqrt(6.0 / (4 * 9 + 8 * 9))
@@ -53,7 +78,7 @@ class InitializersSuite extends AnyFunSuite {
   test("an unknown initialiser and one that does not fit are refused") {
     assert(
       intercept[ConfigurationException](Initializers.value("magic", Seq(2, 2), 0, 0, 0)).getMessage
-        .contains("Valid: he-uniform")
+        .contains("he-uniform")
     )
     assert(
       intercept[ConfigurationException](Initializers.value("he-uniform", Seq(2), 0, 0, 0)).getMessage

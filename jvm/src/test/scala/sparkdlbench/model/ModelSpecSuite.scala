@@ -76,10 +76,44 @@ class ModelSpecSuite extends AnyFunSuite {
     assert(message(ModelSpec("m", Seq(2, 3), 2, Seq(linear))).contains("expects rows of 5 values"))
     assert(message(ModelSpec("m", Seq(5), 3, Seq(linear))).contains("3 classes"))
     assert(
-      message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(kind = "conv9")))).contains("Valid kinds: linear, relu, tanh")
+      message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(kind = "conv9")))).contains("Valid kinds: add, avg-pool")
     )
     assert(
       message(ModelSpec("m", Seq(5), 2, Seq(linear.copy(options = Map("in" -> 5))))).contains("lacks its option 'out'")
     )
+  }
+
+  test("each parameter tensor may have factors of learning rate and weight decay") {
+    val options =
+      Map("in" -> 5.0, "out" -> 2.0, "weight_decay_mult" -> 0.5, "bias_lr_mult" -> 2.0, "bias_decay_mult" -> 0.0)
+    val spec = ModelSpec("m", Seq(5), 2, Seq(LayerSpec("fc", "linear", options, "zero")))
+    assert(spec.shapes.last == Seq(2))
+    assert(spec.layout.map(tensor => (tensor.rate, tensor.decay)) == Seq((1.0, 0.5), (2.0, 0.0)))
+    assert(ModelSpec.fromJson(spec.toJson) == spec)
+    assert(spec.toJson.contains(""""offset":10,"initializer":"zero","lr_mult":2,"decay_mult":0"""))
+    def message(change: (String, Double)*) = intercept[ConfigurationException] {
+      val changed = ModelSpec("m", Seq(5), 2, Seq(LayerSpec("fc", "linear", options ++ change, "zero")))
+      changed.shapes
+      changed.layout
+    }.getMessage
+    assert(message("bias_lr_mul" -> 2).contains("bias_lr_mult"))
+    assert(message("bias" -> 0).contains("'bias_decay_mult', which that kind does not know"))
+    assert(message("bias_lr_mult" -> -1).contains("bias_lr_mult=-1.0"))
+  }
+
+  test("Caffe's nets train biases at twice the rate, the large ones without decay; other nets as weights") {
+    def factors(name: String, shape: Seq[Int]) = ParityModels
+      .family(name, shape)
+      .layout
+      .map { tensor =>
+        (tensor.name.endsWith(".bias"), tensor.rate, tensor.decay)
+      }
+      .toSet
+    for ((name, shape) <- Seq("lenet" -> Seq(1, 28, 28), "cifar-quick" -> Seq(3, 32, 32)))
+      assert(factors(name, shape) == Set((false, 1.0, 1.0), (true, 2.0, 1.0)), name)
+    for (name <- Seq("alexnet", "googlenet"))
+      assert(factors(name, Seq(3, 224, 224)) == Set((false, 1.0, 1.0), (true, 2.0, 0.0)), name)
+    for (name <- Seq("mlp", "cnn", "resnet-18"))
+      assert(factors(name, Seq(1, 28, 28)).forall { case (_, rate, decay) => rate == 1 && decay == 1 }, name)
   }
 }

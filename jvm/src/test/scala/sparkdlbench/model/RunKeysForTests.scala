@@ -1,13 +1,15 @@
 package sparkdlbench.model
 
-import sparkdlbench.config.{Settings, Variants}
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 
-/** Settings with the keys of models and engines alone. */
+/** Settings with the seed and the keys of models and engines alone. */
 object RunKeysForTests {
   def settings(entries: (String, String)*): Settings =
     Settings.resolve(
       entries.toMap,
-      Variants.all[ModelFamily].flatMap(_.keys) ++ Variants.all[EngineVariant].flatMap(_.keys)
+      Variants.all[ModelFamily].flatMap(_.keys) ++ Variants
+        .all[EngineVariant]
+        .flatMap(_.keys) :+ RunKeys.seed :+ RunKeys.engine
     )
 }

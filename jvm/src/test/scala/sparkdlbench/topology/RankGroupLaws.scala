@@ -1,6 +1,6 @@
 package sparkdlbench.topology
 
-import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.OnOneLine
 import sparkdlbench.codec.{Bf16, Codec}
 import sparkdlbench.config.Variants
 import sparkdlbench.engine.FlatBuffer
@@ -10,7 +10,7 @@ import java.lang.Float.floatToRawIntBits
 import scala.util.Random
 
 /** What holds for every topology where some ranks sum in memory first, whatever the groups. */
-class RankGroupLaws extends AnyFunSuite {
+class RankGroupLaws extends OnOneLine {
   private val topologies = Variants.all[Topology].filter(_.amongRanks)
   private val plain = TestCodecs.plain.head
 

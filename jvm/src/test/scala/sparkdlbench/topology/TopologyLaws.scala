@@ -1,6 +1,6 @@
 package sparkdlbench.topology
 
-import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.OnOneLine
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
@@ -12,7 +12,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 import scala.util.Random
 
 /** What holds for every topology with every codec, whatever the number of ranks, the length and the buckets. */
-class TopologyLaws extends AnyFunSuite {
+class TopologyLaws extends OnOneLine {
   private val topologies = Variants.all[Topology].filter(_.amongRanks)
   private val codecs = TestCodecs.all
   private val sizes = 1 to 5

@@ -91,7 +91,8 @@ private object DriverMessagesSuite {
     "BlockManagerHeartbeat" -> 0.4,
     "ExpireDeadHosts" -> 0.2,
     "ReviveOffers" -> 4.0, // the driver to itself: every second, and when a task begins or ends
-    "PluginMessage(StepReport)" -> 1.1
+    "PluginMessage(StepReport)" -> 1.1,
+    "PluginMessage(ResourceReport)" -> 1.1 // each executor every two seconds
   )
 
   final case class Counted(steps: Int, seconds: Double, messages: Map[String, Long], msPerStep: Double) {

@@ -1,27 +1,18 @@
 package sparkdlbench.train
 
+import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
-import org.apache.spark.{SparkConf, SparkContext}
-import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.{ConfigurationException, LocalSpark}
 import sparkdlbench.results.Json
 
 import java.lang.management.{BufferPoolMXBean, ManagementFactory}
 import java.nio.file.{Files, Path, Paths}
 import scala.jdk.CollectionConverters._
 
-class MemoryEstimateSuite extends AnyFunSuite with BeforeAndAfterAll {
-  private var sc: SparkContext = _
+class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
   private lazy val results: Path = Files.createTempDirectory("results")
   private val mebi = 1L << 20
-
-  override def beforeAll(): Unit = {
-    val conf = new SparkConf().setMaster("local[4]").setAppName("memory-suite").set("spark.ui.enabled", "false")
-    sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1"))
-    sc.setLogLevel("ERROR")
-  }
-  override def afterAll(): Unit = sc.stop()
 
   private def prepare(settings: (String, String)*): TrainingRun = TrainingRun.prepare(
     sc,

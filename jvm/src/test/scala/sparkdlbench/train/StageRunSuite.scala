@@ -1,38 +1,23 @@
 package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.spark.{SparkConf, SparkContext}
-import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.LocalRuns
 import sparkdlbench.results.Json
 
 import java.nio.file.{Files, Path, Paths}
 import scala.jdk.CollectionConverters._
 
 /** Runs of the one-stage shape whose ranks share one process, so one group of ranks that sum in memory. */
-class StageRunSuite extends AnyFunSuite with BeforeAndAfterAll {
-  private var sc: SparkContext = _
-  private lazy val results: Path = Files.createTempDirectory("results")
+class StageRunSuite extends AnyFunSuite with LocalRuns {
 
-  override def beforeAll(): Unit = {
-    val conf = new SparkConf().setMaster("local[4]").setAppName("stage-run-suite").set("spark.ui.enabled", "false")
-    sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1"))
-    sc.setLogLevel("ERROR")
-  }
-  override def afterAll(): Unit = sc.stop()
-
-  private val small = Map(
+  override protected def common: Map[String, String] = Map(
     "transport" -> "block-stream",
     "workers" -> "3",
-    "model.hidden" -> "32",
-    "batch" -> "50",
     "epochs" -> "2",
     "evaluate_every" -> "0",
     "optimizer.momentum" -> "0.9"
   )
-
-  private def run(settings: (String, String)*): RunResult =
-    TrainingRun.prepare(sc, small ++ settings + ("results" -> results.toString)).train()
 
   private def file(result: RunResult, name: String) = Json.read(Files.readString(Paths.get(result.folder, name)))
 

@@ -1,40 +1,21 @@
 package sparkdlbench.train
 
-import org.apache.spark.{SparkConf, SparkContext}
-import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._
 
-/** Whole runs through Spark jobs in one JVM; the tests on real executors are the Python ones and `BlockStreamSuite`. */
-class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
-  private var sc: SparkContext = _
-  private lazy val results: Path = Files.createTempDirectory("results")
+/** Whole runs through Spark jobs in one JVM; the tests on real executors are the Python ones and `PushSuite`. */
+class TrainingSuite extends AnyFunSuite with LocalRuns {
 
-  override def beforeAll(): Unit = {
-    val conf = new SparkConf().setMaster("local[4]").setAppName("training-suite").set("spark.ui.enabled", "false")
-    sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1"))
-    sc.setLogLevel("ERROR")
-  }
-  override def afterAll(): Unit = sc.stop()
-
-  private val small = Map(
+  override protected def common: Map[String, String] = Map(
     "data.source" -> "digits",
     "model.name" -> "mlp",
-    "model.hidden" -> "32",
-    "batch" -> "50",
     "epochs" -> "2",
     "optimizer.learning_rate" -> "0.1"
   )
-
-  private def run(settings: (String, String)*): RunResult =
-    TrainingRun.prepare(sc, small ++ settings + ("results" -> results.toString)).train()
-
-  private def losses(result: RunResult): Seq[Double] =
-    Json.read(result.summary).path("history").elements.asScala.map(_.path("train_loss").asDouble).toSeq
 
   private def blocksLeft: Int =
     org.apache.spark.SparkEnv.get.blockManager.getMatchingBlockIds(_.name.contains("sparkdl:")).size
@@ -124,10 +105,9 @@ class TrainingSuite extends AnyFunSuite with BeforeAndAfterAll {
   }
 
   test("a run that fails leaves a summary that says so") {
-    val prepared =
-      TrainingRun.prepare(sc, small + ("results" -> results.toString) + ("optimizer.learning_rate" -> "0.1"))
-    prepared.cancel()
-    intercept[RunFailedException](prepared.train())
+    val cancelled = prepared("optimizer.learning_rate" -> "0.1")
+    cancelled.cancel()
+    intercept[RunFailedException](cancelled.train())
     val last = Files.list(results).iterator.asScala.toSeq.maxBy(_.toString)
     val summary = Json.read(Files.readString(last.resolve("summary.json")))
     assert(summary.path("status").asText === "cancelled" && summary.path("error").asText.nonEmpty)

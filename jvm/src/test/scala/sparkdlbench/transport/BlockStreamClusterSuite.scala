@@ -5,22 +5,28 @@ import org.apache.spark.sparkdlbench.{SparkBlockStreamNetwork, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
+import sparkdlbench.transport.push._
 
 import java.nio.file.{Files, Path, Paths}
 import scala.util.Try
 
 /** The transport between real executor processes, through Spark's own block-transfer servers. */
 class BlockStreamClusterSuite extends AnyFunSuite {
-  import MappedFiles.mapped
+  import MappedFiles.staying
 
-  private def settings(hostLocal: String): Settings =
-    Settings.resolve(Map("host_local" -> hostLocal), Seq(HostLocal.mode))
+  private def settings(hostLocal: String, progress: String = "auto"): Settings =
+    Settings.resolve(Map("host_local" -> hostLocal, "progress" -> progress), Seq(HostLocal.mode, Progress.key))
 
   /** Whole steps of two topologies on every rank, each value checked; bytes by channel summed over ranks and checks. */
-  private def collectives(sc: SparkContext, ranks: Int, hostLocal: String): Map[String, Long] = {
-    val sent = LocalCluster.ranks(sc, ranks, settings(hostLocal)) { group =>
+  private def collectives(
+      sc: SparkContext,
+      ranks: Int,
+      hostLocal: String,
+      progress: String = "auto"
+  ): Map[String, Long] = {
+    val sent = LocalCluster.ranks(sc, ranks, settings(hostLocal, progress)) { group =>
       val topologies = Seq[Topology](new Sliced, new Ring)
-      val lengths = Seq(1, 10007, 3000000) // the last: uploads begin and end within messages
+      val lengths = Seq(1, 10007, 1000003) // the last: uploads begin and end within messages
       val each = for (topology <- topologies; length <- lengths) yield {
         val transport = new BlockStream().connect(Numbered(group, s"${topology.name}-$length"))
         try {
@@ -41,16 +47,22 @@ class BlockStreamClusterSuite extends AnyFunSuite {
 
   test("two executors: sums, channels, other attempts, silence, and a shuffle beside") {
     LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
-      val overSockets = collectives(sc, 2, "off")
-      assert(overSockets("block-stream") > 3000000L * 4 * 2 && !overSockets.contains("host-local"))
+      val overSockets = collectives(sc, 2, "off", "network")
+      assert(overSockets("block-stream") > 1000003L * 4 * 2 && !overSockets.contains("host-local"))
       assert(overSockets("block-stream.framing") < overSockets("block-stream") / 100)
-      val inPlace = LocalCluster.ranks(sc, 2, settings("off"))(_ => BlockStreamReader.inPlaceBytes.sum).sum
+      val inPlace = LocalCluster.ranks(sc, 2, settings("off"))(_ => FrameReader.inPlaceBytes.sum).sum
       // The first read of a message also reads its header, into a buffer of Netty's.
       assert(inPlace > overSockets("block-stream") / 3 && inPlace < overSockets("block-stream"))
+      if (ServedBy.theRank) assert(collectives(sc, 2, "off", "rank")("block-stream") == overSockets("block-stream"))
+      else
+        assert(
+          Try(collectives(sc, 2, "off", "rank")).failed.get.getMessage
+            .contains("progress is 'rank', but 'block-stream' cannot be served by a thread of ours here")
+        )
       val throughMemory = collectives(sc, 2, "auto")
       assert(throughMemory("host-local") == overSockets("block-stream") && !throughMemory.contains("block-stream"))
-      val left = LocalCluster.ranks(sc, 2, settings("on"))(_ => mapped(SparkBlockStreamNetwork.sharedDirectories))
-      assert(left.flatten.isEmpty && mapped(Seq(Paths.get("/dev/shm"))).isEmpty)
+      val left = LocalCluster.ranks(sc, 2, settings("on"))(_ => staying(SparkBlockStreamNetwork.sharedDirectories))
+      assert(left.flatten.isEmpty && staying(Seq(Paths.get("/dev/shm"))).isEmpty)
       shuffles(sc)
       val managers = LocalCluster.ranks(sc, 2, settings("off"))(_ => SparkTestSupport.shuffleManager)
       assert(managers.toSet == Set(("org.apache.spark.sparkdlbench.SparkDLShuffleManager", true)))
@@ -64,14 +76,14 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     val short = Seq("spark.shuffle.io.connectionTimeout" -> "2s")
     LocalCluster.run(2, 1, LocalCluster.prepared ++ short: _*) { sc =>
       // With host_local the messages go through memory, and only the connection's own signs of life through the socket.
-      for (hostLocal <- Seq("off", "on")) {
-        val answers = LocalCluster.ranks(sc, 2, settings(hostLocal)) { group =>
+      for ((hostLocal, progress) <- Seq("off" -> "auto", "on" -> "auto", "off" -> "network")) {
+        val answers = LocalCluster.ranks(sc, 2, settings(hostLocal, progress)) { group =>
           val transport = new BlockStream().connect(group)
           try {
             val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
             transport.open(lanes, _ => None)
-            (0L until 3L).map { sequence =>
-              Thread.sleep(5000)
+            (0L until 2L).map { sequence =>
+              Thread.sleep(3500)
               transport.send(lanes(1 - group.rank), sequence, ByteBufferOf(64))
               transport.flush()
               val bytes = transport.receive(lanes(group.rank), sequence).remaining
@@ -80,7 +92,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
             }.sum
           } finally transport.close()
         }
-        assert(answers == Seq(3 * 64, 3 * 64), hostLocal)
+        assert(answers == Seq(2 * 64, 2 * 64), hostLocal)
       }
     }
   }
@@ -90,7 +102,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     val results = LocalCluster.ranks(sc, 2, settings("off")) { group =>
       val refusedBefore = Mailbox.refusedStreams
       val peers =
-        group.allGather(BlockStreamPeer.print(SparkBlockStreamNetwork.describe(group.rank))).map(BlockStreamPeer.parse)
+        group.allGather(PushPeer.print(SparkBlockStreamNetwork.describe(group.rank))).map(PushPeer.parse)
       @volatile var failure = ""
       if (group.rank == 1) {
         val stale = SparkBlockStreamNetwork.connect(
@@ -162,7 +174,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       )),
       text
     )
-    assert(mapped(Seq(Paths.get("/dev/shm"))).isEmpty)
+    assert(staying(Seq(Paths.get("/dev/shm"))).isEmpty)
   }
 
   test("several ranks an executor, beside a shuffle manager of somebody else's") {
@@ -217,22 +229,41 @@ class BlockStreamClusterSuite extends AnyFunSuite {
 }
 
 /** The same group for another transport. */
-private case class Numbered(group: GroupContext, number: String) extends GroupContext {
+private[transport] case class Numbered(group: GroupContext, number: String) extends GroupContext {
   def rank: Int = group.rank
   def size: Int = group.size
   def attemptId: String = s"${group.attemptId}-$number"
+  def secret: RunSecret = group.secret
   def settings: Settings = group.settings
   def timeoutMillis: Long = group.timeoutMillis
   def allGather(text: String): IndexedSeq[String] = group.allGather(text)
   def isKilled: Boolean = group.isKilled
 }
 
+/** Whether a rank's own thread can serve its connections, with this Spark's Netty. */
+private[transport] object ServedBy {
+  def theRank: Boolean = Try(Class.forName("io.netty.channel.ManualIoEventLoop")).isSuccess
+}
+
 private object MappedFiles {
-  def mapped(folders: Seq[Path]): Seq[String] =
+
+  /** Files that are still there after a while: those of runs beside this one, in other processes, come and go. */
+  def staying(folders: Seq[Path]): Set[String] = {
+    val end = System.nanoTime() + 20000000000L
+    var left = mapped(folders)
+    while (left.nonEmpty && System.nanoTime() < end) {
+      Thread.sleep(20)
+      left = left.intersect(mapped(folders))
+    }
+    left
+  }
+
+  private def mapped(folders: Seq[Path]): Set[String] =
     folders
       .filter(Files.isDirectory(_))
       .flatMap(folder => folder.toFile.list().toSeq)
       .filter(_.startsWith("sparkdl-host-local"))
+      .toSet
 }
 
 private object ByteBufferOf {

@@ -6,6 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{Collective, CollectiveCheck, Sliced, TestCodecs}
+import sparkdlbench.transport.push.{HostLocal, Mailbox, StreamId}
 
 import java.nio.file.{Files, Path, Paths}
 import java.util.UUID

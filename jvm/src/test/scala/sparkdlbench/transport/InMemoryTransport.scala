@@ -165,6 +165,19 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       state.slot(sequence)
     }
 
+    def hasArrived(lane: Lane, sequence: Long): Boolean = InMemoryGroup.this.synchronized {
+      checkFailure(rank)
+      require(states(lane.id).lane.to == rank, s"rank $rank asks for $lane")
+      states(lane.id).arrived > sequence
+    }
+
+    def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = InMemoryGroup.this.synchronized {
+      require(messages.nonEmpty && messages.forall(_._1.to == rank), s"rank $rank waits for $messages")
+      await(rank, s"any of ${messages.size} messages")(messages.exists { case (lane, sequence) =>
+        states(lane.id).arrived > sequence
+      })
+    }
+
     def release(lane: Lane, sequence: Long): Unit = InMemoryGroup.this.synchronized {
       val state = states(lane.id)
       require(sequence == state.released && state.received == sequence + 1, s"$lane: released $sequence")

@@ -1,48 +1,31 @@
 package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.{RankShuffles, SparkTestSupport}
-import org.apache.spark.{SparkConf, SparkContext}
-import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
-import sparkdlbench.train.{RunResult, TrainingRun}
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.train.RunResult
+import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
 import java.io.File
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._
 
 /** Whole runs over Spark shuffles in one JVM; `ShuffleManagerSuite` has those between processes. */
-class ShuffleSuite extends AnyFunSuite with BeforeAndAfterAll {
-  private var sc: SparkContext = _
-  private lazy val results: Path = Files.createTempDirectory("results")
+class ShuffleSuite extends AnyFunSuite with LocalRuns {
   private lazy val local: Path = Files.createTempDirectory("spark-local")
 
-  override def beforeAll(): Unit = {
-    val conf = new SparkConf().setMaster("local[8]").setAppName("shuffle-suite").set("spark.ui.enabled", "false")
-    conf.set("spark.driver.host", "127.0.0.1").set("spark.driver.bindAddress", "127.0.0.1")
-    sc = new SparkContext(conf.set("spark.local.dir", local.toString))
-    sc.setLogLevel("ERROR")
-  }
-  override def afterAll(): Unit = sc.stop()
+  override protected def cores: Int = 8
+  override protected def sparkSettings: Seq[(String, String)] = Seq("spark.local.dir" -> local.toString)
 
-  private val small = Map(
+  override protected def common: Map[String, String] = Map(
     "data.source" -> "digits",
     "model.name" -> "mlp",
-    "model.hidden" -> "32",
-    "batch" -> "50",
     "epochs" -> "1",
     "max_steps" -> "10",
     "optimizer.learning_rate" -> "0.1",
     "optimizer.momentum" -> "0.9"
   )
-  private val parameters = 64 * 32 + 32 + 32 * 10 + 10
 
-  private def prepared(settings: (String, String)*): TrainingRun =
-    TrainingRun.prepare(sc, small ++ settings + ("results" -> results.toString))
-  private def run(settings: (String, String)*): RunResult = prepared(settings: _*).train()
-  private def losses(result: RunResult): Seq[Double] =
-    Json.read(result.summary).path("history").elements.asScala.map(_.path("train_loss").asDouble).toSeq
   private def bytes(result: RunResult, channel: String): Long =
     Json.read(result.summary).path("bytes").path(channel).asLong
   private def shuffleFiles: Seq[String] = {

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer}
-import sparkdlbench.model.ModelSpec
+import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
+import sparkdlbench.model.{Initializers, ModelSpec}
 
 import java.nio.FloatBuffer
 import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
@@ -14,33 +14,59 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   most rows of a batch
  * @param threads
  *   compute threads
+ * @param seed
+ *   of dropout masks
+ * @param bf16
+ *   whether convolutions and linear layers compute in bf16
  */
-private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, threads: Int, libraries: NativeLibraries)
-    extends Engine {
+private[libtorch] final class LibtorchEngine(
+    spec: ModelSpec,
+    maxRows: Int,
+    threads: Int,
+    seed: Long,
+    bf16: Boolean,
+    libraries: NativeLibraries
+) extends Engine {
   require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
   val parameters = new FlatBuffer(spec.parameterCount)
   val gradients = new FlatBuffer(spec.parameterCount)
+  val statistics = new FlatBuffer(spec.statisticsCount)
+  Initializers.fillStatistics(spec, statistics)
   private val width = spec.inputShape.product
   private val logits = new FlatBuffer(Math.multiplyExact(maxRows, spec.classes))
   private val logitGradients = new FlatBuffer(logits.length)
   private val ownFeatures = new FlatBuffer(Math.multiplyExact(maxRows, width))
+  private val state = new PassState
   private val (network, loss) = configured {
     (
-      new TorchNetwork(spec, maxRows, parameters, gradients, logits, logitGradients),
+      new TorchNetwork(
+        spec,
+        maxRows,
+        seed,
+        bf16,
+        parameters,
+        gradients,
+        statistics,
+        logits,
+        logitGradients,
+        state
+      ),
       new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients)
     )
   }
   private val passes = new PassCache
   private var closed = false
 
+  def join(exchange: RankExchange): Unit = state.exchange = exchange
+
   def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = configured {
     if (batch.rows == 0) {
+      network.passWithoutRows()
       zeroGradients()
       onBucketReady(0, gradients.length)
       0.0
     } else {
-      val bound = passes.of(batch)
-      bound.pass.forward()
+      val bound = forward(batch, training = true)
       val lossSum = bound.loss.forward(batch.labels)
       bound.loss.backward(batch.labels, weight)
       bound.pass.backward(onBucketReady)
@@ -51,14 +77,17 @@ private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, thre
   def evaluate(batch: Batch): Evaluation = configured {
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
     else {
-      val bound = passes.of(batch)
-      bound.pass.forward()
+      val bound = forward(batch, training = false)
       val lossSum = bound.loss.forward(batch.labels)
       Evaluation(batch.rows.toLong, lossSum, bound.loss.correct(batch.labels))
     }
   }
 
-  def facts: Map[String, String] = libraries.facts + ("engine" -> "libtorch") + ("threads" -> threads.toString)
+  def facts: Map[String, String] = libraries.facts ++ Map(
+    "engine" -> "libtorch",
+    "threads" -> threads.toString,
+    "compute" -> (if (bf16) "bf16" else "fp32")
+  )
 
   def close(): Unit = if (!closed) {
     configured {
@@ -67,6 +96,15 @@ private[libtorch] final class LibtorchEngine(spec: ModelSpec, maxRows: Int, thre
       network.close()
     }
     closed = true
+  }
+
+  private def forward(batch: Batch, training: Boolean): BoundPass = {
+    val bound = passes.of(batch)
+    state.training = training
+    state.step = batch.step
+    state.ids = batch.ids
+    bound.pass.forward()
+    bound
   }
 
   private def configured[T](body: => T): T = {

@@ -1,6 +1,6 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec
 
@@ -8,18 +8,25 @@ import sparkdlbench.model.ModelSpec
 final class LibtorchVariant extends EngineVariant {
   def name = "libtorch"
   def doc = "libtorch in the executor's JVM, over MKL or OpenBLAS"
-  override def keys: Seq[Key[_]] = NativeLibraries.keys
+  override def keys: Seq[Key[_]] = NativeLibraries.keys :+ ComputeType.key
+
+  def check(spec: ModelSpec, threads: Int, settings: Settings): Unit = {
+    NativeLibraries.checkDevice(settings)
+    TorchLayer.check(spec)
+  }
 
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together, before anything native is loaded
-    new LibtorchEngine(spec, rows, threads, NativeLibraries.load(settings))
+    val bf16 = ComputeType.isBf16(settings)
+    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, NativeLibraries.load(settings))
   }
 
   /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */
   def memory(spec: ModelSpec, rows: Int): EngineMemory = {
     val between = spec.shapes.drop(1).map(_.map(_.toLong).product)
+    val dropped = spec.layers.zip(between).collect { case (layer, width) if layer.kind == "dropout" => width }.sum
     EngineMemory(
-      direct = 4L * rows * (3L * spec.classes + spec.inputShape.map(_.toLong).product),
+      direct = 4L * rows * (3L * spec.classes + spec.inputShape.map(_.toLong).product + dropped),
       native = 4L * rows * 3 * between.sum,
       library = LibtorchVariant.LibraryBytes
     )

@@ -21,11 +21,16 @@ private[libtorch] object NativeCache {
   /**
    * Makes the folder where it is missing, checks it, and tells JavaCPP. Call before any JavaCPP class is used.
    *
+   * Each BLAS has a folder of its own: JavaCPP makes libtorch find the one that it loads by links between the unpacked files,
+   * and JVMs of two BLAS that start at the same time would turn each other's.
+   *
    * @param configured
    *   the key `engine.cache`; empty for the default
    */
-  def prepare(configured: String): Path = {
-    val folder = Paths.get(choose(configured)).toAbsolutePath
+  def prepare(configured: String, blas: String): Path = {
+    val whole = Paths.get(choose(configured)).toAbsolutePath
+    check(whole)
+    val folder = whole.resolve(blas)
     check(folder)
     System.setProperty(Property, folder.toString)
     folder

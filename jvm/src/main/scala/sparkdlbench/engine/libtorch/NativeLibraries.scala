@@ -31,6 +31,8 @@ final class NativeLibraries private[libtorch] (blas: Blas, cache: Path, blasFile
     "libtorch.cpu_capability" -> torch.get_cpu_capability().getString,
     "blas" -> blas.name,
     "blas.library" -> blasFile.getOrElse("unknown"),
+    "onednn" -> (if (torch.globalContext().userEnabledMkldnn()) "on" else "off"),
+    "device" -> "cpu",
     "native.cache" -> cache.toString,
     "native.platform" -> NativeJars.platform
   ) ++ blas.facts
@@ -58,10 +60,18 @@ object NativeLibraries {
     "",
     "Folder on each executor's host into which native libraries are unpacked; empty: sparkdl-bench-<user> in java.io.tmpdir"
   )
-  val keys: Seq[Key[_]] = Seq(blas, cbwr, cache)
+  val onednn: Key[String] = Key.choice(
+    "engine.onednn",
+    "on",
+    Seq("on", "off"),
+    "oneDNN for convolutions; off: they are matrix products of the BLAS"
+  )
+  val device: Key[String] = Key.choice("engine.device", "cpu", Seq("cpu", "cuda"), "Where the engine computes")
+  val keys: Seq[Key[_]] = Seq(blas, cbwr, cache, onednn, device)
 
-  private final case class Choice(blas: String, cbwr: String) {
-    override def toString: String = if (blas == "mkl") s"engine.blas=$blas, engine.cbwr=$cbwr" else s"engine.blas=$blas"
+  private final case class Choice(blas: String, cbwr: String, onednn: String) {
+    override def toString: String =
+      s"engine.blas=$blas, ${if (blas == "mkl") s"engine.cbwr=$cbwr, " else ""}engine.onednn=$onednn"
   }
 
   // Process-wide, because native libraries are.
@@ -70,6 +80,7 @@ object NativeLibraries {
   /** Loads what `settings` ask for, or returns what is loaded when it is the same. */
   def load(settings: Settings): NativeLibraries = synchronized {
     NativeJars.checkClasses()
+    checkDevice(settings)
     val choice = chosen(settings)
     held match {
       case Some((`choice`, Right(libraries))) => libraries
@@ -77,7 +88,7 @@ object NativeLibraries {
       case Some((other, _)) => throw conflict(choice, other)
       case None =>
         NativeJars.check(choice.blas)
-        val folder = NativeCache.prepare(settings(cache))
+        val folder = NativeCache.prepare(settings(cache), choice.blas)
         val result =
           try Right(NativeCache.loading(folder, NativeJars.fingerprint(choice.blas))(loadOnce(choice, folder)))
           catch {
@@ -96,14 +107,22 @@ object NativeLibraries {
       throw new ConfigurationException(
         s"engine.blas=mkl needs an x86-64 host, but this one is ${NativeJars.platform}; set engine.blas=openblas or auto."
       )
-    Choice(name, if (name == "mkl") settings(cbwr) else "off")
+    Choice(name, if (name == "mkl") settings(cbwr) else "off", settings(onednn))
   }
+
+  private[libtorch] def checkDevice(settings: Settings): Unit = if (settings(device) == "cuda")
+    throw new ConfigurationException(
+      "engine.device=cuda was asked for, and the engine 'libtorch' computes on the CPU: its flat buffers are host memory, and the " +
+        "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or train with a Python engine on " +
+        "hosts with a GPU."
+    )
 
   private def loadOnce(choice: Choice, folder: Path): NativeLibraries = {
     if (choice.blas == "mkl") System.setProperty("org.bytedeco.openblas.load", "mkl_rt")
     loadOpenMp()
     val library = if (choice.blas == "mkl") new Mkl(choice.cbwr) else new OpenBlas
     Loader.load(classOf[torch])
+    torch.globalContext().setUserEnabledMkldnn(choice.onednn == "on")
     val file = blasFile()
     val isMkl = file.map(_.contains("/org/bytedeco/mkl/"))
     if (isMkl.exists(_ != (choice.blas == "mkl")))

@@ -1,6 +1,6 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.FloatPointer
+import org.bytedeco.javacpp.{FloatPointer, PointerScope}
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{InferenceMode, Tensor, TensorOptions}
 import sparkdlbench.engine.FlatBuffer
@@ -26,8 +26,22 @@ private[libtorch] object Tensors {
 
   def sizes(shape: Seq[Int]): Array[Long] = shape.map(_.toLong).toArray
 
-  /** The first `rows` rows of a tensor, same memory. */
-  def rows(tensor: Tensor, rows: Int): Tensor = tensor.narrow(0, 0, rows.toLong)
+  /** The first `rows` rows of memory for rows of `shape`, same memory. */
+  def rows(memory: Tensor, rows: Int, shape: Seq[Int]): Tensor = {
+    val first = memory.narrow(0L, 0L, rows.toLong)
+    try first.view(sizes(rows +: shape): _*)
+    finally first.close()
+  }
+
+  /** True where both tensors start at the same place. */
+  def sameMemory(one: Tensor, other: Tensor): Boolean = one.data_ptr().address() == other.data_ptr().address()
+
+  /** Frees what libtorch returns in `body` at its end; nothing that `body` makes may be kept. */
+  def scoped[T](body: => T): T = {
+    val scope = new PointerScope()
+    try body
+    finally scope.close()
+  }
 
   /** Runs `body` without libtorch's autograd bookkeeping; the mode belongs to the calling thread. */
   def inference[T](body: => T): T = {

@@ -1,6 +1,7 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.engine.{Batch, Engine, FlatBuffer}
+import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer}
 import sparkdlbench.model.{Initializers, MlpFamily, ModelSpec, RunKeysForTests, SoftmaxFamily}
 
 import java.nio.{ByteBuffer, ByteOrder}
@@ -25,7 +26,8 @@ object EngineFixture {
       settings: Seq[(String, String)] = Nil,
       seed: Long = 1
   ): Engine = {
-    val engine = new LibtorchVariant().load(spec, rows, threads, RunKeysForTests.settings(settings: _*))
+    val chosen = RunKeysForTests.settings(settings :+ ("seed" -> seed.toString): _*)
+    val engine = Variants.find[EngineVariant]("engine", chosen(RunKeys.engine)).load(spec, rows, threads, chosen)
     Initializers.fill(spec, seed, engine.parameters)
     engine
   }

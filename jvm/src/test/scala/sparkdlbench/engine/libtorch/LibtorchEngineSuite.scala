@@ -1,15 +1,15 @@
 package sparkdlbench.engine.libtorch
 
-import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.OnOneLine
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.{Batch, Engine, EngineVariant, Evaluation, FlatBuffer}
-import sparkdlbench.model.{LayerSpec, ModelSpec}
+import sparkdlbench.engine.{Batch, Engine, EngineVariant, Evaluation, FlatBuffer, RowIds}
+import sparkdlbench.model.{LayerSpec, ModelSpec, ParityModels}
 
 import java.nio.file.{Files, Paths}
 import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
 
-class LibtorchEngineSuite extends AnyFunSuite {
+class LibtorchEngineSuite extends OnOneLine {
   import EngineFixture._
 
   private val models: Seq[(String, ModelSpec)] = Seq(
@@ -224,6 +224,62 @@ class LibtorchEngineSuite extends AnyFunSuite {
       val before = run(500)
       val after = run(3000)
       assert(after < before * 1.05, s"$before kB after 500 steps, $after kB after 3000 more")
+    }
+  }
+
+  test("resident memory is flat over 200 steps of ResNet-18") {
+    val spec = ParityModels.family("resnet-18", Seq(1, 8, 8))
+    using(load(spec, 4)) { engine =>
+      val batches = (1 to 4).map(rows => batch(spec, rows, rows.toLong))
+      def run(steps: Int): Long = {
+        for (step <- 0 until steps) engine.step(batches(3 - step % 2), 0.25f, (_, _) => ())
+        engine.evaluate(batches(2))
+        System.gc()
+        residentKilobytes()
+      }
+      val before = run(50)
+      val after = run(200)
+      assert(after < before * 1.05, s"$before kB after 50 steps, $after kB after 200 more")
+    }
+  }
+
+  for (name <- Seq("every-layer", "resnet-18", "googlenet"))
+    test(s"buckets of a graph cover the buffer once and are final when announced: $name") {
+      val model = ParityModels.all.find(_.name == name).get
+      using(load(model.spec, model.rows)) { engine =>
+        val data = ParityModels.batch(model.spec, model.rows, 0)
+        val complete = gradient(engine, data, 1f)
+        for (i <- complete.indices) engine.gradients.floats.put(i, Float.NaN)
+        var end = complete.length
+        engine.step(
+          data,
+          1f,
+          (from, until) => {
+            assert(until == end)
+            end = from
+            for (i <- from until until) {
+              assert(engine.gradients.floats.get(i) == complete(i))
+              engine.parameters.floats.put(i, Float.NaN)
+            }
+          }
+        )
+        assert(end == 0)
+      }
+    }
+
+  test("dropout follows the rows' ids and the step, not their place") {
+    val spec = ParityModels.everyLayer.copy(layers = ParityModels.everyLayer.layers.filterNot(_.kind == "batch-norm"))
+    using(load(spec, 6)) { engine =>
+      val all = ParityModels.batch(spec, 6, 3)
+      def loss(first: Int, count: Int, step: Long): Double = {
+        val width = spec.inputShape.product
+        val features = all.features.slice(first * width, count * width)
+        val ids = new RowIds(Array(10, 11, 12, 13, 14, 15), first)
+        engine.step(Batch(count, features, all.labels.slice(first, count), ids, step), 1f, (_, _) => ())
+      }
+      val whole = loss(0, 6, 5)
+      assert((loss(0, 2, 5) + loss(2, 4, 5) - whole).abs < 1e-4 * whole)
+      assert((loss(0, 6, 6) - whole).abs > 1e-3 * whole)
     }
   }
 

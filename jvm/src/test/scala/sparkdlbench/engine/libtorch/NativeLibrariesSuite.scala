@@ -1,6 +1,6 @@
 package sparkdlbench.engine.libtorch
 
-import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.OnOneLine
 import sparkdlbench.ConfigurationException
 import sparkdlbench.model.RunKeysForTests
 
@@ -11,7 +11,7 @@ import java.nio.file.{FileSystemException, Files, Path}
 import java.util.concurrent.TimeUnit
 import scala.jdk.CollectionConverters._
 
-class NativeLibrariesSuite extends AnyFunSuite {
+class NativeLibrariesSuite extends OnOneLine {
   private val timeoutSeconds = 240L
   private val isX86 = NativeJars.platform.endsWith("x86_64")
 
@@ -133,7 +133,8 @@ class NativeLibrariesSuite extends AnyFunSuite {
   test("a cache folder that cannot be used is refused by name") {
     withFolder { folder =>
       val file = Files.createFile(folder.resolve("file"))
-      val message = intercept[ConfigurationException](NativeCache.prepare(file.resolve("below").toString)).getMessage
+      val message =
+        intercept[ConfigurationException](NativeCache.prepare(file.resolve("below").toString, "mkl")).getMessage
       assert(message.contains(file.toString) && message.contains("engine.cache"))
     }
   }
@@ -147,7 +148,7 @@ class NativeLibrariesSuite extends AnyFunSuite {
           cancel(s"cannot give a folder away: $error")
       }
       assert(
-        intercept[ConfigurationException](NativeCache.prepare(foreign.toString)).getMessage
+        intercept[ConfigurationException](NativeCache.prepare(foreign.toString, "mkl")).getMessage
           .contains("belongs to nobody")
       )
     }

@@ -3,20 +3,20 @@ package org.apache.spark.sparkdlbench
 import org.apache.spark.network.client.StreamCallbackWithID
 import org.apache.spark.storage.{BlockId, ShuffleBlockId}
 import sparkdlbench.RunFailedException
-import sparkdlbench.transport.{BlockStreamReader, Mailbox, StreamId}
+import sparkdlbench.transport.push.{FrameReader, Mailbox, StreamId}
 
 import java.nio.ByteBuffer
 
 /** Marks a resolver that gives uploads of the reserved shuffle to our mailboxes. */
 trait ReceivesStreams
 
-/** Gives the bytes of one upload to the reader of its stream. Runs on Spark's network threads. */
+/** Gives the bytes of one upload to the reader of its stream. Runs on Spark's network threads, or the rank's own (`Progress`). */
 private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mailbox: Mailbox)
     extends StreamCallbackWithID {
-  private val reader: BlockStreamReader = mailbox.reader(stream.from)
+  private val reader: FrameReader = mailbox.reader(stream.from)
   private val connection = Option(ReceiveInPlace.current)
   reader.beginUpload()
-  connection.foreach(_.attach(reader))
+  connection.foreach { one => one.attach(reader); mailbox.arrivesBy(one.channel) }
 
   override def getID: String = id.name
   override def onData(streamId: String, data: ByteBuffer): Unit = reader.accept(data)

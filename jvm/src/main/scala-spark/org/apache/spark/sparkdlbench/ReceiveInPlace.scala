@@ -1,15 +1,16 @@
 package org.apache.spark.sparkdlbench
 
-import io.netty.buffer.{ByteBuf, ByteBufAllocator, Unpooled}
 import io.netty.channel.ChannelHandler.Sharable
 import io.netty.channel._
-import io.netty.util.UncheckedBooleanSupplier
+import io.netty.channel.epoll.EpollServerSocketChannel
+import io.netty.channel.socket.nio.NioServerSocketChannel
 import io.netty.util.concurrent.FastThreadLocal
 import org.apache.spark.internal.Logging
 import org.apache.spark.network.BlockTransferService
 import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.server.TransportServer
-import sparkdlbench.transport.BlockStreamReader
+import org.apache.spark.network.util.IOMode
+import sparkdlbench.transport.push.{FrameReader, LendingAllocator}
 
 import scala.util.control.NonFatal
 
@@ -35,18 +36,24 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
         try {
           val server = field[TransportServer](classOf[NettyBlockTransferService], netty, "server")
           if (!installed.contains(server)) {
-            field[ChannelFuture](classOf[TransportServer], server, "channelFuture")
-              .channel()
-              .pipeline()
-              .addFirst(Accepting)
+            listening(server).pipeline().addFirst(Accepting)
             installed = Some(server)
           }
         } catch {
           case NonFatal(cause) => logWarning(s"Messages are copied once more as they arrive: $cause", cause)
         }
-      case _ => // BlockStreamNetwork.obstacle says why such a session cannot be served at all
+      case _ => // PushNetwork.obstacle says why such a session cannot be served at all
     }
   }
+
+  /** How the block-transfer server's connections are read and written, if `install` worked and it is a way that we know. */
+  def mode: Option[IOMode] = synchronized(installed).map(listening).collect {
+    case _: EpollServerSocketChannel => IOMode.EPOLL
+    case _: NioServerSocketChannel => IOMode.NIO
+  }
+
+  private def listening(server: TransportServer): Channel =
+    field[ChannelFuture](classOf[TransportServer], server, "channelFuture").channel()
 
   private def field[T](owner: Class[_], of: AnyRef, name: String): T = {
     val found = owner.getDeclaredFields
@@ -72,11 +79,11 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
   }
 
   /** One accepted connection. Its methods are called by the connection's event loop alone. */
-  final class Connection(channel: Channel) extends ChannelInboundHandlerAdapter {
-    private var reader: BlockStreamReader = _
+  final class Connection(val channel: Channel) extends ChannelInboundHandlerAdapter {
+    private var reader: FrameReader = _
 
     /** From now on bytes belong to this stream, until `detach`. */
-    def attach(stream: BlockStreamReader): Unit = if (channel.pipeline().first() eq this) reader = stream
+    def attach(stream: FrameReader): Unit = if (channel.pipeline().first() eq this) reader = stream
 
     def detach(): Unit = reader = null
 
@@ -86,22 +93,6 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
       finally handling.remove()
     }
 
-    val allocator: RecvByteBufAllocator = new RecvByteBufAllocator {
-      private val usual = new AdaptiveRecvByteBufAllocator
-      override def newHandle(): RecvByteBufAllocator.ExtendedHandle =
-        new Lending(usual.newHandle().asInstanceOf[RecvByteBufAllocator.ExtendedHandle])
-    }
-
-    private final class Lending(usual: RecvByteBufAllocator.ExtendedHandle)
-        extends RecvByteBufAllocator.DelegatingHandle(usual)
-        with RecvByteBufAllocator.ExtendedHandle {
-
-      override def allocate(buffers: ByteBufAllocator): ByteBuf = {
-        val memory = if (reader == null) null else reader.lend()
-        if (memory == null) super.allocate(buffers) else Unpooled.wrappedBuffer(memory).clear()
-      }
-
-      override def continueReading(maybeMore: UncheckedBooleanSupplier): Boolean = usual.continueReading(maybeMore)
-    }
+    val allocator: RecvByteBufAllocator = new LendingAllocator(() => reader)
   }
 }

@@ -7,7 +7,8 @@ import org.apache.spark.network.shuffle.BlockStoreClient
 import org.apache.spark.storage.{ShuffleBlockId, StorageLevel}
 import org.apache.spark.util.Utils
 import sparkdlbench.RunFailedException
-import sparkdlbench.transport._
+import sparkdlbench.config.Settings
+import sparkdlbench.transport.push._
 
 import java.nio.file.{Files, Path, Paths}
 import scala.reflect.{classTag, ClassTag}
@@ -15,7 +16,7 @@ import scala.util.Try
 import scala.util.control.NonFatal
 
 /** `block-stream` over this executor's own block-transfer service. */
-object SparkBlockStreamNetwork extends BlockStreamNetwork {
+object SparkBlockStreamNetwork extends PushNetwork {
 
   /** Spark numbers real shuffles from 0 upwards; this one is never registered. */
   val ReservedShuffle = 2000000000
@@ -24,15 +25,20 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
     throw new RunFailedException("block-stream was used outside a running Spark application; connect it in a task.")
   )
 
-  override def describe(rank: Int): BlockStreamPeer = {
+  override def channel: String = "block-stream"
+
+  override def hostLocal(settings: Settings): String = settings(HostLocal.mode)
+
+  override def progress(settings: Settings): String = settings(Progress.key)
+  override def rankLoop(): Option[RankLoop] = ReceiveInPlace.mode.flatMap(SparkLine.rankLoop)
+
+  override def describe(rank: Int): PushPeer = {
     ReceiveInPlace.install(env.blockManager.blockTransferService)
     val id = env.blockManager.blockManagerId
-    BlockStreamPeer(rank, id.host, id.port, id.executorId, BlockStreamPeer.thisProcess, HostLocal.kernel, encrypted)
+    PushPeer(rank, id.host, id.port, id.executorId, PushPeer.thisProcess, HostLocal.kernel, encrypted)
   }
 
-  private def encrypted: Boolean =
-    Seq("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
-      .exists(key => env.conf.getBoolean(key, defaultValue = false))
+  private def encrypted: Boolean = SparkFacts.encrypts(env.conf)
 
   override def obstacle: Option[String] = {
     val manager = env.shuffleManager
@@ -44,7 +50,7 @@ object SparkBlockStreamNetwork extends BlockStreamNetwork {
   }
 
   override def connect(
-      peer: BlockStreamPeer,
+      peer: PushPeer,
       id: StreamId,
       onFailure: Throwable => Unit,
       onDrained: () => Unit

@@ -16,12 +16,22 @@ object SparkFacts {
   def executors(sc: SparkContext): Int =
     if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well
 
+  /** Whether executors encrypt what they say to each other. */
+  def encrypts(conf: SparkConf): Boolean =
+    Seq("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
+      .exists(key => conf.getBoolean(key, defaultValue = false))
+
   /** The configuration with secrets replaced, as Spark's own UI shows it (`spark.redaction.regex`). */
   def redacted(conf: SparkConf): Seq[(String, String)] = {
     val secret =
       conf.get(SECRET_REDACTION_PATTERN) // by the pattern: `redact` of a whole SparkConf differs between 4.0 and 4.1
     Utils.redact(Some(secret), conf.getAll.toSeq).toList.sortBy(_._1)
   }
+
+  /** Waits until the listeners have heard of what has happened so far, or the time is over. */
+  def awaitListeners(sc: SparkContext, millis: Long): Unit =
+    try sc.listenerBus.waitUntilEmpty(millis)
+    catch { case _: java.util.concurrent.TimeoutException => () }
 
   /** The preferred location that names one executor. */
   def executorLocation(host: String, executorId: String): String = s"executor_${host}_$executorId"

@@ -7,7 +7,7 @@ import org.apache.spark.network.client.{RpcResponseCallback, TransportClient}
 import org.apache.spark.network.protocol.UploadStream
 import org.apache.spark.network.shuffle.protocol.UploadBlockStream
 import org.apache.spark.sparkdlbench.StreamUpload._
-import sparkdlbench.transport.{BlockStreamFrame, PushChannel, UploadWindow}
+import sparkdlbench.transport.push.{Frame, PushChannel, RankLoop, UploadWindow}
 
 import java.io.IOException
 import java.nio.ByteBuffer
@@ -17,10 +17,11 @@ import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 /**
  * Frames as the bodies of a row of block uploads on one connection. An upload's length must be declared when it begins, so
- * the row is cut into uploads of 256 KiB at first and 4 MiB later, wherever in a frame a cut falls; the last one is filled
+ * the row is cut into uploads of 256 KiB at first and 16 MiB later, wherever in a frame a cut falls; the last one is filled
  * up with a padding frame. The server answers each upload, which is how errors over there come back.
  *
- * What is queued here by the rank's thread is written by the connection's event loop, one task a frame.
+ * What is queued here by the rank's thread is written by the connection's event loop, one task a frame, or at once where the
+ * rank runs that loop itself.
  *
  * @param idleMillis
  *   say something this often: Spark closes a connection that is silent while an upload is open
@@ -58,7 +59,7 @@ final class StreamUpload(
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = synchronized {
     if (failure != null) throw new IOException(failure.getMessage, failure)
     if (finishing) throw new IOException("the stream has been ended")
-    framing += BlockStreamFrame.HeaderBytes
+    framing += Frame.HeaderBytes
     if (lane < 0) framing += payload.remaining
     write(frame(lane, sequence, payload.duplicate(), payload.remaining))
   }
@@ -66,20 +67,19 @@ final class StreamUpload(
   /** The frame's bytes (of the payload as many as are given), with upload headers wherever an upload is full. */
   private def frame(lane: Int, sequence: Long, payload: ByteBuffer, length: Int): ArrayList[ByteBuf] = {
     val parts = new ArrayList[ByteBuf](4)
-    val header = ByteBuffer.allocateDirect(BlockStreamFrame.HeaderBytes)
-    BlockStreamFrame.putHeader(header, lane, length, sequence)
-    header.flip()
-    cut(header, parts)
-    cut(payload, parts)
+    cut(Frame.header(channel.alloc(), lane, length, sequence), parts)
+    if (payload.hasRemaining) cut(Unpooled.wrappedBuffer(payload), parts)
     parts
   }
 
-  private def cut(data: ByteBuffer, parts: ArrayList[ByteBuf]): Unit = while (data.hasRemaining) {
+  private def cut(data: ByteBuf, parts: ArrayList[ByteBuf]): Unit = {
     if (left == 0) parts.add(beginUpload())
-    val count = math.min(left, data.remaining.toLong).toInt
-    parts.add(Unpooled.wrappedBuffer(data.slice(data.position(), count)))
-    data.position(data.position() + count)
-    left -= count
+    while (data.readableBytes > left) {
+      parts.add(data.readRetainedSlice(left.toInt))
+      parts.add(beginUpload())
+    }
+    left -= data.readableBytes
+    parts.add(data)
   }
 
   /** What `TransportClient.uploadStream` writes before the body; here the body follows piece by piece. */
@@ -105,12 +105,15 @@ final class StreamUpload(
 
   private def write(parts: ArrayList[ByteBuf]): Unit = {
     queued.incrementAndGet()
-    channel.eventLoop().execute { () =>
-      val last = parts.size - 1
-      var i = 0
-      while (i < last) { context.write(message(parts.get(i)), context.voidPromise()); i += 1 }
-      context.writeAndFlush(message(parts.get(last))).addListener(done): Unit
-    }
+    val loop = channel.eventLoop()
+    if (loop.inEventLoop()) writeNow(parts) else loop.execute(() => writeNow(parts))
+  }
+
+  private def writeNow(parts: ArrayList[ByteBuf]): Unit = {
+    val last = parts.size - 1
+    var i = 0
+    while (i < last) { context.write(message(parts.get(i)), context.voidPromise()); i += 1 }
+    context.writeAndFlush(message(parts.get(last))).addListener(done): Unit
   }
 
   private def message(part: ByteBuf): AnyRef = if (asRegions) new BytesRegion(part) else part
@@ -133,13 +136,20 @@ final class StreamUpload(
    * Spark closes a connection whose upload is not answered while it sees nothing else on it, and it sees nothing of what is
    * written past its own handlers: so it is told as well.
    */
-  private def keepAlive(): Unit = synchronized {
+  private def keepAlive(): Unit = {
     client.getHandler.updateTimeOfLastRequest()
+    channel.eventLoop().execute(() => sayNothing())
+  }
+
+  /** In the event loop: so it comes between frames, whoever runs that loop by now. */
+  private def sayNothing(): Unit = synchronized {
     if (!finishing && failure == null && queued.get == written.get) {
-      framing += BlockStreamFrame.HeaderBytes
-      write(frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), 0))
+      framing += Frame.HeaderBytes
+      write(frame(Frame.PaddingLane, 0, ByteBuffer.allocate(0), 0))
     }
   }
+
+  override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
 
   override def isDrained: Boolean = queued.get == written.get || failure != null
 
@@ -156,11 +166,11 @@ final class StreamUpload(
   /** Fills the open upload up, so that the server sees its end and not a broken connection. */
   private def pad(): Unit = {
     val whole =
-      if (left >= BlockStreamFrame.HeaderBytes) left else left + window // a header that is cut opens another upload
+      if (left >= Frame.HeaderBytes) left else left + window // a header that is cut opens another upload
     framing += whole
     val parts =
-      frame(BlockStreamFrame.PaddingLane, 0, ByteBuffer.allocate(0), (whole - BlockStreamFrame.HeaderBytes).toInt)
-    while (left > 0) cut(zeros(math.min(left, ZeroBytes.toLong).toInt), parts)
+      frame(Frame.PaddingLane, 0, ByteBuffer.allocate(0), (whole - Frame.HeaderBytes).toInt)
+    while (left > 0) cut(Unpooled.wrappedBuffer(zeros(math.min(left, ZeroBytes.toLong).toInt)), parts)
     write(parts)
   }
 

@@ -13,7 +13,7 @@ import org.apache.spark.network.shuffle.protocol.UploadBlockStream
 import org.apache.spark.network.shuffle.BlockStoreClient
 import org.apache.spark.storage.ShuffleBlockId
 import org.apache.spark.{SparkConf, SparkEnv}
-import sparkdlbench.transport.StreamId
+import sparkdlbench.transport.push.StreamId
 
 import java.nio.ByteBuffer
 import java.util.Collections

@@ -4,6 +4,8 @@ import org.apache.spark.{MapOutputTrackerMaster, SparkContext, SparkEnv}
 import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.util.Utils
 
+import scala.jdk.CollectionConverters._
+
 /** What tests need of Spark's inside. */
 object SparkTestSupport {
 
@@ -29,6 +31,10 @@ object SparkTestSupport {
   /** What `OwnWayShuffleManager` has counted in this executor: bytes served to others, found here, held now. */
   def ownWay: (Long, Long, Long) =
     (OwnWayShuffleManager.served.get, OwnWayShuffleManager.found.get, OwnWayShuffleManager.held.get)
+
+  /** Names of the gauges that a plugin has registered in this process. */
+  def pluginMetrics(plugin: String): Set[String] =
+    SparkEnv.get.metricsSystem.getSourcesByName(s"plugin.$plugin").flatMap(_.metricRegistry.getNames.asScala).toSet
 
   /** Kills one executor; the master starts another in its place. */
   def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))

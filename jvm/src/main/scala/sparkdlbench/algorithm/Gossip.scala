@@ -1,0 +1,170 @@
+package sparkdlbench.algorithm
+
+import sparkdlbench.codec.Fp32
+import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.metrics.Phase
+import sparkdlbench.topology.{Inbox, Topology}
+import sparkdlbench.train.{RankState, RunSetup}
+import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
+
+import java.nio.ByteOrder
+import scala.util.Random
+
+/**
+ * Gossip: every `gossip.tau` steps of its own optimiser a rank takes the mean of its weights and its neighbours', and no rank ever
+ * waits for more than those. Neighbours are the two of a ring (decentralised SGD, Lian et al., NIPS 2017, algorithm 1, with the
+ * mixing weights 1/3), or one that a seeded shuffle of all ranks pairs it with anew each time (Boyd et al., "Randomized gossip
+ * algorithms", IEEE Trans. Inf. Theory 2006; Jin et al., "How to scale distributed deep learning?", 2016); of an odd number of
+ * ranks one then stays alone.
+ *
+ * Evaluated and kept is the mean of all ranks' weights, which is exchanged for that alone. Weights between neighbours travel in
+ * fp32, whatever the codec.
+ */
+final class Gossip extends Algorithm {
+  import Gossip._
+
+  def name = "gossip"
+  def doc = "Workers average their weights with neighbours alone, on a ring or in random pairs"
+  def staleness = "the ranks' weights differ; what one learns reaches all others over several exchanges"
+  override def keys: Seq[Key[_]] = Seq(neighbours, tau, SyncSgd.bucketBytes)
+
+  def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
+
+  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+    new GossipRank(rank, transport, topology)
+
+  /** The mean, the rank's weights while it is evaluated, and what neighbours send. */
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+    val needs = SharedVector.memory(setup, topology, groups, vectors = 2)
+    val most = Neighbours.of(setup.settings, groups.size).most
+    val vectors = Inbox(most, 4L * setup.spec.parameterCount, destination = false, withinGroup = false)
+    needs.copy(collective = needs.collective.copy(inboxes = needs.collective.inboxes :+ vectors))
+  }
+}
+
+object Gossip {
+  val tau: Key[Int] = Key.int("gossip.tau", "1", 1, "Steps that a worker takes between two exchanges (gossip)")
+  val neighbours: Key[String] = Key.choice(
+    "gossip.neighbours",
+    "ring",
+    Seq("ring", "random"),
+    "With whom a worker exchanges: the two beside it, or one drawn anew each time (gossip)"
+  )
+}
+
+/** Who exchanges with whom; every rank knows it of every rank. */
+private[algorithm] trait Neighbours {
+
+  /** Of `rank` in exchange number `round`, in ascending order. */
+  def at(rank: Int, round: Long): Seq[Int]
+
+  /** All that `rank` ever exchanges with. */
+  def all(rank: Int): Seq[Int]
+
+  /** How many that are, at most. */
+  def most: Int = all(0).size
+}
+
+private[algorithm] object Neighbours {
+  def of(settings: Settings, size: Int): Neighbours =
+    if (settings(Gossip.neighbours) == "ring") new Ring(size)
+    else new Pairs(size, settings(sparkdlbench.config.RunKeys.seed))
+
+  final class Ring(size: Int) extends Neighbours {
+    def at(rank: Int, round: Long): Seq[Int] = all(rank)
+    def all(rank: Int): Seq[Int] =
+      Seq((rank + size - 1) % size, (rank + 1) % size).distinct.filter(_ != rank).sorted
+  }
+
+  final class Pairs(size: Int, seed: Long) extends Neighbours {
+    def all(rank: Int): Seq[Int] = (0 until size).filter(_ != rank)
+    def at(rank: Int, round: Long): Seq[Int] = {
+      val order = new Random(new Random(seed ^ (round * 0x9e3779b97f4a7c15L)).nextLong()).shuffle((0 until size).toList)
+      order.grouped(2).collectFirst { case List(a, b) if a == rank || b == rank => Seq(a + b - rank) }.getOrElse(Nil)
+    }
+  }
+}
+
+/** A transport with lanes for whole vectors to and from neighbours besides. */
+private final class NeighbourTransport(inner: Transport, plan: Neighbours, length: Int)
+    extends ForwardingTransport(inner) {
+  private var lanes = Map.empty[(Int, Int), Lane]
+  private val sent, received = scala.collection.mutable.Map.empty[Int, Long].withDefaultValue(0L)
+
+  protected def added(first: Int): Seq[Lane] = {
+    val pairs = for (from <- 0 until size; to <- plan.all(from)) yield (from, to)
+    lanes = pairs.zipWithIndex.map { case ((from, to), index) =>
+      (from, to) -> Lane(first + index, from, to, 4 * length, "weights of a neighbour")
+    }.toMap
+    pairs.map(lanes)
+  }
+
+  /** `vector` must not change before the next `flush`. */
+  def sendTo(neighbour: Int, vector: FlatBuffer): Unit = {
+    inner.send(lanes((rank, neighbour)), sent(neighbour), vector.bytes)
+    sent(neighbour) += 1
+  }
+
+  def take(neighbour: Int)(use: java.nio.FloatBuffer => Unit): Unit = {
+    val lane = lanes((neighbour, rank))
+    val message = inner.receive(lane, received(neighbour))
+    use(message.duplicate().order(ByteOrder.nativeOrder()).asFloatBuffer())
+    inner.release(lane, received(neighbour))
+    received(neighbour) += 1
+  }
+}
+
+private final class GossipRank(rank: RankState, outer: Transport, topology: Topology)
+    extends OwnWeightsRank(outer.size) {
+  private val setup = rank.setup
+  private val plan = Neighbours.of(setup.settings, outer.size)
+  private val transport = new NeighbourTransport(outer, plan, rank.parameters.length)
+  private val sending = rank.gradients
+  protected val steps: LocalSteps = new LocalSteps(rank, transport.size)
+  private val mean = new FlatBuffer(rank.parameters.length)
+  // The mean is for evaluation, and no way of anybody's: it is not worth a codec that keeps residuals.
+  protected val shared: SharedVector =
+    SharedVector.over(topology, transport, rank, mean, if (setup.codec.keepsResidual) new Fp32 else setup.codec)
+  private var stale = false
+
+  def step(step: Long): Double = {
+    rank.timer.switch(Phase.Send)
+    transport.flush()
+    shared.flush()
+    val loss = steps.step(step)
+    stale = true
+    val tau = setup.settings(Gossip.tau)
+    if ((step + 1) % tau == 0) exchange((step + 1) / tau)
+    loss
+  }
+
+  private def exchange(round: Long): Unit = {
+    val neighbours = plan.at(rank.rank, round)
+    if (neighbours.nonEmpty) {
+      rank.timer.switch(Phase.Encode)
+      FloatOps.copy(rank.parameters.floats, sending.floats)
+      rank.timer.switch(Phase.Send)
+      neighbours.foreach(transport.sendTo(_, sending))
+      rank.timer.switch(Phase.Reduce)
+      neighbours.foreach(transport.take(_)(FloatOps.addInto(rank.parameters.floats, _)))
+      FloatOps.scale(rank.parameters.floats, 1f / (1 + neighbours.size))
+    }
+  }
+
+  /** The mean of all, for evaluation; the ranks' own weights go on from where they are. */
+  def settle(): Unit = {
+    transport.flush()
+    shared.flush()
+    if (stale) {
+      FloatOps.copy(steps.own.floats, sending.floats)
+      FloatOps.scale(sending.floats, 1f / transport.size)
+      shared.replace()
+      stale = false
+    }
+    steps.show(engine => FloatOps.copy(mean.floats, engine.floats))
+    shared.flush()
+  }
+
+  override protected def wentOn(): Unit = stale = true
+}

@@ -1,0 +1,28 @@
+package sparkdlbench.algorithm
+
+import sparkdlbench.train.{Snapshot, StateRange}
+
+/** A rank with weights of its own beside a vector that all ranks share: what of both is kept, and how both come back. */
+private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorithm {
+  protected def steps: LocalSteps
+
+  /** The mean, or the centre. */
+  protected def shared: SharedVector
+
+  /** The rank's own weights may have gone on since the shared vector was made. */
+  protected def wentOn(): Unit = ()
+
+  /** The shared vector, by its owners; and of every rank its own weights and its own optimiser. */
+  final def state: Seq[StateRange] = {
+    shared.flush()
+    shared.state ++ steps.state
+  }
+
+  final def restore(snapshot: Snapshot): Unit = {
+    shared.restore(snapshot, steps.vector(snapshot, "weights"), ranks)
+    steps.restore(snapshot)
+    wentOn()
+  }
+
+  final def weights: Seq[(Int, Array[Float])] = shared.weights
+}

@@ -1,0 +1,96 @@
+package sparkdlbench.algorithm
+
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Settings
+import sparkdlbench.engine.FloatOps
+import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps, Slices}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+
+/** A rank of an algorithm whose weights lie in shards of a parameter server: what is kept, and how it comes back. */
+private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends RankAlgorithm {
+  protected final val setup: RunSetup = rank.setup
+  protected final val settings: Settings = setup.settings
+  protected final val servers: IndexedSeq[Int] = Ps.servers(size, settings(Ps.shards), Ps.own(settings))
+  protected def exchange: ShardExchange
+
+  final def settle(): Unit = exchange.settle()
+
+  /** A collective call: what is kept holds all ranks' steps. */
+  final def state: Seq[StateRange] = {
+    exchange.settle()
+    val (from, _) = exchange.ownRange
+    val served = exchange.server.toSeq.flatMap { shard =>
+      StateRange("weights", from, shard.weights.toArray) +:
+        shard.rule.optimizer.state.toSeq.map { case (name, vector) =>
+          StateRange(s"optimizer.$name", from, vector.clone())
+        }
+    }
+    served ++ exchange.residual.map(left => StateRange(Residuals.name(rank.rank), 0, left.toArray))
+  }
+
+  final def restore(snapshot: Snapshot): Unit = {
+    val length = rank.parameters.length
+    def vector(name: String): Array[Float] =
+      snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
+    val (from, until) = exchange.ownRange
+    rank.parameters.floats.put(0, vector("weights"))
+    exchange.server.foreach { shard =>
+      FloatOps.copy(rank.parameters.floatSlice(from, until), shard.weights.floats)
+      shard.rule.optimizer.state.foreach { case (name, own) =>
+        System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length)
+      }
+    }
+    if (size > 1 && !setup.parameterCodec.lossless) Rounding.asSent(setup.parameterCodec, rank.parameters)
+    exchange.residual.foreach { own =>
+      val slices = Slices(length, servers.size)
+      val ranges = servers.indices.filter(servers(_) != rank.rank).map { shard =>
+        EncodedRange(slices.from(shard), slices.until(shard), (0 until setup.workers).filter(_ != servers(shard)))
+      }
+      own.floats.put(0, Residuals.restored(snapshot, rank.rank, size, length, ranges))
+    }
+    exchange.beginAt(snapshot.step)
+  }
+
+  final def weights: Seq[(Int, Array[Float])] =
+    exchange.server.toSeq.map(shard => (exchange.ownRange._1, shard.weights.toArray))
+}
+
+private[algorithm] object ShardRank {
+  private val MostBytes = 1L << 29
+
+  def refusesModel(setup: RunSetup): Option[String] = {
+    val largest = Slices(setup.spec.parameterCount, setup.settings(Ps.shards)).maxSize
+    val bytes = math.max(setup.codec.maxBytes(largest), setup.parameterCodec.maxBytes(largest))
+    if (bytes <= MostBytes) None
+    else
+      Some(
+        s"A shard of $largest of the model's ${setup.spec.parameterCount} weights takes up to $bytes bytes, and a message between a worker and a server that " +
+          s"is asked at any time carries a shard whole, at most $MostBytes bytes. Raise ps.shards from ${setup.settings(Ps.shards)}, and workers where there are no more."
+      )
+  }
+
+  /** Of the server with the largest shard: what others ask it and what it answers, and this rank's requests to the other servers. */
+  def memory(setup: RunSetup): AlgorithmMemory = {
+    val (size, shards) = (setup.ranks, setup.settings(Ps.shards))
+    val slices = Slices(setup.spec.parameterCount, shards)
+    val lanes = ShardExchange.lanes(
+      size,
+      Ps.servers(size, shards, Ps.own(setup.settings)),
+      slices,
+      setup.codec,
+      setup.parameterCodec
+    )
+    val others = lanes.drop(1).flatMap(_.headOption)
+    def inbox(capacity: Int) = Inbox(1, capacity.toLong, destination = false, withinGroup = false)
+    val inboxes = lanes.head.map(each => inbox(each.request.capacity)) ++ others.map(each => inbox(each.reply.capacity))
+    val images = lanes.head.map(_.reply.capacity.toLong).sum + others.map(_.request.capacity.toLong).sum
+    val residual = if (setup.codec.keepsResidual) 4L * setup.spec.parameterCount else 0L
+    val owned = slices.maxSize.toLong
+    // Accrued gradients; a shard's weights, a gradient as it arrives, and a sum of several.
+    AlgorithmMemory(
+      new CollectiveMemory(inboxes, images, residual, owned),
+      4L * setup.spec.parameterCount + 12 * owned,
+      optimized = owned
+    )
+  }
+}

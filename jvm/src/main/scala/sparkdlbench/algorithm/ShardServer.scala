@@ -1,0 +1,289 @@
+package sparkdlbench.algorithm
+
+import sparkdlbench.codec.Codec
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.optimizer.Optimizer
+import sparkdlbench.transport.{Lane, Transport}
+
+import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
+
+/** The two lanes between a rank and the server of a shard. A rank sends its next request once it has the reply to the last. */
+private[algorithm] final case class ShardLanes(worker: Int, request: Lane, reply: Lane)
+
+/** The head of a request: 40 bytes before an encoded gradient, where it brings one. */
+private[algorithm] object ShardRequest {
+  val HeaderBytes = 40
+  val Pushes = 1L
+  val Fetches = 2L
+  val Settles = 4L
+  val FlagsAt = 0
+
+  /** How often the sender has settled so far. */
+  val RoundAt = 8
+
+  /** Steps of the sender's that the shard knows after this request. */
+  val ClockAt = 16
+
+  /** Of the weights on which the oldest gradient in it was computed. */
+  val VersionAt = 24
+
+  /** Steps of every rank's that the weights asked for must hold. */
+  val RequiredAt = 32
+}
+
+/** The head of a reply: 16 bytes before encoded weights, where those were asked for. */
+private[algorithm] object ShardReply {
+  val HeaderBytes = 16
+
+  /** Steps that the shard knows of every rank. */
+  val StampAt = 0
+
+  /** Updates made so far. */
+  val VersionAt = 8
+}
+
+/** Memory that a message is written to, and the transport may read until it is flushed. */
+private[algorithm] final class ShardImage(headerBytes: Int, codec: Codec, values: Int) {
+  val bytes: ByteBuffer =
+    ByteBuffer.allocateDirect(ShardImage.capacity(headerBytes, codec, values)).order(ByteOrder.nativeOrder())
+  private val payload = bytes.slice(headerBytes, bytes.capacity - headerBytes).order(ByteOrder.nativeOrder())
+
+  /** Message without values. */
+  def empty(): Unit = bytes.clear().limit(headerBytes): Unit
+
+  def encode(source: FloatBuffer, residual: Option[FloatBuffer]): Unit = {
+    val written =
+      if (source.remaining == 0) 0 else residual.fold(codec.encode(source, payload))(codec.encode(source, payload, _))
+    bytes.clear().limit(headerBytes + written)
+    ()
+  }
+
+  /** What `encode` has written, as its receivers see it. */
+  def decode(target: FloatBuffer): Unit = ShardImage.decode(bytes, headerBytes, codec, target)
+}
+
+private[algorithm] object ShardImage {
+  def capacity(headerBytes: Int, codec: Codec, values: Int): Int =
+    Math.toIntExact(headerBytes + (if (values == 0) 0L else codec.maxBytes(values)))
+
+  def decode(message: ByteBuffer, headerBytes: Int, codec: Codec, target: FloatBuffer): Unit =
+    if (target.remaining > 0) {
+      val from = message.position() + headerBytes
+      codec.decode(message.slice(from, message.limit() - from).order(ByteOrder.nativeOrder()), target)
+    }
+}
+
+/**
+ * One shard at the rank that alone writes it. The rank's own thread serves it, between its steps, while it waits, and whenever its
+ * backward pass has finished a part; so nobody else ever sees a half-written weight.
+ */
+private[algorithm] final class ShardServer(
+    transport: Transport,
+    lanes: Seq[ShardLanes],
+    val weights: FlatBuffer,
+    gradientCodec: Codec,
+    parameterCodec: Codec,
+    val rule: ShardRule
+) {
+  private val gradient = new FlatBuffer(weights.length)
+
+  /** Where nobody else sees the weights, or as they are, nothing is rounded. */
+  private val exact = parameterCodec.lossless || lanes.isEmpty
+  private val seen = new ShardImage(ShardReply.HeaderBytes, parameterCodec, if (exact) 0 else weights.length)
+  private val workers = lanes.map(new Worker(_))
+
+  private final class Worker(val lanes: ShardLanes) {
+    private val image = new ShardImage(ShardReply.HeaderBytes, parameterCodec, weights.length)
+    private var requests, replies = 0L
+    private var held: ByteBuffer = _
+    private var flags, required = 0L
+    private var waiting = false
+    var settled = false
+
+    /** Who has settled asks for nothing before all have, and may have left after the last step. */
+    def expects: Option[(Lane, Long)] = if (held == null && !settled) Some((lanes.request, requests)) else None
+
+    /** Takes a request, if one is here. Those of ranks that have settled once more than this one wait until it has, too. */
+    def take(round: Long): Boolean = {
+      if (held == null && transport.hasArrived(lanes.request, requests))
+        held = transport.receive(lanes.request, requests)
+      val takes = held != null && word(ShardRequest.RoundAt) <= round
+      if (takes) {
+        flags = word(ShardRequest.FlagsAt)
+        required = word(ShardRequest.RequiredAt)
+        if ((flags & ShardRequest.Pushes) != 0) {
+          ShardImage.decode(held, ShardRequest.HeaderBytes, gradientCodec, gradient.floats)
+          rule.push(lanes.worker, gradient.floats, word(ShardRequest.ClockAt), word(ShardRequest.VersionAt))
+        }
+        rule.knows(lanes.worker, word(ShardRequest.ClockAt))
+        transport.release(lanes.request, requests)
+        held = null
+        requests += 1
+        waiting = true
+      }
+      takes
+    }
+
+    private def word(at: Int): Long = held.duplicate().order(ByteOrder.nativeOrder()).getLong(held.position() + at)
+
+    def answer(): Unit = if (waiting && rule.stamp >= required) {
+      // The rank had the last reply before it sent its request, so nobody reads this memory any more.
+      if ((flags & ShardRequest.Fetches) != 0) image.encode(weights.floats, None) else image.empty()
+      image.bytes.putLong(ShardReply.StampAt, rule.stamp).putLong(ShardReply.VersionAt, rule.version)
+      transport.send(lanes.reply, replies, image.bytes)
+      replies += 1
+      waiting = false
+      if ((flags & ShardRequest.Settles) != 0) settled = true
+    }
+  }
+
+  /**
+   * Deals with all requests that are here; does not wait. Who waits for weights gets them before the next push changes them: so with a
+   * bound of 0 all ranks compute a step on the same weights.
+   *
+   * @param changed
+   *   called after each request
+   */
+  def serve(round: Long, changed: () => Unit): Unit = workers.foreach { worker =>
+    if (worker.take(round)) {
+      answer()
+      changed()
+    }
+  }
+
+  /** Answers all whose weights are ready. */
+  def answer(): Unit = workers.foreach(_.answer())
+
+  /** What may arrive. */
+  def expected: Seq[(Lane, Long)] = workers.flatMap(_.expects)
+
+  /** The weights as all ranks see them. */
+  def read(target: FloatBuffer): Unit =
+    if (exact) FloatOps.copy(weights.floats, target)
+    else {
+      seen.encode(weights.floats, None)
+      seen.decode(target)
+    }
+
+  /** Whether all other ranks have what they settle for. */
+  def allSettled: Boolean = workers.forall(_.settled)
+  def settledAll(): Unit = workers.foreach(_.settled = false)
+}
+
+/** What a server makes of the gradients that reach it. */
+private[algorithm] trait ShardRule {
+  def optimizer: Optimizer
+
+  /** A run begins, or goes on, with step number `step`. */
+  def beginAt(step: Long): Unit
+
+  /**
+   * Rank `from` has pushed.
+   *
+   * @param clock
+   *   steps of the rank's that the shard knows then
+   * @param known
+   *   version of the weights that (the oldest of) it was computed on
+   */
+  def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit
+
+  /** The shard knows `clock` steps of rank `from`. */
+  def knows(from: Int, clock: Long): Unit
+
+  /** Steps that the shard's weights hold. */
+  def stamp: Long
+
+  /** Updates made so far. */
+  def version: Long
+}
+
+/**
+ * Each push moves the weights at once.
+ *
+ * @param workers
+ *   ranks that compute: the first ones
+ * @param stepOf
+ *   number of the step, for the learning rate, that update number `version` belongs to
+ */
+private[algorithm] final class AtOnce(
+    weights: FlatBuffer,
+    workers: Int,
+    val optimizer: Optimizer,
+    stepOf: Long => Long
+) extends ShardRule {
+  private val clocks = new Array[Long](workers)
+  var version = 0L
+
+  /** By number of updates that a gradient did not know of when it arrived; the last place: as many or more. */
+  val staleness = new Array[Long](AtOnce.MostStaleness + 1)
+
+  def beginAt(step: Long): Unit = java.util.Arrays.fill(clocks, step)
+  def knows(from: Int, clock: Long): Unit = if (from < clocks.length) clocks(from) = clock
+
+  /** Steps of every worker's. */
+  def stamp: Long = {
+    var least = Long.MaxValue
+    var i = 0
+    while (i < clocks.length) { least = math.min(least, clocks(i)); i += 1 }
+    least
+  }
+
+  def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit = {
+    staleness(math.min(version - known, AtOnce.MostStaleness.toLong).toInt) += 1
+    optimizer.update(weights.floats, gradient, stepOf(version))
+    version += 1
+  }
+}
+
+private[algorithm] object AtOnce { val MostStaleness = 1023 }
+
+/**
+ * A step's gradients are summed until enough ranks have sent theirs; what comes later is dropped.
+ *
+ * @param size
+ *   ranks that compute: the first ones
+ * @param quorum
+ *   ranks that a step waits for
+ * @param rows
+ *   of a step (first) that a rank (second) computes on
+ */
+private[algorithm] final class FirstOf(
+    weights: FlatBuffer,
+    size: Int,
+    quorum: Int,
+    rows: (Long, Int) => Int,
+    val optimizer: Optimizer
+) extends ShardRule {
+  private val sum = new FlatBuffer(weights.length)
+  private var ranks = 0
+  private var summed = 0L
+  private var current = 0L
+
+  /** Gradients that came too late. */
+  var dropped = 0L
+
+  def beginAt(step: Long): Unit = current = step
+  def knows(from: Int, clock: Long): Unit = ()
+  def stamp: Long = current
+  def version: Long = current
+
+  def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit =
+    if (clock - 1 < current) dropped += 1
+    else {
+      FloatOps.addInto(sum.floats, gradient)
+      ranks += 1
+      summed += rows(current, from)
+      // The ranks that came first may have had no rows, in an epoch's last step.
+      if (ranks == size || (ranks >= quorum && summed > 0)) step()
+    }
+
+  private def step(): Unit = {
+    val all = (0 until size).map(rows(current, _).toLong).sum
+    if (summed < all) FloatOps.scale(sum.floats, (all.toDouble / summed).toFloat)
+    optimizer.update(weights.floats, sum.floats, current)
+    FloatOps.fill(sum.floats, 0f)
+    ranks = 0
+    summed = 0
+    current += 1
+  }
+}

@@ -1,0 +1,118 @@
+package sparkdlbench.algorithm
+
+import sparkdlbench.codec.Codec
+import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.metrics.{Phase, PhaseTimer}
+import sparkdlbench.topology.{Collective, Topology}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+import sparkdlbench.transport.{RankGroups, Transport}
+
+/**
+ * A vector that all ranks hold and change together: the owners of its ranges add what all ranks contribute, in full precision,
+ * and send the new values to everybody.
+ *
+ * @param contributions
+ *   what this rank adds, the memory of its gradient; overwritten by a change
+ * @param values
+ *   the vector, as it travelled
+ */
+private[algorithm] final class SharedVector private (
+    rank: RankState,
+    collective: Collective,
+    contributions: FlatBuffer,
+    values: FlatBuffer
+) {
+  private val timer: PhaseTimer = rank.timer
+  private val parts = Array.tabulate(collective.buckets)(new Part(_))
+  private var sequence = 0L
+
+  /** The owned part of one bucket. */
+  private final class Part(index: Int) {
+    val (from, until) = collective.owned(index)
+    private val sum = contributions.floatSlice(from, until)
+    private val travelling = values.floatSlice(from, until)
+    private val exact = new FlatBuffer(until - from)
+    FloatOps.copy(travelling, exact.floats)
+
+    def update(replaces: Boolean): Unit = {
+      if (replaces) FloatOps.copy(sum, exact.floats) else FloatOps.addInto(exact.floats, sum)
+      FloatOps.copy(exact.floats, travelling)
+    }
+
+    def copied: Array[Float] = exact.toArray
+
+    def restore(whole: Array[Float]): Unit = exact.floats.put(0, whole, from, until - from): Unit
+  }
+
+  /** `values` becomes their sum with all ranks' contributions; a collective call. */
+  def add(): Unit = change(replaces = false)
+
+  /** `values` becomes the sum of all ranks' contributions; a collective call. */
+  def replace(): Unit = change(replaces = true)
+
+  private def change(replaces: Boolean): Unit = {
+    timer.switch(Phase.Encode)
+    parts.indices.foreach(collective.contribute(_, sequence))
+    parts.indices.foreach { index =>
+      timer.switch(Phase.Reduce)
+      collective.reduce(index, sequence)
+      timer.switch(Phase.Update)
+      parts(index).update(replaces)
+      timer.switch(Phase.Encode)
+      collective.publish(index, sequence)
+    }
+    timer.switch(Phase.Decode)
+    parts.indices.foreach(collective.collect(_, sequence))
+    sequence += 1
+  }
+
+  /** Until it returns, what this rank sent may still be on its way, and must not be written to. */
+  def flush(): Unit = collective.flush()
+
+  /** The owned ranges in full precision. */
+  def weights: Seq[(Int, Array[Float])] = parts.toSeq.map(part => (part.from, part.copied))
+
+  def state: Seq[StateRange] =
+    weights.map { case (from, owned) => StateRange("weights", from, owned) } ++
+      collective.residual.map(left => StateRange(Residuals.name(rank.rank), 0, left.toArray))
+
+  def restore(snapshot: Snapshot, whole: Array[Float], size: Int): Unit = {
+    values.floats.put(0, whole)
+    parts.foreach(_.restore(whole))
+    collective.residual.foreach { own =>
+      own.floats.put(0, Residuals.restored(snapshot, rank.rank, size, own.length, collective.encoded))
+    }
+    if (collective.roundsParameters) Rounding.asSent(rank.setup.parameterCodec, values)
+  }
+}
+
+private[algorithm] object SharedVector {
+
+  /** A collective call. @param codec in which contributions travel */
+  def over(
+      topology: Topology,
+      transport: Transport,
+      rank: RankState,
+      values: FlatBuffer,
+      codec: Codec
+  ): SharedVector = {
+    val (contributions, setup) = (rank.gradients, rank.setup)
+    FloatOps.copy(rank.parameters.floats, values.floats)
+    val bucketLength = SyncSgd.bucketLength(setup.settings)
+    val collective = topology.bind(transport, contributions, values, bucketLength, codec, setup.parameterCodec)
+    new SharedVector(rank, collective, contributions, values)
+  }
+
+  /**
+   * What such an algorithm needs: the vector's owned ranges in full precision, and an optimiser over all weights at every rank.
+   *
+   * @param vectors
+   *   whole vectors besides the engine's own
+   */
+  def memory(setup: RunSetup, topology: Topology, groups: RankGroups, vectors: Int): AlgorithmMemory = {
+    val parameters = setup.spec.parameterCount
+    val bucketLength = SyncSgd.bucketLength(setup.settings)
+    val collective = topology.memory(groups, parameters, bucketLength, setup.codec, setup.parameterCodec)
+    AlgorithmMemory(collective, 4L * vectors * parameters + 4 * collective.owned, optimized = parameters.toLong)
+  }
+}

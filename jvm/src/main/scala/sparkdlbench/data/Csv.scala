@@ -1,0 +1,132 @@
+package sparkdlbench.data
+
+import org.apache.hadoop.conf.Configuration
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, Settings}
+
+import scala.util.Try
+
+/**
+ * Numbers in text, one row a line: CSV as RFC 4180 has it (but for line ends inside quotes), any delimiter, with or without a line of
+ * names. One column is the label, the others in their order are the row. Large files are decoded in parts, by byte ranges.
+ */
+final class Csv extends DataSource with FileSource {
+  import Csv._
+
+  def name = "csv"
+  def doc = "Delimited text with or without a line of names, from any Hadoop file system, decoded in parts"
+  def ownKeys: Seq[Key[_]] = FileSource.path ++
+    Seq(header, label, delimiter, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape, FileSource.splitBytes)
+
+  def splits(settings: Settings, hadoop: Configuration): Seq[Split] =
+    FileSource.files(settings, hadoop).flatMap { case (file, test) =>
+      Split.ranges(file, test, settings(FileSource.splitBytes))
+    }
+
+  def layout(splits: Seq[Split], settings: Settings, hadoop: Configuration): RecordLayout = {
+    val file = splits.head.file
+    val names = TextLines
+      .first(file, hadoop)
+      .map(CsvLine.fields(_, settings(delimiter)))
+      .filter(_.nonEmpty)
+      .getOrElse(throw new ConfigurationException(s"File '${file.path}' is empty, or cannot be read as text."))
+    labelColumn(names, file, settings)
+    val width = names.length - 1
+    if (width < 1)
+      throw new ConfigurationException(
+        s"The first line of '${file.path}' has one column; a row needs a label and at least one value. `data.delimiter` is " +
+          s"'${settings(delimiter)}'."
+      )
+    RecordLayout(
+      DataKeys.shapeOf(settings, width, s"'${file.path}' has $width columns besides the label"),
+      ValueKind.named(settings(TableKeys.heldAs)).get,
+      TableKeys.classes(settings),
+      s"CSV of ${names.length} columns from ${settings(DataKeys.path)}",
+      settings(TableKeys.labelNames),
+      if (settings(header)) names.toList else Nil
+    )
+  }
+
+  def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
+    val columns = sink.layout.width + 1
+    val named = sink.layout.columns.nonEmpty
+    val at = if (named) labelColumn(sink.layout.columns.toArray, split.file, settings) else position(settings, columns)
+    val parser = CsvLine.parser(settings(delimiter), columns)
+    val values = new Array[Float](sink.layout.width)
+    TextLines.foreach(split, hadoop, sink) { (line, record, offset) =>
+      val fields = parser.parse(line)
+      if (named && offset == 0) checkNames(fields, sink)
+      else if (fields.length != columns)
+        sink.bad(record, offset, s"the line has ${fields.length} columns, and the first line of the set has $columns")
+      else
+        sink.layout.label(fields(at)) match {
+          case Some(label) =>
+            Csv.convert(fields, at, values) match {
+              case -1 => sink.floats(values, label, record, offset)
+              case wrong => sink.bad(record, offset, s"column $wrong is '${fields(wrong)}', which is no finite number")
+            }
+          case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay}")
+        }
+    }
+  }
+
+  private def checkNames(fields: Array[String], sink: RecordSink): Unit =
+    if (fields.toSeq != sink.layout.columns)
+      sink.bad(
+        0,
+        0,
+        "the line of names differs from the first file's; all files of a set have the same columns (`data.header`)"
+      )
+
+  private def labelColumn(names: Array[String], file: DataFile, settings: Settings): Int = {
+    val wanted = settings(label)
+    val byName = if (settings(header)) names.indexOf(wanted) else -1
+    if (byName >= 0) byName
+    else
+      position(settings, names.length) match {
+        case at if at >= 0 && at < names.length => at
+        case _ =>
+          throw new ConfigurationException(
+            s"Configuration key 'data.label' is '$wanted', and '${file.path}' has no such column. Its ${names.length} columns are " +
+              (if (settings(header)) s"${names.take(20).mkString(", ")}; give one of these names, or "
+               else "not named (`data.header` = false); give ") +
+              s"a number from 0 to ${names.length - 1}, or from -1 (the last) back."
+          )
+      }
+  }
+
+  /** The label's column by number, negative ones from the end; -1 where it is none. */
+  private def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
+    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
+    case _ => -1
+  }
+}
+
+private object Csv {
+  val header: Key[Boolean] = Key.flag("data.header", "false", "The first line of each file names the columns")
+  val label: Key[String] =
+    Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")
+  val delimiter: Key[String] = Key(
+    "data.delimiter",
+    ",",
+    "one character, or tab",
+    "What separates columns",
+    text => if (text == "tab") Some("\t") else Some(text).filter(_.length == 1)
+  )
+
+  /** @return the first column that is no finite number, or -1 */
+  def convert(fields: Array[String], label: Int, values: Array[Float]): Int = {
+    var (column, at) = (0, 0)
+    var wrong = -1
+    while (column < fields.length && wrong < 0) {
+      if (column != label) {
+        val value = Numbers.float(fields(column))
+        if (value.isNaN || value.isInfinite) wrong = column
+        values(at) = value
+        at += 1
+      }
+      column += 1
+    }
+    wrong
+  }
+}

@@ -1,0 +1,229 @@
+package sparkdlbench.data
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.{DataFrame, Row, SparkSession}
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, Settings}
+
+/**
+ * Rows of DataFrames as rows of a data set. A row's values are either several numeric columns, or one column: an array of
+ * numbers, a vector of MLlib's, or binary (JPEG or PNG files, or with `data.binary` = raw bytes).
+ */
+private[data] object FrameRows {
+  val columns: Key[Seq[String]] = Key(
+    "data.columns",
+    "",
+    "names of columns, separated by commas",
+    "The columns that hold the row's values; empty: all but the label's",
+    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+  )
+  val binary: Key[String] = Key.choice(
+    "data.binary",
+    "image",
+    Seq("image", "raw"),
+    "What a binary column holds: JPEG or PNG files, or unsigned bytes"
+  )
+  val keys: Seq[Key[_]] =
+    Seq(Csv.label, columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
+
+  /** The session that there is; whoever has a Spark context alone gets one over it. Its settings stay as they are. */
+  def session(): SparkSession = SparkSession.builder().getOrCreate()
+
+  def reading[T](what: String)(use: => T): T =
+    try use
+    catch {
+      case cause: org.apache.spark.sql.AnalysisException =>
+        throw new ConfigurationException(
+          s"$what cannot be read: ${cause.getMessage.linesIterator.take(2).mkString(" ")}",
+          cause
+        )
+    }
+
+  /** @param description of the set, for people */
+  def plan(
+      train: DataFrame,
+      test: Option[DataFrame],
+      identity: Option[Seq[String]],
+      description: String,
+      settings: Settings
+  ): RecordPlan = {
+    val picked = pick(train, settings)
+    val layout = layoutOf(picked, description, settings)
+    val converter =
+      new RowConverter(layout, picked.schema.fields.toSeq.drop(1).map(_.dataType), settings(binary) == "raw")
+    def work(): RDD[DecodeWork] = {
+      val parts = decoding(picked, converter, testing = false) +:
+        test.map(frame => decoding(same(pick(frame, settings), picked), converter, testing = true)).toSeq
+      train.sparkSession.sparkContext.union(parts)
+    }
+    RecordPlan(layout, identity, () => work())
+  }
+
+  /** Whether the frame's columns are the same is told before any job. */
+  private def same(test: DataFrame, train: DataFrame): DataFrame = {
+    def types(frame: DataFrame) = frame.schema.fields.map(field => (field.name, field.dataType.simpleString)).toSeq
+    if (types(test) != types(train))
+      throw new ConfigurationException(
+        s"The rows to test on have the columns ${types(test).mkString(", ")}, the rows to train on ${types(train).mkString(", ")}; they must be the same."
+      )
+    test
+  }
+
+  private def decoding(frame: DataFrame, converter: RowConverter, testing: Boolean): RDD[DecodeWork] =
+    frame.rdd.mapPartitionsWithIndex { (index, rows) =>
+      Iterator(
+        new DecodeWork(
+          testing,
+          sink => {
+            sink.file = s"partition $index of the ${if (testing) "test" else "training"} rows"
+            rows.zipWithIndex.foreach { case (row, number) => converter.send(row, number.toLong, sink) }
+          }
+        )
+      )
+    }
+
+  /** The label's column first, then those of the values. */
+  private def pick(frame: DataFrame, settings: Settings): DataFrame = {
+    val names = frame.columns.toSeq
+    val wanted = settings(Csv.label)
+    def unknown(key: String, name: String) = throw new ConfigurationException(
+      s"Configuration key '$key' names the column '$name', which is not there. The columns are ${names.take(20).mkString(", ")}" +
+        s"${if (names.size > 20) ", …" else ""}."
+    )
+    val label =
+      if (names.contains(wanted)) wanted
+      else
+        scala.util
+          .Try(wanted.toInt)
+          .toOption
+          .flatMap(at => names.lift(if (at < 0) names.size + at else at))
+          .getOrElse(unknown(Csv.label.name, wanted))
+    val values = if (settings(columns).nonEmpty) settings(columns) else names.filter(_ != label)
+    values.find(!names.contains(_)).foreach(unknown(columns.name, _))
+    if (values.isEmpty)
+      throw new ConfigurationException(s"The only column is the label's, '$label'; a row needs at least one value.")
+    frame.select((label +: values).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)
+  }
+
+  private def layoutOf(picked: DataFrame, description: String, settings: Settings): RecordLayout = {
+    val values = picked.schema.fields.toSeq.drop(1)
+    val single = values.size == 1 && !RowConverter.isNumber(values.head.dataType)
+    values.find(field => !RowConverter.isNumber(field.dataType)).filterNot(_ => single).foreach { field =>
+      throw new ConfigurationException(
+        s"Column '${field.name}' is of type ${field.dataType.simpleString}. A row's values are either numeric columns, or one column: an array of numbers, a vector or binary. " +
+          s"Name them with `data.columns`, and the label's with `data.label`."
+      )
+    }
+    val image = single && values.head.dataType == BinaryType && settings(binary) == "image"
+    if (image) Images.checkShape(settings)
+    val kind =
+      if (single && values.head.dataType == BinaryType) ValueKind.UInt8
+      else ValueKind.named(settings(TableKeys.heldAs)).get
+    val shape =
+      if (!single) DataKeys.shapeOf(settings, values.size, s"there are ${values.size} columns of values")
+      else if (settings(DataKeys.shape).nonEmpty) settings(DataKeys.shape)
+      else Seq(firstLength(picked, values.head.name))
+    RecordLayout(
+      shape,
+      kind,
+      TableKeys.classes(settings),
+      description,
+      settings(TableKeys.labelNames),
+      if (single) Nil else values.map(_.name)
+    )
+  }
+
+  private def firstLength(picked: DataFrame, column: String): Int = {
+    val first = picked.filter(picked.col(s"`${column.replace("`", "``")}`").isNotNull).limit(1).collect()
+    first.headOption
+      .flatMap(row => RowConverter.length(row.get(1)))
+      .filter(_ > 0)
+      .getOrElse(
+        throw new ConfigurationException(
+          s"Column '$column' has no row with values, or not of a kind that can be read, so the rows' length is not known: the data set has no rows, or set `data.shape`."
+        )
+      )
+  }
+}
+
+/** Turns rows of a DataFrame (the label, then the values) into records. */
+private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType], raw: Boolean) extends Serializable {
+  @transient private lazy val images = new ImageDecoder(layout.shape)
+  @transient private lazy val values = new Array[Float](layout.width)
+  private val numeric = types.forall(RowConverter.isNumber)
+
+  def send(row: Row, number: Long, sink: RecordSink): Unit =
+    labelOf(row.get(0)) match {
+      case None => sink.bad(number, 0, s"the label is '${row.get(0)}'; ${layout.labelsSay}")
+      case Some(label) if numeric => sendNumbers(row, label, number, sink)
+      case Some(label) =>
+        row.get(1) match {
+          case null => sink.bad(number, 0, "the value is null")
+          case bytes: Array[Byte] if raw =>
+            if (bytes.length == layout.width) sink.bytes(bytes, label, number, 0)
+            else sink.bad(number, 0, wrongLength(bytes.length))
+          case bytes: Array[Byte] =>
+            images
+              .decode(bytes)
+              .fold(reason => sink.bad(number, 0, s"the image $reason"), sink.bytes(_, label, number, 0))
+          case other => sendList(RowConverter.numbers(other), label, number, sink)
+        }
+    }
+
+  private def sendNumbers(row: Row, label: Int, number: Long, sink: RecordSink): Unit = {
+    var column = 0
+    while (column < values.length && !row.isNullAt(column + 1)) {
+      values(column) = RowConverter.float(row.get(column + 1))
+      column += 1
+    }
+    if (column < values.length)
+      sink.bad(number, 0, s"column '${layout.columns.lift(column).getOrElse(column.toString)}' is null")
+    else sink.floats(values, label, number, 0)
+  }
+
+  private def sendList(found: Array[Float], label: Int, number: Long, sink: RecordSink): Unit =
+    if (found.length == layout.width) sink.floats(found, label, number, 0)
+    else sink.bad(number, 0, wrongLength(found.length))
+
+  private def wrongLength(found: Int): String =
+    s"the row has $found values, and a row of shape ${layout.shape.mkString(" × ")} has ${layout.width}"
+
+  private def labelOf(value: Any): Option[Int] = value match {
+    case null => None
+    case flag: Boolean => Some(if (flag) 1 else 0)
+    case other => layout.label(other.toString)
+  }
+}
+
+private[data] object RowConverter {
+  def isNumber(kind: DataType): Boolean = kind.isInstanceOf[NumericType] || kind == BooleanType
+
+  def float(value: Any): Float = value match {
+    case number: java.lang.Number => number.floatValue
+    case flag: java.lang.Boolean => if (flag) 1f else 0f
+    case _ => Float.NaN
+  }
+
+  /** The values of an array or a vector; a null among them is NaN. */
+  def numbers(value: Any): Array[Float] = value match {
+    case items: scala.collection.Seq[_] => items.iterator.map(float).toArray
+    case vector => dense(vector).fold(Array.emptyFloatArray)(_.map(_.toFloat))
+  }
+
+  def length(value: Any): Option[Int] = value match {
+    case bytes: Array[Byte] => Some(bytes.length)
+    case items: scala.collection.Seq[_] => Some(items.size)
+    case null => None
+    case vector => dense(vector).map(_.length)
+  }
+
+  /** A vector of MLlib's, old or new; by name, because sessions without MLlib are to work too. */
+  private def dense(vector: Any): Option[Array[Double]] =
+    if (!vector.getClass.getName.matches("""org\.apache\.spark\.(ml|mllib)\.linalg\.\w+""")) None
+    else
+      vector.getClass.getMethod("toArray").invoke(vector) match {
+        case values: Array[Double] => Some(values)
+        case _ => None
+      }
+}

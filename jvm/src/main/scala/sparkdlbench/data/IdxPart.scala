@@ -1,0 +1,71 @@
+package sparkdlbench.data
+
+import sparkdlbench.ConfigurationException
+
+/**
+ * The images and labels of one half of an IDX set, checked.
+ *
+ * @param whole
+ *   images that are read: the first so many of the file
+ * @param kept
+ *   those of them that are rows of the set; None: all
+ * @param labels
+ *   one for each image read
+ */
+private[data] final case class IdxPart(
+    header: ImageHeader,
+    whole: Int,
+    kept: Option[Array[Int]],
+    labels: Array[Byte],
+    skipped: Skipped
+) {
+  def rows: Int = kept.fold(whole)(_.length)
+
+  def read(allocate: (Int, Int) => RowBlocks, scale: Double): RowStore = {
+    val blocks = header.images.readImages(header, whole, allocate)
+    val store = new HeldRowStore(blocks, ValueKind.UInt8, Array.tabulate(whole)(labels(_) & 0xff), scale)
+    kept.fold(store: RowStore)(ids => new PickedRows(store, ids.length, ids(_)))
+  }
+}
+
+private[data] object IdxPart {
+
+  /** Whatever does not fit is an error. */
+  def strict(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
+    val labels = file.readLabels()
+    if (labels.length != header.rows)
+      throw new ConfigurationException(
+        s"File '${file.path}' has ${labels.length} labels, and '${header.images.path}' has ${header.rows} images; " +
+          "each image needs one label. One of " +
+          "them belongs to another data set, or was cut off."
+      )
+    labels.indexWhere(label => (label & 0xff) >= classes) match {
+      case -1 => IdxPart(header, header.rows, None, labels, Skipped.none)
+      case row =>
+        throw new ConfigurationException(
+          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row; with `data.classes` = $classes " +
+            "labels are 0 to " +
+            s"${classes - 1}. Set `data.classes` to the number of classes of this data set (the largest label is " +
+            s"${labels.map(_ & 0xff).max}), or mend the file."
+        )
+    }
+  }
+
+  /** Images without a label, labels without an image, and labels of no class are left out. */
+  def lenient(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
+    val labels = file.labelsFound()
+    val whole = Seq(header.rows, labels.length, header.images.wholeImages(header)).min
+    val (good, bad) = (0 until whole).partition(row => (labels(row) & 0xff) < classes)
+    if (good.isEmpty)
+      throw new ConfigurationException(
+        s"Files '${header.images.path}' and '${file.path}' hold no image with a label below `data.classes` = $classes, and the first says " +
+          s"that it holds ${header.rows}. Fetch them again, or set `data.classes`."
+      )
+    val missing = math.max(header.rows, labels.length) - whole
+    val truncated =
+      if (missing == 0) Skipped.none
+      else Skipped(missing, Seq(s"${header.images.path}: rows $whole and after lack their image or their label"))
+    val unknown = Skipped.of(bad.map(row => s"${file.path}: label ${labels(row) & 0xff} in row $row"))
+    IdxPart(header, whole, if (bad.isEmpty) None else Some(good.toArray), labels, truncated + unknown)
+  }
+}

@@ -1,0 +1,83 @@
+package sparkdlbench.data
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import org.apache.spark.TaskContext
+
+import java.io.{BufferedOutputStream, OutputStream}
+import java.nio.{ByteBuffer, ByteOrder}
+import scala.collection.mutable.ArrayBuilder
+
+/**
+ * What became of one part of a set.
+ *
+ * @param failure
+ *   why the run must end, where a bad record ends it
+ */
+private[data] final case class PartOutcome(
+    index: Int,
+    part: RowsPart,
+    skipped: Skipped,
+    failure: Option[String]
+)
+
+/** Writes one part's good records to a file of decoded rows (see RowsPart). */
+private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit: Int, stream: OutputStream)
+    extends RecordSink(layout, skip, limit) {
+  private val labels = new ArrayBuilder.ofInt
+  private var count = 0
+
+  def rows: Int = count
+
+  protected def accept(row: Array[Byte], label: Int): Unit = {
+    stream.write(row)
+    labels += label
+    count = Math.addExact(count, 1)
+  }
+
+  def finish(): Unit = {
+    val values = labels.result()
+    val bytes = ByteBuffer.allocate(math.min(values.length, PartWriter.Labels) * 4).order(ByteOrder.LITTLE_ENDIAN)
+    values.grouped(PartWriter.Labels).foreach { some =>
+      bytes.clear()
+      some.foreach(label => bytes.putInt(label))
+      stream.write(bytes.array, 0, some.length * 4)
+    }
+  }
+}
+
+private[data] object PartWriter {
+  private val Labels = 1 << 14
+  private val StreamBytes = 1 << 16
+
+  /** Decodes one part into a file of `folder`. Each attempt of the task writes a file of its own: Spark says whose counts. */
+  def write(
+      folder: String,
+      index: Int,
+      work: DecodeWork,
+      layout: RecordLayout,
+      policy: BadRecords,
+      hadoop: Configuration
+  ): PartOutcome = {
+    val file = f"part-$index%05d-${Option(TaskContext.get()).fold(0L)(_.taskAttemptId())}"
+    val path = new Path(folder, file)
+    val stream = new BufferedOutputStream(path.getFileSystem(hadoop).create(path, true), StreamBytes)
+    var closed = false
+    try {
+      val writer = new PartWriter(layout, policy.skip, policy.limit, stream)
+      val failure =
+        try { work.decode(writer); None }
+        catch { case bad: BadRecordException => Some(bad.getMessage) }
+      writer.finish()
+      stream.close()
+      closed = true
+      PartOutcome(index, RowsPart(file, writer.rows, work.test), writer.skipped, failure)
+    } finally if (!closed) stream.close()
+  }
+}
+
+/** Whether bad records are left out, and how many at most. */
+private[data] final case class BadRecords(skip: Boolean, limit: Int)
+
+/** One part's decoding, in a task. */
+private[data] final class DecodeWork(val test: Boolean, val decode: RecordSink => Unit)

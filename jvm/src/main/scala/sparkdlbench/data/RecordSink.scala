@@ -1,0 +1,135 @@
+package sparkdlbench.data
+
+import java.nio.{ByteBuffer, ByteOrder}
+import scala.collection.mutable.ArrayBuffer
+
+/**
+ * What the records of a set have in common.
+ *
+ * @param shape
+ *   shape of one row as it is stored
+ * @param labelNames
+ *   the class of a label that is a word; empty where labels are numbers
+ * @param columns
+ *   the names of a table's columns, where it has names
+ */
+private[data] final case class RecordLayout(
+    shape: Seq[Int],
+    kind: ValueKind,
+    classes: Int,
+    description: String,
+    labelNames: Seq[String] = Nil,
+    columns: Seq[String] = Nil
+) extends Serializable {
+  val width: Int = shape.product
+  def rowBytes: Int = width * kind.bytes
+
+  /** The class that a label's text stands for; None where it is not one. */
+  def label(text: String): Option[Int] =
+    if (labelNames.nonEmpty) Some(labelNames.indexOf(text.trim)).filter(_ >= 0)
+    else Numbers.whole(text).filter(label => label >= 0 && label < classes)
+
+  def labelsSay: String =
+    if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}"
+    else s"with `data.classes` = $classes labels are 0 to ${classes - 1}"
+}
+
+/** A record that is no row of the set, where such a record ends the run. The message is the run's. */
+private[data] final class BadRecordException(message: String) extends RuntimeException(message)
+
+/**
+ * Takes the records of one part of a set as a source decodes them: checks them, leaves bad ones out or ends the run, and hands
+ * the good ones on. One thread.
+ *
+ * @param skip
+ *   whether bad records are left out
+ * @param limit
+ *   most of them
+ */
+private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean, limit: Int) {
+  private val listed = ArrayBuffer.empty[String]
+  private var count = 0L
+  private val converted = ByteBuffer.allocate(layout.rowBytes).order(ByteOrder.LITTLE_ENDIAN)
+  private lazy val widened = new Array[Float](layout.width)
+
+  /** The file whose records come now. */
+  var file: String = ""
+
+  /** Where in the file this part of it begins, bytes; records are counted from there. */
+  var partStart: Long = 0L
+
+  protected def wantsFloats: Boolean = false
+  protected def accept(row: Array[Byte], label: Int): Unit
+  protected def acceptFloats(row: Array[Float], label: Int): Unit =
+    throw new UnsupportedOperationException("this sink takes bytes")
+
+  def skipped: Skipped = Skipped(count, listed.toList)
+
+  /** A row of unsigned bytes, where the layout is of such. */
+  def bytes(values: Array[Byte], label: Int, record: Long, offset: Long): Unit = {
+    require(
+      layout.kind == ValueKind.UInt8 && values.length == layout.width,
+      s"${values.length} bytes for ${layout.shape}"
+    )
+    if (labelIsGood(label, record, offset)) {
+      if (wantsFloats) {
+        values.indices.foreach(i => widened(i) = (values(i) & 0xff).toFloat)
+        acceptFloats(widened, label)
+      } else accept(values, label)
+    }
+  }
+
+  /** A row of numbers: all finite, and where the layout is of bytes whole and 0 to 255. */
+  def floats(values: Array[Float], label: Int, record: Long, offset: Long): Unit = {
+    require(values.length == layout.width, s"${values.length} values for ${layout.shape}")
+    if (labelIsGood(label, record, offset)) {
+      val wrong = if (layout.kind == ValueKind.UInt8) packBytes(values) else packFloats(values)
+      if (wrong >= 0) {
+        val column = layout.columns.lift(wrong).fold(s"value $wrong")(name => s"value $wrong (column '$name')")
+        val valid =
+          if (layout.kind == ValueKind.UInt8) "`data.held_as` = uint8 holds whole numbers from 0 to 255"
+          else "values must be finite numbers"
+        bad(record, offset, s"$column is ${values(wrong)}; $valid")
+      } else if (wantsFloats) acceptFloats(values, label)
+      else accept(converted.array, label)
+    }
+  }
+
+  /** A record that cannot be a row, and why. */
+  def bad(record: Long, offset: Long, reason: String): Unit = {
+    val part = if (partStart > 0) s" of the part from byte $partStart on" else ""
+    val text = s"File '$file', record $record$part, byte offset $offset: $reason."
+    if (!skip)
+      throw new BadRecordException(
+        s"$text Mend the file, or leave bad records out with data.on_error=skip (they are counted and listed in run.json)."
+      )
+    count += 1
+    if (listed.size < Skipped.MostListed) listed += text
+    if (count > limit) throw new BadRecordException(Skipped.overLimit(skipped, limit))
+  }
+
+  private def labelIsGood(label: Int, record: Long, offset: Long): Boolean = {
+    val good = label >= 0 && label < layout.classes
+    if (!good) bad(record, offset, s"the label is $label; ${layout.labelsSay}")
+    good
+  }
+
+  /** The first value that does not fit, or -1. */
+  private def packBytes(values: Array[Float]): Int = {
+    val target = converted.array
+    var i = 0
+    while (i < values.length && values(i) >= 0 && values(i) <= 255 && values(i) == values(i).toInt) {
+      target(i) = values(i).toInt.toByte
+      i += 1
+    }
+    if (i == values.length) -1 else i
+  }
+
+  private def packFloats(values: Array[Float]): Int = {
+    var i = 0
+    while (i < values.length && !values(i).isNaN && !values(i).isInfinite) {
+      converted.putFloat(i * 4, values(i)); i += 1
+    }
+    if (i == values.length) -1 else i
+  }
+}

@@ -1,0 +1,173 @@
+package sparkdlbench.data
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.spark.SparkContext
+import org.apache.spark.rdd.RDD
+import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
+
+/**
+ * How a set is decoded.
+ *
+ * @param identity
+ *   whatever the decoded rows depend on besides the settings: files with their lengths and times. None: nothing tells whether
+ *   the rows are the same another time, so they are decoded anew for each run
+ * @param work
+ *   one element a partition, in the order of the rows; evaluated lazily, by tasks
+ */
+private[data] final case class RecordPlan(
+    layout: RecordLayout,
+    identity: Option[Seq[String]],
+    work: () => RDD[DecodeWork]
+)
+
+/**
+ * A source whose rows are decoded once, by a Spark job over all executors, into a folder that all of them see (RowsFolder);
+ * each executor then reads all rows from there. So that a run costs one pass over the set however many executors there
+ * are, and rows keep their ids.
+ */
+private[data] trait RecordSource extends DataSource {
+
+  /** The keys that decide what is decoded, besides those of all such sources. */
+  def ownKeys: Seq[Key[_]]
+
+  /** Checks without a job what can be checked so, then says how to decode. Driver. */
+  def plan(settings: Settings, spark: SparkContext): RecordPlan
+
+  final override def keys: Seq[Key[_]] = ownKeys ++ RecordSource.decodeKeys ++ RecordSource.readKeys
+
+  /** Settings without a folder of decoded rows keep their paths; those with one need none. */
+  final override def qualified(settings: Settings, hadoop: Configuration): Settings = {
+    val named = settings(RecordSource.decodedDir)
+    if (named.isEmpty) withPaths(settings, hadoop)
+    else settings.updated(RecordSource.decodedDir, DataFiles.qualify(RecordSource.decodedDir.name, named, hadoop))
+  }
+
+  /** The settings with complete paths of what is to be decoded. */
+  protected def withPaths(settings: Settings, hadoop: Configuration): Settings = settings
+
+  override def prepare(settings: Settings, spark: SparkContext): Settings =
+    if (settings(RecordSource.decodedDir).nonEmpty) settings
+    else {
+      val folder = Materializer.materialize(this, plan(settings, spark), settings, spark)
+      settings.updated(RecordSource.decodedDir, folder)
+    }
+
+  override def foresee(settings: Settings, spark: SparkContext): Foresight =
+    if (settings(RecordSource.decodedDir).nonEmpty) Foresight(settings, None)
+    else {
+      val planned = plan(settings, spark)
+      Materializer.find(this, planned, settings, spark) match {
+        case Some(folder) => Foresight(settings.updated(RecordSource.decodedDir, folder), None)
+        case None =>
+          val layout = planned.layout
+          val least = DataFacts(RunKeys.globalBatch(settings), 1, layout.shape, layout.classes, layout.description, 0)
+          Foresight(settings, Some(Pipeline.facts(least, settings)))
+      }
+    }
+
+  def inspect(settings: Settings, hadoop: Configuration): DataFacts =
+    RowsFolder.require(settings(RecordSource.decodedDir), hadoop).facts(settings)
+
+  def open(settings: Settings, hadoop: Configuration): DataSets =
+    RowsFolder.require(settings(RecordSource.decodedDir), hadoop).open(settings)
+}
+
+private[data] object RecordSource {
+  val cacheDir: Key[String] = Key.text(
+    "data.cache_dir",
+    "",
+    "Folder for decoded rows that driver and executors all see; a set whose files and settings are the same is not decoded " +
+      "again. Default: the user's cache folder with a local master, else .sparkdl-bench in the user's folder on Hadoop's default file system"
+  )
+  val decodedDir: Key[String] =
+    Key.text(
+      "data.decoded_dir",
+      "",
+      "Folder of this set's decoded rows; set by the run, or by hand to use those of another run"
+    )
+  val decodeKeys: Seq[Key[_]] = Seq(DataKeys.classes, DataKeys.onError, DataKeys.maxSkipped)
+  val readKeys: Seq[Key[_]] = Seq(cacheDir, decodedDir, RowsFolder.testEvery, DataKeys.scale) ++ DataKeys.pipeline
+
+  def badRecords(settings: Settings): BadRecords =
+    BadRecords(settings(DataKeys.onError) == "skip", settings(DataKeys.maxSkipped))
+}
+
+/** Some bytes of some files, decoded by one task. */
+private[data] final case class Split(files: Seq[DataFile], from: Long, until: Long, test: Boolean)
+    extends Serializable {
+  def file: DataFile = files.head
+}
+
+private[data] object Split {
+  def whole(file: DataFile, test: Boolean): Split = Split(Seq(file), 0, file.bytes, test)
+
+  /** A file cut into ranges of about equal length; a compressed one stays whole. */
+  def ranges(file: DataFile, test: Boolean, bytes: Long): Seq[Split] =
+    if (DataFiles.isCompressed(file) || file.bytes == 0) Seq(whole(file, test))
+    else {
+      val count = math.max(1L, (file.bytes + bytes - 1) / bytes)
+      (0L until count).map(i => Split(Seq(file), file.bytes * i / count, file.bytes * (i + 1) / count, test))
+    }
+}
+
+/** A RecordSource over files. */
+private[data] trait FileSource extends RecordSource {
+
+  /** The parts to decode, in the order of the rows. Driver; throws a ConfigurationException where there is none. */
+  def splits(settings: Settings, hadoop: Configuration): Seq[Split]
+
+  def layout(splits: Seq[Split], settings: Settings, hadoop: Configuration): RecordLayout
+
+  /** Hands the split's records to the sink. Task. */
+  def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit
+
+  override protected def withPaths(settings: Settings, hadoop: Configuration): Settings = {
+    val path = settings.updated(DataKeys.path, DataFiles.qualify(DataKeys.path.name, settings(DataKeys.path), hadoop))
+    if (!keys.contains(FileSource.testPath) || settings(FileSource.testPath).isEmpty) path
+    else
+      path.updated(
+        FileSource.testPath,
+        DataFiles.qualify(FileSource.testPath.name, settings(FileSource.testPath), hadoop)
+      )
+  }
+
+  def plan(settings: Settings, spark: SparkContext): RecordPlan = {
+    val parts = splits(settings, spark.hadoopConfiguration)
+    if (parts.isEmpty)
+      throw new ConfigurationException(s"There is nothing to read at '${settings(DataKeys.path)}' (`data.path`).")
+    val found = layout(parts, settings, spark.hadoopConfiguration)
+    val shipped = new SerializableConfiguration(spark.hadoopConfiguration)
+    val source = name
+    def work(): RDD[DecodeWork] = spark.parallelize(parts, parts.size).map { split =>
+      new DecodeWork(split.test, sink => FileSource.decode(source, split, settings, shipped.value, sink))
+    }
+    val files = parts.map(split => s"${split.from} ${split.until} ${split.test} ${split.files.mkString(" ")}")
+    RecordPlan(found, Some(files), () => work())
+  }
+}
+
+private[data] object FileSource {
+  val testPath: Key[String] =
+    Key.text("data.test_path", "", "The rows to test on; empty: every data.test_every-th row of data.path tests")
+  val splitBytes: Key[Long] =
+    Key.long("data.split_bytes", "33554432", 1024, "Bytes of a file that one task decodes")
+  val path: Seq[Key[_]] = Seq(DataKeys.path, testPath)
+
+  /** The files of `data.path`, then those of `data.test_path`, each with whether it tests. */
+  def files(settings: Settings, hadoop: Configuration): Seq[(DataFile, Boolean)] = {
+    val train = DataFiles.list(DataKeys.path.name, settings(DataKeys.path), hadoop).map(_ -> false)
+    if (settings(testPath).isEmpty) train
+    else train ++ DataFiles.list(testPath.name, settings(testPath), hadoop).map(_ -> true)
+  }
+
+  private def decode(source: String, split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit =
+    Variants.find[DataSource]("data source", source) match {
+      case files: FileSource =>
+        sink.file = split.file.path
+        sink.partStart = split.from
+        files.decode(split, settings, hadoop, sink)
+      case other => throw new IllegalStateException(s"${other.name} reads no files")
+    }
+}

@@ -1,0 +1,194 @@
+package sparkdlbench.data
+
+import org.apache.spark.SparkContext
+import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
+import sparkdlbench.results.{Json, RunFolder}
+
+import java.nio.{FloatBuffer, LongBuffer}
+import scala.collection.immutable.ListMap
+
+/**
+ * One pass over a data set as one Spark job: map, each task takes the moments of its part; reduce, the driver merges them in the parts'
+ * order, so the same set gives the same digits. Values are the stored ones, before `data.scale` and `data.normalize`; nothing is
+ * stored but the result, `statistics.json` in a results folder of its own.
+ */
+object Statistics {
+  val File = "statistics.json"
+
+  /** What came out, as JSON, with `folder`. */
+  def run(sc: SparkContext, raw: Map[String, String]): String = {
+    val settings = RunKeys.resolve(raw)
+    val source = Variants.find[DataSource]("data source", settings(RunKeys.data))
+    val start = System.nanoTime()
+    val qualified = source.qualified(settings, sc.hadoopConfiguration)
+    val (description, parts) = source match {
+      case records: RecordSource => ofRecords(records, qualified, sc)
+      case other => ofRows(other, qualified, sc)
+    }
+    parts.flatMap(_.failure).headOption.foreach(reason => throw new ConfigurationException(reason))
+    val skipped = Skipped.limited(parts.map(_.skipped), settings)
+    val sets =
+      Seq(false, true).map(test => parts.filter(_.test == test).map(_.moments).foldLeft(Moments.none)(_ merge _))
+    if (sets.map(_.count).sum == 0)
+      throw new ConfigurationException(
+        s"The data set ($description) has no rows, so there is nothing to take statistics of."
+      )
+    val folder = RunFolder.create(settings(RunKeys.results), s"${settings(RunKeys.name)}-statistics")
+    val result = Json.fields(
+      "schema" -> RunFolder.Schema,
+      "source" -> source.name,
+      "description" -> description,
+      "parts" -> parts.size,
+      "seconds" -> (System.nanoTime() - start) / 1e9,
+      "skipped" -> skipped.toMap,
+      "train" -> sets.head.toMap,
+      "test" -> Some(sets(1)).filter(_.count > 0).map(_.toMap),
+      "folder" -> folder.path.toString
+    )
+    try folder.write(File, Json.line(result))
+    finally folder.close()
+    Json.line(result)
+  }
+
+  private def ofRecords(source: RecordSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
+    val plan = source.plan(settings, sc)
+    val (layout, policy) = (plan.layout, RecordSource.badRecords(settings))
+    described(sc, source.name) {
+      val parts = plan
+        .work()
+        .mapPartitions(_.map { work =>
+          val sink = new MomentsSink(layout, policy)
+          val failure =
+            try { work.decode(sink); None }
+            catch { case bad: BadRecordException => Some(bad.getMessage) }
+          PartMoments(work.test, sink.moments, sink.skipped, failure)
+        })
+      (layout.description, parts.collect().toSeq)
+    }
+  }
+
+  /** A source that every executor opens whole: one task for the training rows, one for the test rows. */
+  private def ofRows(source: DataSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
+    val plain = Seq[(Key[_], String)](Normalization.mode -> "none", DataKeys.scale -> "1")
+      .filter { case (key, _) => source.keys.exists(_.name == key.name) }
+      .foldLeft(settings) { case (found, (key, value)) => found.updated(key, value) }
+    val facts = source.inspect(plain, sc.hadoopConfiguration)
+    val (name, hadoop) = (source.name, new SerializableConfiguration(sc.hadoopConfiguration))
+    described(sc, name) {
+      val parts = sc.parallelize(Seq(false, true), 2).map { test =>
+        val sets = Variants.find[DataSource]("data source", name).open(plain, hadoop.value)
+        PartMoments(test, ofStore(if (test) sets.test else sets.train), Skipped.none, None)
+      }
+      (facts.description, parts.collect().toSeq)
+    }
+  }
+
+  private def ofStore(store: RowStore): Moments = {
+    val row = new Array[Float](store.width)
+    val (whole, label, moments) = (FloatBuffer.wrap(row), LongBuffer.allocate(1), new RunningMoments(store.width))
+    (0 until store.rows).foreach { id =>
+      store.read(id, 0, whole, label)
+      moments.add(row, label.get(0).toInt)
+    }
+    moments.result
+  }
+
+  private def described[T](sc: SparkContext, source: String)(body: => T): T = {
+    sc.setJobDescription(s"sparkdl-bench: statistics of $source")
+    try body
+    finally sc.setJobDescription(null)
+  }
+}
+
+private[data] final case class PartMoments(test: Boolean, moments: Moments, skipped: Skipped, failure: Option[String])
+
+/**
+ * @param squares
+ *   sums of the squared differences from the mean
+ * @param labels
+ *   rows by class
+ */
+private[data] final case class Moments(
+    count: Long,
+    low: Array[Double],
+    high: Array[Double],
+    mean: Array[Double],
+    squares: Array[Double],
+    labels: Map[Int, Long]
+) {
+
+  /** Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979. */
+  def merge(other: Moments): Moments =
+    if (count == 0) other
+    else if (other.count == 0) this
+    else {
+      val sum = count + other.count
+      val (means, all) = (new Array[Double](mean.length), new Array[Double](mean.length))
+      mean.indices.foreach { i =>
+        val apart = other.mean(i) - mean(i)
+        means(i) = mean(i) + apart * other.count / sum
+        all(i) = squares(i) + other.squares(i) + apart * apart * count / sum * other.count
+      }
+      val classes = (labels.keySet ++ other.labels.keySet).map { label =>
+        label -> (labels.getOrElse(label, 0L) + other.labels.getOrElse(label, 0L))
+      }
+      Moments(
+        sum,
+        low.indices.map(i => math.min(low(i), other.low(i))).toArray,
+        high.indices.map(i => math.max(high(i), other.high(i))).toArray,
+        means,
+        all,
+        classes.toMap
+      )
+    }
+
+  def toMap: ListMap[String, Any] = Json.fields(
+    "rows" -> count,
+    "min" -> low,
+    "max" -> high,
+    "mean" -> mean,
+    "standard_deviation" -> squares.map(sum => math.sqrt(sum / math.max(1L, count))),
+    "labels" -> ListMap(labels.toSeq.sorted.map { case (label, rows) => label.toString -> rows }: _*)
+  )
+}
+
+private[data] object Moments {
+  val none: Moments = Moments(0, Array.empty, Array.empty, Array.empty, Array.empty, Map.empty)
+}
+
+/** Welford's running mean and variance of each value of a row. One thread. */
+private[data] final class RunningMoments(width: Int) {
+  private val (mean, squares) = (new Array[Double](width), new Array[Double](width))
+  private val low = Array.fill(width)(Double.PositiveInfinity)
+  private val high = Array.fill(width)(Double.NegativeInfinity)
+  private val labels = scala.collection.mutable.Map.empty[Int, Long]
+  private var count = 0L
+
+  def add(row: Array[Float], label: Int): Unit = {
+    count += 1
+    labels(label) = labels.getOrElse(label, 0L) + 1
+    var i = 0
+    while (i < width) {
+      val value = row(i).toDouble
+      val apart = value - mean(i)
+      mean(i) += apart / count
+      squares(i) += apart * (value - mean(i))
+      if (value < low(i)) low(i) = value
+      if (value > high(i)) high(i) = value
+      i += 1
+    }
+  }
+
+  def result: Moments = if (count == 0) Moments.none else Moments(count, low, high, mean, squares, labels.toMap)
+}
+
+private[data] final class MomentsSink(layout: RecordLayout, policy: BadRecords)
+    extends RecordSink(layout, policy.skip, policy.limit) {
+  private val running = new RunningMoments(layout.width)
+  override protected def wantsFloats: Boolean = true
+  protected def accept(row: Array[Byte], label: Int): Unit = throw new IllegalStateException("this sink takes numbers")
+  override protected def acceptFloats(row: Array[Float], label: Int): Unit = running.add(row, label)
+  def moments: Moments = running.result
+}

@@ -1,0 +1,23 @@
+package sparkdlbench.data
+
+import sparkdlbench.config.{Key, Settings}
+
+/** Keys of the sources whose rows are columns of a table. */
+private[data] object TableKeys {
+  val labelNames: Key[Seq[String]] = Key(
+    "data.label_names",
+    "",
+    "words separated by commas",
+    "Labels that are words, or numbers other than 0, 1, …: the classes in this order",
+    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+  )
+  val heldAs: Key[String] = Key.choice(
+    "data.held_as",
+    "float32",
+    ValueKind.all.map(_.name).reverse,
+    "How values are stored: float32, or uint8 (whole numbers from 0 to 255) in a quarter of the memory"
+  )
+
+  def classes(settings: Settings): Int =
+    if (settings(labelNames).nonEmpty) settings(labelNames).size else settings(DataKeys.classes)
+}

@@ -1,0 +1,106 @@
+package sparkdlbench.doctor
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sparkdlbench.SparkFacts
+import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun}
+
+import java.util.concurrent.TimeoutException
+import scala.concurrent.Await
+import scala.concurrent.duration._
+import scala.util.control.NonFatal
+
+/**
+ * What would go wrong with a run, before it does. The rules are those that a run itself is checked by, and some that only a
+ * look at all of the session can tell.
+ */
+object Doctor {
+  private val ProbeTimeout = 120.seconds
+
+  /** Long enough for every slot to get its task before one ends. */
+  private val TaskMillis = 300L
+
+  /** Block managers that each executor connects to; in larger clusters each tries others. */
+  private val ConnectionsEach = 16
+
+  /** Before Spark starts: the run's settings, and the properties that the session would have. */
+  def beforehand(conf: Map[String, String], raw: Map[String, String]): Seq[Finding] =
+    withSettings(raw)(settings => new PropertyChecks(conf, settings).findings)
+
+  /** With the session running. */
+  def session(sc: SparkContext, raw: Map[String, String]): Seq[Finding] = withSettings(raw) { settings =>
+    val slots = Finding.of("slots")(SessionCheck.slots(sc, settings))
+    val first = Finding.of("spark-version")(SessionCheck.version(sc)) ++ slots
+    first ++ planned(sc, settings) ++ (if (SparkFacts.slots(sc) > 0) executors(sc, settings) else Nil)
+  }
+
+  private def withSettings(raw: Map[String, String])(checks: Settings => Seq[Finding]): Seq[Finding] = {
+    var resolved: Option[Settings] = None
+    val wrong = Finding.of("settings") {
+      val settings = RunKeys.resolve(raw)
+      resolved = Some(settings)
+      Combination.check(settings)
+    }
+    wrong ++ resolved.toSeq.flatMap(checks)
+  }
+
+  /** What a run plans before its first job, without decoding its data: each thing is looked at where the one before is in order. */
+  private def planned(sc: SparkContext, settings: Settings): Seq[Finding] = {
+    val found = for {
+      data <- Finding.orElse("data")(TrainingRun.foreseen(sc, settings))
+      setup <- Finding.orElse("settings")(TrainingRun.planned(sc, data._1, data._2))
+      estimate <- Finding.orElse("memory")(TrainingRun.estimated(sc, setup))
+    } yield estimate
+    found.left.toSeq
+  }
+
+  private def executors(sc: SparkContext, settings: Settings): Seq[Finding] = {
+    val slots = SparkFacts.slots(sc)
+    val addresses = sc.getExecutorMemoryStatus.keys.toIndexedSeq.sorted
+    val job = sc
+      .parallelize(0 until slots, slots)
+      .map { index =>
+        Thread.sleep(TaskMillis)
+        val chosen =
+          (0 until math.min(ConnectionsEach, addresses.size)).map(k => addresses((index + k) % addresses.size))
+        ExecutorProbe.look(chosen, settings)
+      }
+      .collectAsync()
+    try new ExecutorChecks(Await.result(job, ProbeTimeout), sc.version).findings
+    catch {
+      case _: TimeoutException =>
+        job.cancel()
+        Seq(
+          Finding(
+            "executors",
+            s"The executors did not answer within ${ProbeTimeout.toSeconds} s. Other jobs may hold their slots: look at the master's page, and end them or " +
+              "give the session executors of its own."
+          )
+        )
+      case NonFatal(error) if classIsMissing(error) =>
+        Seq(
+          Finding(
+            "jar",
+            s"The executors do not have the classes of sparkdl-bench (${Failures.reason(error)}). Give the session its jar: spark.jars, --packages, or " +
+              "spark.executor.extraClassPath with a path that is there on every host."
+          )
+        )
+      case NonFatal(error) =>
+        Seq(
+          Finding(
+            "executors",
+            s"The look at the executors failed: ${Failures.reason(error)} Look at the executors' logs."
+          )
+        )
+    }
+  }
+
+  private def classIsMissing(error: Throwable): Boolean =
+    Iterator
+      .iterate(error)(_.getCause)
+      .takeWhile(_ != null)
+      .take(20)
+      .exists(cause =>
+        String.valueOf(cause.getMessage).matches("(?s).*(ClassNotFoundException|NoClassDefFoundError): ?sparkdlbench.*")
+      )
+}

@@ -1,0 +1,182 @@
+package sparkdlbench.engine.bigdl
+
+import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
+import sparkdlbench.model.ModelSpec
+
+import java.nio.LongBuffer
+import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
+
+/**
+ * BigDL's modules over their compact storage (`getParameters`), whose layout is that of our flat buffer. BigDL's storage is an array on
+ * the heap and ours is direct memory, so a step copies all parameters in, and each layer's gradients out when they are final. The
+ * loss is ours: softmax cross-entropy of the class scores.
+ *
+ * @param maxRows
+ *   most rows of a batch
+ */
+private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, library: BigDlLibrary) extends Engine {
+  val parameters = new FlatBuffer(spec.parameterCount)
+  val gradients = new FlatBuffer(spec.parameterCount)
+  val statistics = new FlatBuffer(0)
+  private val width = spec.inputShape.product
+  private val parts: IndexedSeq[Seq[BigDlModule]] = BigDlLayers.create(library, spec)
+  private val whole = library.sequential(parts.flatten)
+  private val (held, heldGradients) = whole.compacted()
+  checkLayout()
+
+  /** Each layer's part of the flat buffers. */
+  private val ranges: IndexedSeq[Option[(Int, Int)]] = spec.layers.map { layer =>
+    val own = spec.layout.filter(tensor => tensor.name.substring(0, tensor.name.lastIndexOf('.')) == layer.name)
+    if (own.isEmpty) None else Some((own.head.offset, own.last.offset + own.last.length))
+  }.toIndexedSeq
+
+  def join(exchange: RankExchange): Unit = () // no layer of it works over other ranks' rows
+
+  def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double =
+    if (batch.rows == 0) {
+      zero()
+      onBucketReady(0, gradients.length)
+      0.0
+    } else {
+      whole.train()
+      val values = forward(batch)
+      val loss = new Loss(batch.rows, values.last)
+      Arrays.fill(heldGradients, 0f)
+      backward(
+        values,
+        library.tensor(loss.gradient(batch.labels, weight), Seq(batch.rows, spec.classes)),
+        onBucketReady
+      )
+      loss.sum(batch.labels)
+    }
+
+  def evaluate(batch: Batch): Evaluation =
+    if (batch.rows == 0) Evaluation(0, 0.0, 0)
+    else {
+      whole.evaluate()
+      val loss = new Loss(batch.rows, forward(batch).last)
+      Evaluation(batch.rows.toLong, loss.sum(batch.labels), loss.correct(batch.labels))
+    }
+
+  def facts: Map[String, String] = {
+    library.pinThread()
+    library.facts ++ Map("threads" -> "1", "compute" -> "fp32")
+  }
+
+  def close(): Unit = inputs.clear()
+
+  /** The input, and what each module made of it. */
+  private def forward(batch: Batch): IndexedSeq[BigDlTensor] = {
+    require(batch.rows <= maxRows, s"a batch of ${batch.rows} rows was given to an engine loaded for at most $maxRows")
+    library.pinThread()
+    parameters.floats.get(0, held, 0, held.length)
+    val (array, input) = inputs.get(batch.rows)
+    batch.features.get(0, array, 0, array.length)
+    parts.flatten.scanLeft(input)((value, module) => module.forward(value))
+  }
+
+  private def backward(values: IndexedSeq[BigDlTensor], last: BigDlTensor, onBucketReady: (Int, Int) => Unit): Unit = {
+    var (gradient, at) = (last, values.size - 2)
+    parts.indices.reverse.foreach { layer =>
+      parts(layer).reverse.foreach { module =>
+        gradient = module.backward(values(at), gradient)
+        at -= 1
+      }
+      ranges(layer).foreach { case (from, until) =>
+        gradients.floats.put(from, heldGradients, from, until - from)
+        onBucketReady(from, until)
+      }
+    }
+  }
+
+  private def zero(): Unit = {
+    Arrays.fill(heldGradients, 0f)
+    gradients.floats.put(0, heldGradients, 0, gradients.length)
+    ()
+  }
+
+  /** BigDL's compact storage holds each tensor where the specification's layout has it, or the two are no longer interchangeable. */
+  private def checkLayout(): Unit = {
+    val found = whole.parameters.map(tensor => (tensor.offset, tensor.length))
+    val expected = spec.layout.map(tensor => (tensor.offset, tensor.length))
+    if (found != expected)
+      throw new IllegalStateException(
+        s"BigDL keeps the parameters of '${spec.name}' at $found, and its layout is $expected"
+      )
+  }
+
+  /** Tensors for the numbers of rows used last. */
+  private object inputs {
+    private val kept = new JavaLinkedHashMap[Int, (Array[Float], BigDlTensor)](16, 0.75f, true) {
+      override def removeEldestEntry(eldest: JavaMap.Entry[Int, (Array[Float], BigDlTensor)]): Boolean = size > 8
+    }
+
+    def get(rows: Int): (Array[Float], BigDlTensor) = {
+      if (!kept.containsKey(rows)) {
+        val array = new Array[Float](Math.multiplyExact(rows, width))
+        kept.put(rows, (array, library.tensor(array, rows +: spec.inputShape)))
+      }
+      kept.get(rows)
+    }
+
+    def clear(): Unit = kept.clear()
+  }
+
+  /** Softmax cross-entropy of the class scores, rows × classes. */
+  private final class Loss(rows: Int, scores: BigDlTensor) {
+    private val (values, first) = {
+      val dense = scores.contiguous
+      (dense.array, dense.offset)
+    }
+    private val classes = spec.classes
+
+    def sum(labels: LongBuffer): Double = (0 until rows).map { row =>
+      logarithm(row) - values(at(row, label(labels, row))).toDouble
+    }.sum
+
+    /** Of `weight` × the sum. */
+    def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
+      val made = new Array[Float](rows * classes)
+      var row = 0
+      while (row < rows) {
+        val whole = logarithm(row)
+        var index = 0
+        while (index < classes) {
+          made(row * classes + index) = (weight * math.exp(values(at(row, index)) - whole)).toFloat
+          index += 1
+        }
+        made(row * classes + label(labels, row)) -= weight
+        row += 1
+      }
+      made
+    }
+
+    /** Rows whose label has the highest score; the lowest class wins a tie, NaN never wins. */
+    def correct(labels: LongBuffer): Long = (0 until rows).count { row =>
+      val best = (0 until classes).foldLeft(-1) { (best, index) =>
+        val value = values(at(row, index))
+        if (value > (if (best < 0) Float.NegativeInfinity else values(at(row, best)))) index else best
+      }
+      best == label(labels, row)
+    }.toLong
+
+    /** Logarithm of the sum of a row's exponentials. */
+    private def logarithm(row: Int): Double = {
+      var (most, index) = (Float.NegativeInfinity, 0)
+      while (index < classes) { most = math.max(most, values(at(row, index))); index += 1 }
+      var sum = 0.0
+      index = 0
+      while (index < classes) { sum += math.exp(values(at(row, index)).toDouble - most); index += 1 }
+      most + math.log(sum)
+    }
+
+    private def at(row: Int, index: Int): Int = first + row * classes + index
+
+    private def label(labels: LongBuffer, row: Int): Int = {
+      val value = labels.get(row)
+      if (value < 0 || value >= classes)
+        throw new IllegalArgumentException(s"row $row has the label $value; labels are 0 until $classes")
+      value.toInt
+    }
+  }
+}

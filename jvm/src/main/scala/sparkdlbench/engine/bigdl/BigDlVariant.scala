@@ -1,0 +1,53 @@
+package sparkdlbench.engine.bigdl
+
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Settings
+import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
+import sparkdlbench.model.ModelSpec
+
+/**
+ * BigDL DLlib's own layers (Dai et al., SoCC 2019) under our synchronisation: beside BigDL's own trainer (the peer `bigdl`) the difference
+ * is synchronisation alone. Spark 3.5; needs BigDL's jars at run time.
+ */
+final class BigDlVariant extends EngineVariant {
+  def name = "bigdl"
+  def doc = "BigDL DLlib's layers in the executor's JVM, one thread a worker; Spark 3.5, with BigDL's jars"
+
+  def check(spec: ModelSpec, threads: Int, settings: Settings): Unit = {
+    val tooMany = Some(
+      s"The engine 'bigdl' computes with one thread a worker, as BigDL does, and $threads were asked for (engine.threads, or spark.task.cpus). " +
+        "Set engine.threads=1, and workers to the number of cores."
+    ).filter(_ => threads > 1)
+    BigDlLibrary.refusal
+      .orElse(BigDlLayers.refusal(spec))
+      .orElse(tooMany)
+      .foreach(reason => throw new ConfigurationException(reason))
+  }
+
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
+    spec.shapes // throws where layers do not fit together
+    check(spec, threads, settings)
+    new BigDlEngine(spec, rows, BigDlLibrary.load())
+  }
+
+  /** Its storage of parameters and gradients, and each layer's output and gradient, which convolutions also hold unfolded. */
+  def memory(spec: ModelSpec, rows: Int): EngineMemory = {
+    val between = spec.shapes.map(_.map(_.toLong).product)
+    val unfolded = spec.layers.zip(spec.shapes.drop(1)).collect {
+      case (layer, shape) if layer.kind == "conv2d" =>
+        layer.int("in").toLong * layer.int("kernel") * layer.int("kernel") * shape.tail.map(_.toLong).product
+    }
+    EngineMemory(
+      direct = 0,
+      native = 0,
+      library = BigDlVariant.LibraryBytes,
+      heap = 8L * spec.parameterCount + 4L * rows * (2 * between.sum + unfolded.sum)
+    )
+  }
+}
+
+private[bigdl] object BigDlVariant {
+
+  /** BigDL's MKL. */
+  val LibraryBytes: Long = 128L << 20
+}

@@ -1,0 +1,128 @@
+package sparkdlbench.engine.libtorch
+
+import org.bytedeco.pytorch.global.torch
+import org.bytedeco.pytorch.{LongOptional, Scalar, ScalarTypeOptional, Tensor, TensorOptions}
+import sparkdlbench.model.Window
+
+final class TorchMaxPool extends TorchLayerKind {
+  def name = "max-pool"
+  private[libtorch] def load(context: LayerContext): TorchLayer = new MaxPoolLayer(context)
+}
+
+final class TorchAvgPool extends TorchLayerKind {
+  def name = "avg-pool"
+  private[libtorch] def load(context: LayerContext): TorchLayer = new AvgPoolLayer(context)
+}
+
+final class TorchGlobalAvgPool extends TorchLayerKind {
+  def name = "global-avg-pool"
+  private[libtorch] def load(context: LayerContext): TorchLayer = new GlobalAvgPoolLayer(context)
+}
+
+/** The window of a pooling layer as ATen takes it. */
+private[libtorch] final class WindowArguments(context: LayerContext) {
+  private val window = Window.of(context.spec, defaultStride = 0)
+  val kernel: Array[Long] = Array.fill(2)(window.kernel.toLong)
+  val stride: Array[Long] = Array.fill(2)(window.stride.toLong)
+  val padding: Array[Long] = Array.fill(2)(window.padding.toLong)
+  val dilation: Array[Long] = Array(1L, 1L)
+  def ceil: Boolean = window.ceil
+}
+
+/** The gradient goes to where each window's maximum was. */
+private[libtorch] final class MaxPoolLayer(context: LayerContext) extends TorchLayer {
+  private val window = new WindowArguments(context)
+
+  def bind(views: LayerViews): BoundLayer = new BoundLayer {
+    private val indices: Tensor = {
+      val options = new TensorOptions(torch.ScalarType.Long)
+      val sizes = (0L until views.output.dim()).map(views.output.size(_)).toArray
+      try torch.empty(sizes, options, new org.bytedeco.pytorch.MemoryFormatOptional())
+      finally options.close()
+    }
+
+    def forward(): Unit = {
+      torch.max_pool2d_with_indices_out(
+        views.output,
+        indices,
+        views.input,
+        window.kernel,
+        window.stride,
+        window.padding,
+        window.dilation,
+        window.ceil
+      )
+      ()
+    }
+
+    def backward(): Unit = views.inputGradient.foreach { dx =>
+      torch.max_pool2d_with_indices_backward_out(
+        dx,
+        views.outputGradient,
+        views.input,
+        window.kernel,
+        window.stride,
+        window.padding,
+        window.dilation,
+        window.ceil,
+        indices
+      )
+    }
+
+    override def close(): Unit = indices.close()
+  }
+}
+
+/** Padding counts as zeros, what lies beyond it does not: Caffe's rule. */
+private[libtorch] final class AvgPoolLayer(context: LayerContext) extends TorchLayer {
+  private val window = new WindowArguments(context)
+  private val ownDivisor = new LongOptional
+
+  def bind(views: LayerViews): BoundLayer = new BoundLayer {
+    def forward(): Unit = {
+      torch.avg_pool2d_out(
+        views.output,
+        views.input,
+        window.kernel,
+        window.stride,
+        window.padding,
+        window.ceil,
+        true,
+        ownDivisor
+      )
+      ()
+    }
+
+    def backward(): Unit = views.inputGradient.foreach { dx =>
+      torch.avg_pool2d_backward_out(
+        dx,
+        views.outputGradient,
+        views.input,
+        window.kernel,
+        window.stride,
+        window.padding,
+        window.ceil,
+        true,
+        ownDivisor
+      )
+    }
+  }
+
+  override def close(): Unit = ownDivisor.close()
+}
+
+/** dx = dy / (height · width), everywhere. */
+private[libtorch] final class GlobalAvgPoolLayer(context: LayerContext) extends TorchLayer {
+  private val area = new Scalar(context.inputShape(1).toFloat * context.inputShape(2))
+  private val sameType = new ScalarTypeOptional
+
+  def bind(views: LayerViews): BoundLayer = new BoundLayer {
+    private val spread = views.outputGradient.view(views.rows, context.inputShape.head.toLong, 1L, 1L)
+
+    def forward(): Unit = { torch.mean_out(views.output, views.input, Array(2L, 3L), false, sameType); () }
+    def backward(): Unit = views.inputGradient.foreach(_.copy_(spread).div_(area))
+    override def close(): Unit = spread.close()
+  }
+
+  override def close(): Unit = Seq(area, sameType).foreach(_.close())
+}

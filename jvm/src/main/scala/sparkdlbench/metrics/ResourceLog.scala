@@ -1,0 +1,121 @@
+package sparkdlbench.metrics
+
+import java.util.concurrent.ConcurrentHashMap
+import scala.collection.immutable.ListMap
+import scala.collection.mutable
+
+/**
+ * The sum over the driver and the executors of a run.
+ *
+ * @param cores
+ *   processor cores in use
+ */
+final case class ResourceUse(cores: Double, residentBytes: Long, processes: Int)
+
+/** The samples of one run's processes, in the driver. */
+final class ResourceLog private {
+  private val reports = mutable.LinkedHashMap.empty[(String, String), IndexedSeq[ResourceSample]]
+
+  def add(report: ResourceReport): Unit = synchronized {
+    val key = (report.process, report.host)
+    val all = reports.getOrElse(key, IndexedSeq.empty) ++ report.samples
+    reports(key) = if (all.size <= ResourceLog.MostSamples) all else all.indices.by(2).map(all)
+  }
+
+  /** What all processes use now, as far as they have told; None before the first has. */
+  def latest: Option[ResourceUse] = synchronized {
+    val last = reports.values.filter(_.nonEmpty).map(samples => samples.takeRight(2)).toSeq
+    if (last.isEmpty) None
+    else
+      Some(
+        ResourceUse(
+          last.map(ResourceLog.rates(_).last).sum,
+          last.map(_.last.residentBytes).filter(_ >= 0).sum,
+          last.size
+        )
+      )
+  }
+
+  /**
+   * As resources.json holds it: for each process one list a quantity, all of one length.
+   *
+   * @param startMillis
+   *   when the run began, since 1970
+   */
+  def toMap(startMillis: Long, hertz: Double): ListMap[String, Any] = synchronized {
+    ListMap[String, Any](
+      "schema" -> 1,
+      "hertz" -> hertz,
+      "processes" -> reports.toSeq.map { case ((process, host), samples) =>
+        described(process, host, samples.sortBy(_.millis), startMillis)
+      }
+    )
+  }
+
+  private def described(
+      process: String,
+      host: String,
+      samples: IndexedSeq[ResourceSample],
+      startMillis: Long
+  ): ListMap[String, Any] = {
+    val first = samples.head
+    ListMap[String, Any](
+      "process" -> process,
+      "host" -> host,
+      "seconds" -> samples.map(sample => (sample.millis - startMillis) / 1e3),
+      "cpu_cores" -> ResourceLog.rates(samples),
+      "resident_bytes" -> samples.map(_.residentBytes),
+      "heap_bytes" -> samples.map(_.heapBytes),
+      "direct_bytes" -> samples.map(_.directBytes),
+      "gc_ms" -> samples.map(_.gcMillis - first.gcMillis),
+      "disk_read_bytes" -> samples.map(_.readBytes - first.readBytes),
+      "disk_written_bytes" -> samples.map(_.writtenBytes - first.writtenBytes),
+      "network" -> ListMap(first.network.toSeq.sortBy(_._1).map { case (name, (received, sent)) =>
+        val counts = samples.map(_.network.getOrElse(name, (received, sent)))
+        name -> ListMap(
+          "received_bytes" -> counts.map(_._1 - received),
+          "sent_bytes" -> counts.map(_._2 - sent)
+        )
+      }: _*)
+    ) ++ gpus(samples)
+  }
+
+  /** Nothing where no GPU was seen; -1 where one was not seen yet. */
+  private def gpus(samples: IndexedSeq[ResourceSample]): ListMap[String, Any] = {
+    val indices = samples.flatMap(_.gpus.keys).distinct.sortBy(_.toInt)
+    val found = indices.map { index =>
+      val seen = samples.map(_.gpus.getOrElse(index, GpuSample(-1, -1)))
+      index -> ListMap[String, Any]("use" -> seen.map(_.use), "memory_bytes" -> seen.map(_.memoryBytes))
+    }
+    if (found.isEmpty) ListMap.empty else ListMap("gpus" -> ListMap(found: _*))
+  }
+}
+
+object ResourceLog {
+
+  /** Of a process; where a long run has more, every second one is dropped, again and again. */
+  val MostSamples = 4000
+  private val logs = new ConcurrentHashMap[String, ResourceLog]()
+
+  def open(runId: String): ResourceLog = logs.computeIfAbsent(runId, _ => new ResourceLog)
+
+  /** None where the run does not go on, or is not sampled. */
+  def latest(runId: String): Option[ResourceUse] = Option(logs.get(runId)).flatMap(_.latest)
+
+  /** Samples of runs that have ended are dropped. */
+  def deliver(report: ResourceReport): Unit = Option(logs.get(report.runId)).foreach(_.add(report))
+
+  def close(runId: String): Unit = {
+    logs.remove(runId)
+    ()
+  }
+
+  /** Cores in use since the sample before; the first one's are its successor's. */
+  private[metrics] def rates(samples: IndexedSeq[ResourceSample]): Seq[Double] = {
+    val between = samples.zip(samples.drop(1)).map { case (one, next) =>
+      val millis = math.max(1L, next.millis - one.millis)
+      math.rint((next.cpuNanos - one.cpuNanos) / 1e6 / millis * 1000) / 1000
+    }
+    between.headOption.getOrElse(0.0) +: between
+  }
+}

@@ -1,0 +1,183 @@
+package sparkdlbench.transport.mpi
+
+import sparkdlbench.results.Json
+import sparkdlbench.transport._
+import sparkdlbench.transport.push._
+import sparkdlbench.{ConfigurationException, RunFailedException}
+
+import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.file.{Files, Path, Paths}
+import scala.collection.mutable
+import scala.util.Try
+
+/**
+ * One rank's lanes through the MPI process beside it: the slots of every lane that starts or ends here lie in a file that both have
+ * mapped. The process sends a slot as soon as it is published, and publishes what has arrived (`rank.py`).
+ */
+private[transport] final class MpiTransport private (group: GroupContext, job: MpiJob, mailbox: Mailbox)
+    extends Transport {
+  import MpiTransport._
+  private val self = job.peers(group.rank)
+  // Beside each rank there is a process that wants a core.
+  private val waiting = new PushWait(mailbox, group, self, 2 * job.peers.count(_.kernel == self.kernel))
+  private val lanes = mutable.LongMap.empty[LaneSlots]
+  @volatile private var segments = List.empty[ByteBuffer]
+  @volatile private var closing = false
+  private var generation = 0
+  private var payload = 0L
+  private val watch = new Thread(() => look(), s"sparkdl-mpi-watch-${group.rank}")
+  watch.setDaemon(true)
+  watch.start()
+
+  override def rank: Int = group.rank
+  override def size: Int = group.size
+
+  override def open(all: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
+    all
+      .filter(lane => lane.from == lane.to)
+      .foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))
+    val own = all.filter(lane => lane.from == rank || lane.to == rank).sortBy(_.id)
+    own
+      .filter(lane => lanes.contains(lane.id.toLong))
+      .foreach(lane => throw new IllegalArgumentException(s"Lane ${lane.id} was opened twice."))
+    if (own.nonEmpty) {
+      val header = (LeftAt + size + 63) / 64 * 64
+      val offsets = own.scanLeft(header.toLong)((at, lane) => at + LaneSlots.bytes(lane))
+      val (file, memory) = newFile(offsets.last)
+      try {
+        def words(lane: Lane, offset: Long) = Json.fields(
+          "id" -> lane.id,
+          "capacity" -> lane.capacity,
+          "offset" -> offset,
+          "peer" -> (if (lane.from == rank) lane.to else lane.from)
+        )
+        val (starting, ending) = own.zip(offsets).partition(_._1.from == rank)
+        val told = Json.fields(
+          "path" -> file.toString,
+          "outgoing" -> starting.map { case (lane, offset) => words(lane, offset) },
+          "incoming" -> ending.map { case (lane, offset) => words(lane, offset) }
+        )
+        job.tell(s"open-$generation.json", Json.line(told))
+        generation += 1
+        waiting.until(self, polled = true, "map the lanes into its MPI process")(() => MappedFile.word(memory, 0) == 1)
+      } finally Files.deleteIfExists(file)
+      segments = memory :: segments
+      own.zip(offsets).foreach { case (lane, offset) =>
+        val slots = memory.slice(offset.toInt, LaneSlots.bytes(lane).toInt).order(ByteOrder.nativeOrder())
+        lanes.update(lane.id.toLong, new LaneSlots(lane, slots, if (lane.to == rank) destination(lane) else None))
+      }
+    }
+  }
+
+  override def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = {
+    waiting.failIfBroken()
+    val slots = lanes.getOrNull(lane.id.toLong)
+    if (slots == null || lane.from != rank) unknown(lane, "starts")
+    // The receiver is done with message sequence - 2, but our process may not have noticed that it is sent.
+    if (!slots.isFree(sequence))
+      waiting.until(job.peers(lane.to), polled = true, s"send message $sequence of lane ${lane.id}")(() =>
+        slots.isFree(sequence)
+      )
+    val bytes = data.remaining
+    slots.claim(sequence, bytes).put(data.duplicate())
+    slots.publish(sequence, bytes)
+    payload += bytes
+  }
+
+  /** What is sent lies in the slots already. */
+  override def flush(): Unit = waiting.failIfBroken()
+
+  override def receive(lane: Lane, sequence: Long): ByteBuffer = {
+    val slots = incoming(lane)
+    if (!slots.hasArrived(sequence))
+      waiting.until(job.peers(lane.from), polled = true, s"receive message $sequence of lane ${lane.id}")(() =>
+        slots.hasArrived(sequence)
+      )
+    slots.view(sequence)
+  }
+
+  override def hasArrived(lane: Lane, sequence: Long): Boolean = {
+    waiting.failIfBroken()
+    incoming(lane).hasArrived(sequence)
+  }
+
+  override def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = {
+    val awaited = messages.map { case (lane, sequence) => (incoming(lane), sequence) }
+    val senders = messages.map { case (lane, _) => lane.from }.distinct.map(job.peers)
+    waiting.untilAny(senders, polled = true, s"receive any of ${messages.size} messages")(() =>
+      awaited.exists { case (slots, sequence) => slots.hasArrived(sequence) }
+    )
+  }
+
+  private def incoming(lane: Lane): LaneSlots = {
+    val slots = lanes.getOrNull(lane.id.toLong)
+    if (slots == null || lane.to != rank) unknown(lane, "ends")
+    slots
+  }
+
+  override def release(lane: Lane, sequence: Long): Unit = lanes.getOrNull(lane.id.toLong).release(sequence)
+
+  override def bytesSent: Map[String, Long] = if (payload > 0) Map("mpi" -> payload) else Map.empty
+
+  override def facts: Map[String, String] = Map("mpi.library" -> job.library)
+
+  override def close(): Unit = if (!closing) {
+    closing = true
+    try job.close(mailbox.failed.isDefined)
+    finally mailbox.close()
+  }
+
+  /** The process beside this rank. */
+  private[mpi] def process: RunningProcess = job.process
+
+  /** Looks every so often whether the process beside us lives, and which ranks have left. */
+  private def look(): Unit = while (!closing) {
+    job.ended.filterNot(_ => closing).foreach(why => mailbox.fail(new RunFailedException(why)))
+    for (memory <- segments; peer <- 0 until size)
+      if (memory.get(LeftAt + peer) != 0 && !mailbox.hasLeft(peer)) mailbox.tell(peer, Control.Bye)
+    Thread.sleep(LookMillis)
+  }
+
+  private def newFile(bytes: Long): (Path, ByteBuffer) = {
+    val folders =
+      Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
+    if (bytes > Int.MaxValue)
+      throw new RunFailedException(
+        s"The lanes of rank $rank need $bytes bytes, too many for one mapped file; use a codec of fewer bytes, or another transport."
+      )
+    val (file, memory) = MappedFile
+      .create(folders, "sparkdl-mpi-", bytes.toInt)
+      .getOrElse(
+        throw new RunFailedException(
+          s"Rank $rank found no room for a mapped file of $bytes bytes in ${folders.mkString(" and ")}. Free some there, or use another transport."
+        )
+      )
+    (file, memory.order(ByteOrder.nativeOrder()))
+  }
+
+  private def unknown(lane: Lane, what: String): Nothing =
+    throw new RunFailedException(s"Rank $rank was asked for $lane, which was not opened or $what at another rank.")
+}
+
+private[transport] object MpiTransport {
+  private val LeftAt = 64
+  private val LookMillis = 100L
+
+  /** Starts the group's MPI job; a collective call. The parameters are the keys `mpi.python`, `mpi.launcher` and `mpi.options`. */
+  def connect(group: GroupContext, python: String, launcher: String, options: String): Transport = {
+    val program = MpiPrograms.python(python)
+    val words = options.split("\\s+").filter(_.nonEmpty).toSeq
+    if (words.contains(":"))
+      throw new ConfigurationException(
+        s"mpi.options = $options holds ':', which would begin another process. Give options of mpiexec alone."
+      )
+    val mailbox = Mailbox.open(StreamId.inboxNumber(group.attemptId), group.rank)
+    try
+      new MpiTransport(
+        group,
+        MpiJob.start(group, program, () => MpiPrograms.launcher(launcher, program), words),
+        mailbox
+      )
+    catch { case error: Throwable => Try(mailbox.close()); throw error }
+  }
+}

@@ -1,0 +1,243 @@
+package sparkdlbench.transport
+package push
+
+import io.netty.buffer.{ByteBuf, ByteBufAllocator}
+import sparkdlbench.RunFailedException
+
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.security.{MessageDigest, SecureRandom}
+import java.util.concurrent.atomic.LongAdder
+import scala.util.Try
+
+/**
+ * Names the stream of frames from one rank to another in one attempt of one run.
+ *
+ * @param inbox
+ *   number of the receiver's mailbox: 63 bits of a digest of the attempt's id and of a secret. Only the ranks of the group
+ *   learn it, so whoever else may connect to the executor (another attempt's ranks, any client of the session) has no
+ *   stream by which to disturb this one
+ * @param from
+ *   below 32,768
+ * @param to
+ *   below 65,536
+ */
+final case class StreamId(inbox: Long, from: Int, to: Int) {
+  require(
+    inbox >= 0 && from >= 0 && from < StreamId.MaxFrom && to >= 0 && to < StreamId.MaxTo,
+    s"$inbox, $from, $to"
+  )
+
+  /** Both ranks in one non-negative Int, as Spark's shuffle block ids have room for. */
+  def ranks: Int = (from << 16) | to
+  override def toString: String = s"$inbox-$from-$to"
+}
+
+object StreamId {
+  val MaxFrom: Int = 1 << 15
+  val MaxTo: Int = 1 << 16
+
+  def apply(inbox: Long, ranks: Int): StreamId = StreamId(inbox, ranks >>> 16, ranks & 0xffff)
+
+  def parse(text: String): Option[StreamId] = text.split('-') match {
+    case Array(inbox, from, to) => Try(StreamId(inbox.toLong, from.toInt, to.toInt)).toOption
+    case _ => None
+  }
+
+  /** A number for a mailbox of this attempt, another one each time. */
+  def inboxNumber(attemptId: String): Long = {
+    val digest = MessageDigest.getInstance("SHA-256")
+    digest.update(attemptId.getBytes(UTF_8))
+    val secret = new Array[Byte](32)
+    random.nextBytes(secret)
+    ByteBuffer.wrap(digest.digest(secret)).getLong & Long.MaxValue
+  }
+
+  private lazy val random = new SecureRandom
+}
+
+/** What ranks say to each other beside their messages. Prints and parses. */
+sealed trait Control
+
+object Control {
+
+  /** The sender's inboxes for `open` number `generation` exist; `offer`: a mapped file that may replace the sockets. */
+  final case class Ready(generation: Int, offer: Option[HostLocalOffer]) extends Control
+
+  /** The other end has mapped the offered file, or could not. */
+  final case class Attached(generation: Int, attached: Boolean) extends Control
+
+  /** Both ends see the same memory, or do not: from now on messages go through it, or through sockets. */
+  final case class Verdict(generation: Int, shared: Boolean) extends Control
+
+  /** The rank leaves the group. */
+  case object Bye extends Control
+
+  def print(control: Control): String = control match {
+    case Ready(generation, None) => s"ready $generation"
+    case Ready(generation, Some(offer)) => s"ready $generation ${offer.bytes} ${offer.nonce} ${offer.path}"
+    case Attached(generation, attached) => s"attached $generation $attached"
+    case Verdict(generation, shared) => s"verdict $generation $shared"
+    case Bye => "bye"
+  }
+
+  def parse(text: String): Option[Control] = Try[Control](text.split(" ", 5) match {
+    case Array("ready", generation) => Ready(generation.toInt, None)
+    case Array("ready", generation, bytes, nonce, path) =>
+      Ready(generation.toInt, Some(HostLocalOffer(path, bytes.toLong, nonce)))
+    case Array("attached", generation, attached) => Attached(generation.toInt, attached.toBoolean)
+    case Array("verdict", generation, shared) => Verdict(generation.toInt, shared.toBoolean)
+    case Array("bye") => Bye
+    case _ => throw new IllegalArgumentException(text)
+  }).toOption
+}
+
+/** A frame is 16 bytes of header (lane: Int, length: Int, sequence: Long, network order) and `length` bytes. */
+object Frame {
+  val HeaderBytes = 16
+  val ControlLane: Int = -1
+  val PaddingLane: Int = -2
+
+  def putHeader(target: ByteBuffer, lane: Int, length: Int, sequence: Long): Unit = {
+    target.putInt(lane)
+    target.putInt(length)
+    target.putLong(sequence)
+  }
+
+  /** The same in a direct buffer of Netty's, for the network to write and to release. */
+  def header(buffers: ByteBufAllocator, lane: Int, length: Int, sequence: Long): ByteBuf =
+    buffers.directBuffer(HeaderBytes).writeInt(lane).writeInt(length).writeLong(sequence)
+}
+
+/** The uploads of a stream, one after the other: how many bytes each has, which both ends know without being told. */
+object UploadWindow {
+  val FirstBytes: Long = 256L << 10
+  val MaxBytes: Long = 16L << 20
+  def after(bytes: Long): Long = math.min(bytes * 2, MaxBytes)
+}
+
+/**
+ * Takes the bytes of one stream apart, in whatever pieces they come, and writes messages straight to their slots. Called
+ * by one thread at a time, the network's or the rank's; never blocks.
+ */
+final class FrameReader(mailbox: Mailbox, from: Int) {
+  private val header = ByteBuffer.allocate(Frame.HeaderBytes)
+  private var lane: LaneSlots = _
+  private var laneId = 0
+  private var length = 0
+  private var sequence = 0L
+  private var target: ByteBuffer = _
+  private var left = 0
+  private var inFrame = false
+  private var nextWindow = UploadWindow.FirstBytes
+  private var windowLeft = 0L
+  private var lent = false
+
+  def accept(data: ByteBuffer): Unit =
+    try {
+      windowLeft -= data.remaining
+      if (lent) arrivedInPlace(data)
+      while (data.hasRemaining) if (inFrame) body(data) else head(data)
+    } catch { case error: RuntimeException => mailbox.fail(error); throw error }
+
+  /** The stream is one piece without end, not a row of uploads. */
+  def beginEndless(): Unit = windowLeft = Long.MaxValue
+
+  /** The next upload of the stream begins. */
+  def beginUpload(): Unit = {
+    windowLeft = nextWindow
+    nextWindow = UploadWindow.after(nextWindow)
+  }
+
+  /** All bytes of the upload were accepted. */
+  def endUpload(): Unit =
+    if (windowLeft != 0)
+      try malformed(s"an upload that ends $windowLeft bytes from its end")
+      catch { case error: RuntimeException => mailbox.fail(error); throw error }
+
+  /**
+   * Where the network may put the next bytes itself, so that nobody has to copy them: the rest of the message under way, as far
+   * as it belongs to this upload. What it puts there has to be what the next `accept` gets. None where that does not pay.
+   */
+  def lend(): ByteBuffer = {
+    val most = math.min(left.toLong, windowLeft).toInt
+    lent = inFrame && laneId >= 0 && most >= FrameReader.LeastLentBytes && target.isDirect
+    if (lent) target.slice(target.position(), most) else null
+  }
+
+  private def arrivedInPlace(data: ByteBuffer): Unit = {
+    lent = false
+    val count = data.remaining
+    target.position(target.position() + count)
+    data.position(data.limit())
+    left -= count
+    FrameReader.inPlaceBytes.add(count.toLong)
+    if (left == 0) end()
+  }
+
+  private def head(data: ByteBuffer): Unit = {
+    moveInto(header, data, header.remaining)
+    if (!header.hasRemaining) {
+      header.flip()
+      laneId = header.getInt()
+      length = header.getInt()
+      sequence = header.getLong()
+      header.clear()
+      begin()
+    }
+  }
+
+  private def begin(): Unit = {
+    if (length < 0) malformed(s"length $length")
+    laneId match {
+      case Frame.PaddingLane => target = null
+      case Frame.ControlLane if length <= FrameReader.MaxControlBytes =>
+        target = ByteBuffer.allocate(length)
+      case id if id >= 0 =>
+        lane = mailbox.slots(id).getOrElse(malformed(s"lane $id, which is not open"))
+        if (lane.lane.from != from) malformed(s"lane $id, which starts at rank ${lane.lane.from}")
+        target = lane.claim(sequence, length)
+      case other => malformed(s"lane $other, length $length")
+    }
+    left = length
+    inFrame = true
+    if (left == 0) end()
+  }
+
+  private def body(data: ByteBuffer): Unit = {
+    val count = math.min(left, data.remaining)
+    if (target == null) data.position(data.position() + count) else moveInto(target, data, count)
+    left -= count
+    if (left == 0) end()
+  }
+
+  private def moveInto(target: ByteBuffer, data: ByteBuffer, most: Int): Unit = {
+    val limit = data.limit()
+    data.limit(data.position() + math.min(most, data.remaining))
+    target.put(data)
+    data.limit(limit)
+  }
+
+  private def end(): Unit = {
+    inFrame = false
+    if (laneId >= 0) { lane.publish(sequence, length); mailbox.wakeUp() }
+    else if (laneId == Frame.ControlLane) {
+      val text = new String(target.array, UTF_8)
+      mailbox.tell(from, Control.parse(text).getOrElse(malformed(s"control text '$text'")))
+    }
+  }
+
+  private def malformed(what: String): Nothing = throw new RunFailedException(
+    s"Rank $from sent rank ${mailbox.rank} a frame that makes no sense: $what. Check that all executors run the same version of this package."
+  )
+}
+
+object FrameReader {
+  val MaxControlBytes: Int = 1 << 16
+
+  /** Below that a copy costs less than a buffer for the occasion. */
+  val LeastLentBytes: Int = 16 << 10
+
+  /** Payload bytes that the network itself has put where they belong, in this process so far. */
+  val inPlaceBytes = new LongAdder
+}

@@ -1,0 +1,106 @@
+package sparkdlbench.transport
+package push
+
+import sparkdlbench.RunFailedException
+import sparkdlbench.transport.push.LaneSlots._
+
+import java.nio.{ByteBuffer, ByteOrder}
+
+/**
+ * The receiving end of one lane: two message slots and the counters by which writer and reader tell each other how far
+ * they are. The memory is direct (another thread of this process writes: a network thread or another rank) or mapped
+ * (another process writes); the protocol is the same:
+ *   - the writer copies message `sequence` into slot `sequence % 2`, stores its length, then stores `published` = sequence + 1
+ *   - the reader sees `published` > sequence, reads, then stores `released` = sequence + 1
+ *
+ * @param memory
+ *   64-byte aligned, `bytes(lane)` long, or only `HeaderBytes` long where messages go straight to `destination`
+ * @param destination
+ *   where every message of the lane is wanted, if anywhere
+ */
+final class LaneSlots(val lane: Lane, memory: ByteBuffer, val destination: Option[ByteBuffer]) {
+  private val words = memory.duplicate().order(ByteOrder.nativeOrder())
+  private val inPlace = words.capacity() >= bytes(lane)
+  require(inPlace || destination.isDefined, s"lane ${lane.id} has neither slots nor a destination")
+  private val writerViews = Array.tabulate(2)(target)
+  private val readerViews = Array.tabulate(2)(target)
+  private val wanted = destination.map(_.duplicate().order(ByteOrder.nativeOrder()).clear())
+
+  private def target(slot: Int): ByteBuffer =
+    if (inPlace) words.slice(HeaderBytes + slot * stride(lane), lane.capacity).order(ByteOrder.nativeOrder())
+    else { val whole = destination.get.duplicate().clear(); whole.slice().order(ByteOrder.nativeOrder()) }
+
+  /** Whether message `sequence` may be written already. Writer's side. */
+  def isFree(sequence: Long): Boolean = sequence - SharedWords.getAcquire(words, ReleasedOffset) < 2
+
+  /** Where to write message `sequence` of `length` bytes: position 0, limit `length`. Writer's side. */
+  def claim(sequence: Long, length: Int): ByteBuffer = {
+    val published = SharedWords.get(words, PublishedOffset)
+    val released = SharedWords.getAcquire(words, ReleasedOffset)
+    if (sequence != published) refuse(s"message $sequence came where message $published was due")
+    if (sequence - released >= 2)
+      refuse(s"message $sequence came while message $released was still being read (overrun)")
+    val view = writerViews((sequence & 1).toInt)
+    if (length > view.capacity) refuse(s"message $sequence has $length bytes, over the lane's ${view.capacity}")
+    view.clear().limit(length)
+    view
+  }
+
+  /** Message `sequence` is complete. Writer's side. */
+  def publish(sequence: Long, length: Int): Unit = {
+    SharedWords.set(words, LengthOffset + (sequence & 1).toInt * 8, length.toLong)
+    SharedWords.setVolatile(words, PublishedOffset, sequence + 1)
+  }
+
+  def hasArrived(sequence: Long): Boolean = SharedWords.getAcquire(words, PublishedOffset) > sequence
+
+  /** The bytes of message `sequence`, which must have arrived. Reader's side. */
+  def view(sequence: Long): ByteBuffer = {
+    val length = SharedWords.get(words, LengthOffset + (sequence & 1).toInt * 8).toInt
+    val slot = readerViews((sequence & 1).toInt)
+    slot.clear().limit(length)
+    if (inPlace && wanted.isDefined) copyTo(wanted.get, slot, length) else slot
+  }
+
+  private def copyTo(target: ByteBuffer, slot: ByteBuffer, length: Int): ByteBuffer = {
+    if (length > target.capacity) refuse(s"a message has $length bytes, over its destination's ${target.capacity}")
+    target.clear().put(slot).flip()
+    target
+  }
+
+  def release(sequence: Long): Unit = SharedWords.setRelease(words, ReleasedOffset, sequence + 1)
+
+  private def refuse(why: String): Nothing =
+    throw new RunFailedException(
+      s"Protocol error on lane ${lane.id} from rank ${lane.from} to rank ${lane.to}: $why. The ranks of this run disagree " +
+        "about their exchange; this is a defect of the topology or of the transport: please report it with the run's configuration."
+    )
+}
+
+object LaneSlots {
+  private val PublishedOffset = 0
+  private val LengthOffset = 8
+  private val ReleasedOffset = 64 // a cache line of its own: the reader writes it
+
+  val Alignment = 64
+  val HeaderBytes = 128
+
+  def stride(lane: Lane): Int = (lane.capacity + Alignment - 1) / Alignment * Alignment
+
+  /** Memory that a lane with slots of its own needs, a multiple of the alignment. */
+  def bytes(lane: Lane): Long = bytes(lane.capacity.toLong)
+
+  /** The same for messages of at most `capacity` bytes. */
+  def bytes(capacity: Long): Long = HeaderBytes + 2 * ((capacity + Alignment - 1) / Alignment * Alignment)
+
+  /** Slots in fresh direct memory of this process. */
+  def allocate(lane: Lane, destination: Option[ByteBuffer]): LaneSlots = {
+    val size = if (destination.isDefined) HeaderBytes.toLong else bytes(lane)
+    if (size + Alignment > Int.MaxValue)
+      throw new RunFailedException(
+        s"Lane ${lane.id} asks for messages of ${lane.capacity} bytes, too large for two slots in one buffer; use smaller buckets."
+      )
+    val memory = ByteBuffer.allocateDirect(size.toInt + Alignment).alignedSlice(Alignment).slice(0, size.toInt)
+    new LaneSlots(lane, memory, destination)
+  }
+}

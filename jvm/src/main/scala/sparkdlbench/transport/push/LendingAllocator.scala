@@ -1,0 +1,33 @@
+package sparkdlbench.transport
+package push
+
+import io.netty.buffer.{ByteBuf, ByteBufAllocator, Unpooled}
+import io.netty.channel.{AdaptiveRecvByteBufAllocator, RecvByteBufAllocator}
+import io.netty.util.UncheckedBooleanSupplier
+
+/**
+ * Where a connection's bytes are read to: the place that the stream under way lends (`FrameReader.lend`), so that nobody has
+ * to copy them from there, else a buffer of Netty's own.
+ *
+ * @param reader
+ *   of the stream under way, null where there is none; asked by the connection's event loop alone
+ */
+final class LendingAllocator(reader: () => FrameReader) extends RecvByteBufAllocator {
+  private val usual = new AdaptiveRecvByteBufAllocator
+
+  override def newHandle(): RecvByteBufAllocator.ExtendedHandle =
+    new Lending(usual.newHandle().asInstanceOf[RecvByteBufAllocator.ExtendedHandle])
+
+  private final class Lending(usual: RecvByteBufAllocator.ExtendedHandle)
+      extends RecvByteBufAllocator.DelegatingHandle(usual)
+      with RecvByteBufAllocator.ExtendedHandle {
+
+    override def allocate(buffers: ByteBufAllocator): ByteBuf = {
+      val stream = reader()
+      val memory = if (stream == null) null else stream.lend()
+      if (memory == null) super.allocate(buffers) else Unpooled.wrappedBuffer(memory).clear()
+    }
+
+    override def continueReading(maybeMore: UncheckedBooleanSupplier): Boolean = usual.continueReading(maybeMore)
+  }
+}

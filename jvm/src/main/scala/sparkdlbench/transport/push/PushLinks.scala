@@ -1,0 +1,108 @@
+package sparkdlbench.transport
+package push
+
+import sparkdlbench.RunFailedException
+
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.util.concurrent.{ConcurrentHashMap, CountDownLatch}
+import scala.jdk.CollectionConverters._
+import scala.util.{Failure, Success, Try}
+
+/** The streams of one rank to ranks of other processes, and the way for control words to any rank. */
+final class PushLinks(
+    group: GroupContext,
+    network: PushNetwork,
+    mailbox: Mailbox,
+    peers: IndexedSeq[PushPeer],
+    waiting: PushWait
+) extends AutoCloseable {
+  private val self = peers(group.rank)
+  private val channels = new java.util.TreeMap[Int, PushChannel]
+  private val told = scala.collection.mutable.SortedSet.empty[Int]
+
+  def isHere(peer: Int): Boolean = peers(peer).process == self.process
+
+  def channel(peer: Int): PushChannel = channels.get(peer)
+
+  /** Connects to those of `ranks` that live in other processes and are not connected yet, all at once. */
+  def connect(ranks: Iterable[Int]): Unit = {
+    val missing = ranks.filterNot(rank => isHere(rank) || channels.containsKey(rank)).toSeq.distinct.sorted
+    val results = new ConcurrentHashMap[Int, Try[PushChannel]]
+    val latch = new CountDownLatch(missing.size)
+    val threads = missing.map { rank =>
+      val thread = new Thread(() => { results.put(rank, Try(connect(rank))); latch.countDown(); mailbox.wakeUp() })
+      thread.setName(s"sparkdl-connect-${group.rank}-$rank")
+      thread.setDaemon(true) // a connection attempt that hangs must not hold the executor
+      thread.start()
+      thread
+    }
+    try
+      missing.foreach { rank =>
+        waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
+        results.get(rank) match {
+          case Success(channel) =>
+            channels.put(rank, channel)
+            mailbox.ownLoop.foreach(channel.serveBy)
+          case Failure(cause) =>
+            throw new RunFailedException(
+              s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause",
+              cause
+            )
+        }
+      }
+    finally threads.foreach(thread => if (thread.isAlive) thread.interrupt())
+  }
+
+  private def connect(rank: Int): PushChannel =
+    network.connect(
+      peers(rank),
+      StreamId(peers(rank).inbox, group.rank, rank),
+      lost(peers(rank)),
+      () => mailbox.wakeUp()
+    )
+
+  private def lost(peer: PushPeer)(cause: Throwable): Unit =
+    if (!mailbox.hasLeft(peer.rank))
+      mailbox.fail(new RunFailedException(s"$self lost its stream to $peer: ${cause.getMessage}", cause))
+
+  /** Delivers a control word; the peer must be connected. */
+  def tell(peer: Int, control: Control): Unit = {
+    told += peer
+    if (isHere(peer)) Mailbox.find(peers(peer).inbox, peer).foreach(_.tell(group.rank, control))
+    else {
+      val text = Control.print(control).getBytes(UTF_8)
+      val payload = ByteBuffer.allocateDirect(text.length).put(text).flip()
+      if (control == Control.Bye) channels.get(peer).pushLast(payload)
+      else channels.get(peer).push(Frame.ControlLane, 0, payload)
+    }
+  }
+
+  /** Waits until what was sent has left; what was sent to a rank that has gone since, having got what it needed, nobody reads. */
+  def flush(): Unit = if (!channels.isEmpty) {
+    val each = channels.entrySet().iterator()
+    while (each.hasNext) {
+      val entry = each.next()
+      val (peer, channel) = (entry.getKey, entry.getValue)
+      if (!channel.isDrained)
+        waiting.until(peers(peer), polled = false, "flush")(() => channel.isDrained || mailbox.hasLeft(peer))
+    }
+    waiting.failIfBroken()
+  }
+
+  def framingBytes: Long = channels.values.asScala.map(_.framingBytes).sum
+
+  /** Says goodbye to every rank we have spoken to and ends the streams in good order; waits for that, but not for long. */
+  override def close(): Unit = {
+    told.foreach(peer => Try(tell(peer, Control.Bye)))
+    val open = channels.values.asScala.toSeq
+    open.foreach(channel => Try(channel.finish()))
+    val deadline = System.nanoTime() + math.min(group.timeoutMillis, PushLinks.FinishMillis) * 1000000L
+    while (!open.forall(_.isFinished) && System.nanoTime() < deadline)
+      mailbox.sleep(() => open.forall(_.isFinished), 5000000L)
+    open.filterNot(_.isFinished).foreach(_.abort())
+    channels.clear()
+  }
+}
+
+object PushLinks { private val FinishMillis = 3000L }

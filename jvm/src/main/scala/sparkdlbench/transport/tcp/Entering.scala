@@ -1,0 +1,85 @@
+package sparkdlbench.transport.tcp
+
+import io.netty.buffer.{ByteBuf, Unpooled}
+import io.netty.channel.{Channel, ChannelHandlerContext, ChannelInboundHandlerAdapter}
+import io.netty.handler.codec.ByteToMessageDecoder
+import io.netty.handler.ssl.SslHandshakeCompletionEvent
+import io.netty.util.concurrent.Promise
+
+import java.io.IOException
+
+/**
+ * The connecting side of the handshake.
+ *
+ * @param promise
+ *   the connection, when the other end has proved itself and has accepted; or why not
+ */
+private[tcp] final class Entering(
+    handshake: Handshake,
+    hello: Array[Byte],
+    endpoint: Endpoint,
+    val promise: Promise[Channel]
+) extends ByteToMessageDecoder {
+  private var proved = false
+  private var secured = true
+
+  override def handlerAdded(context: ChannelHandlerContext): Unit =
+    secured = context.pipeline().get(classOf[io.netty.handler.ssl.SslHandler]) == null
+
+  override def channelActive(context: ChannelHandlerContext): Unit = if (secured) greet(context)
+
+  override def userEventTriggered(context: ChannelHandlerContext, event: AnyRef): Unit = {
+    event match {
+      case done: SslHandshakeCompletionEvent =>
+        if (done.isSuccess) greet(context) else fail(s"TLS failed: ${done.cause.getMessage}")
+      case _ =>
+    }
+    context.fireUserEventTriggered(event): Unit
+  }
+
+  private def greet(context: ChannelHandlerContext): Unit =
+    context.writeAndFlush(Unpooled.wrappedBuffer(hello)): Unit
+
+  override protected def decode(context: ChannelHandlerContext, in: ByteBuf, out: java.util.List[AnyRef]): Unit =
+    if (!proved) {
+      if (in.readableBytes >= Handshake.NonceBytes + Handshake.ProofBytes) {
+        val nonce = take(in, Handshake.NonceBytes)
+        if (handshake.same(take(in, Handshake.ProofBytes), handshake.serverProof(hello, nonce))) {
+          proved = true
+          context.writeAndFlush(Unpooled.wrappedBuffer(handshake.clientProof(hello, nonce))): Unit
+        } else fail("it does not know the run's secret")
+      }
+    } else if (in.isReadable)
+      if (in.readByte() == TcpServer.Accepted) {
+        context.pipeline().replace(this, "silence", new Silence)
+        promise.trySuccess(context.channel()): Unit
+      } else fail("its answer makes no sense")
+
+  override def channelInactive(context: ChannelHandlerContext): Unit =
+    fail("it closed the connection: its log says why it refused")
+
+  override def exceptionCaught(context: ChannelHandlerContext, cause: Throwable): Unit = {
+    fail(String.valueOf(cause.getMessage))
+    context.close(): Unit
+  }
+
+  private def fail(why: String): Unit =
+    promise.tryFailure(
+      new IOException(s"$endpoint is not the rank that was looked for, or would not have us: $why")
+    ): Unit
+
+  private def take(in: ByteBuf, count: Int): Array[Byte] = {
+    val bytes = new Array[Byte](count)
+    in.readBytes(bytes)
+    bytes
+  }
+
+  /** Nothing comes this way any more: streams go one way. */
+  private final class Silence extends ChannelInboundHandlerAdapter {
+    override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
+      message.asInstanceOf[ByteBuf].release()
+      context.close(): Unit
+    }
+    override def exceptionCaught(context: ChannelHandlerContext, cause: Throwable): Unit = context.close(): Unit
+  }
+}

@@ -1,0 +1,94 @@
+package sparkdlbench.transport.tcp
+
+import io.netty.buffer.Unpooled
+import io.netty.channel.{Channel, ChannelFutureListener}
+import sparkdlbench.transport.push.{Frame, PushChannel, RankLoop}
+
+import java.io.IOException
+import java.nio.ByteBuffer
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
+
+/**
+ * Frames on one connection whose handshake is done. The rank's thread queues them; the connection's event loop writes header and
+ * payload from where they lie, without a copy, by one gathering write.
+ */
+private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Unit, onDrained: () => Unit)
+    extends PushChannel {
+  private val queued = new AtomicLong
+  private val written = new AtomicLong
+  private val broken = new AtomicBoolean
+  @volatile private var failure: Throwable = _
+  @volatile private var finishing = false
+  private var framing = 0L
+
+  channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
+    if (finishing) onDrained() else fail(new IOException("the connection was closed"))
+  }
+
+  override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = {
+    if (failure != null) throw new IOException(failure.getMessage, failure)
+    if (finishing) throw new IOException("the stream has been ended")
+    framing += Frame.HeaderBytes
+    if (lane < 0) framing += payload.remaining
+    val data = payload.duplicate()
+    queued.incrementAndGet()
+    val loop = channel.eventLoop()
+    if (loop.inEventLoop()) write(lane, sequence, data) else loop.execute(() => write(lane, sequence, data))
+  }
+
+  private def write(lane: Int, sequence: Long, data: ByteBuffer): Unit = {
+    val header = Frame.header(channel.alloc(), lane, data.remaining, sequence)
+    if (data.hasRemaining) {
+      channel.write(header, channel.voidPromise())
+      channel.writeAndFlush(Unpooled.wrappedBuffer(data)).addListener(done): Unit
+    } else channel.writeAndFlush(header).addListener(done): Unit
+  }
+
+  private val done: ChannelFutureListener = future => {
+    if (!future.isSuccess) fail(future.cause)
+    written.incrementAndGet()
+    onDrained()
+  }
+
+  private def fail(cause: Throwable): Unit = {
+    if (failure == null) failure = cause
+    if (!finishing && broken.compareAndSet(false, true)) onFailure(cause)
+    onDrained()
+  }
+
+  override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
+
+  override def isDrained: Boolean = queued.get == written.get || failure != null
+
+  override def framingBytes: Long = framing
+
+  override def finish(): Unit = if (!finishing && failure == null) {
+    finishing = true
+    // After all that was queued before it.
+    channel.eventLoop().execute { () =>
+      channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(ChannelFutureListener.CLOSE): Unit
+    }
+  }
+
+  override def isFinished: Boolean = failure != null || !channel.isOpen
+
+  override def abort(): Unit = { finishing = true; channel.close(): Unit }
+}
+
+/** Several connections to one rank: a lane keeps to one of them, so its messages stay in order. */
+private[tcp] final class Striped(channels: IndexedSeq[TcpChannel]) extends PushChannel {
+  override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = channels(
+    if (lane < 0) 0 else lane % channels.size
+  ).push(lane, sequence, payload)
+
+  /** On every connection, so that it comes after all that went before on each. */
+  override def pushLast(payload: ByteBuffer): Unit = channels.foreach(_.push(Frame.ControlLane, 0, payload))
+
+  override def serveBy(loop: RankLoop): Unit = channels.foreach(_.serveBy(loop))
+
+  override def isDrained: Boolean = channels.forall(_.isDrained)
+  override def framingBytes: Long = channels.map(_.framingBytes).sum
+  override def finish(): Unit = channels.foreach(_.finish())
+  override def isFinished: Boolean = channels.forall(_.isFinished)
+  override def abort(): Unit = channels.foreach(_.abort())
+}

@@ -1,0 +1,174 @@
+package sparkdlbench.transport.tcp
+
+import io.netty.bootstrap.{Bootstrap, ServerBootstrap}
+import io.netty.channel.{Channel, ChannelInitializer, ChannelOption, EventLoopGroup}
+import org.apache.spark.internal.Logging
+import org.apache.spark.sparkdlbench.{EventLoops, ExecutorAddress}
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Settings
+import sparkdlbench.transport.GroupContext
+import sparkdlbench.transport.push._
+
+import java.net.{BindException, InetAddress, InetSocketAddress}
+import java.nio.file.Path
+import java.util.concurrent.TimeUnit
+import scala.util.{Failure, Success, Try}
+
+/**
+ * Connections of our own between ranks: one server a rank, one or several connections from each rank to each. Native epoll where
+ * Netty has it for this platform.
+ *
+ * @param number
+ *   connections to each peer
+ */
+final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, number: Int, tls: Option[TlsPair])
+    extends PushNetwork
+    with Logging {
+  import TcpNetwork._
+  private val handshake = new Handshake(group.secret.key)
+  private val loops: EventLoopGroup = EventLoops.group(1, s"sparkdl-tcp-${group.rank}")
+  private val server = new TcpServer(group.rank, handshake, tls)
+  private val executor = ExecutorAddress.here
+  private var listening = Seq.empty[(HostAddress, Channel)]
+
+  override def channel: String = "tcp"
+  override def hostLocal(settings: Settings): String = "off"
+  override def progress(settings: Settings): String = settings(Progress.key)
+  override def rankLoop(): Option[RankLoop] = EventLoops.rankLoop()
+  override def obstacle: Option[String] = None
+  override def sharedDirectories: Seq[Path] = Nil
+
+  override def facts: Map[String, String] =
+    listening.headOption.map { case (address, _) => "tcp.interface" -> address.toString }.toMap
+
+  /** Connections that this rank's server has refused so far. */
+  def refused: Long = server.refused
+
+  override def describe(rank: Int): PushPeer = {
+    val (address, channel) = if (listening.isEmpty) open() else listening.head
+    val encrypted = tls.isDefined
+    PushPeer(
+      rank,
+      address.address.getHostAddress,
+      port(channel),
+      executor.id,
+      PushPeer.thisProcess,
+      HostLocal.kernel,
+      encrypted
+    )
+  }
+
+  /** Listens, and agrees with the others on the one address of this rank that all of them reach. */
+  private def open(): (HostAddress, Channel) = {
+    listening = Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
+    val offers = group
+      .allGather(Offer.print(PushPeer.thisProcess, listening.map(one => endpoint(one._1, one._2))))
+      .map(Offer.parse)
+    val chosen = if (offers.forall(_.endpoints.size == 1)) 0 else agree(offers)
+    listening.zipWithIndex.filter(_._2 != chosen).foreach(_._1._2.close())
+    listening = Seq(listening(chosen))
+    val (address, channel) = listening.head
+    logInfo(
+      s"Rank ${group.rank} takes messages at ${address.address.getHostAddress}:${port(channel)}, interface ${address.interface} (tcp.interface = $choice)."
+    )
+    listening.head
+  }
+
+  /** Every rank knocks at every address of every other; the first of mine that all of them reached. */
+  private def agree(offers: IndexedSeq[Offer]): Int = {
+    val self = offers(group.rank).process
+    val reached = offers.zipWithIndex.map { case (offer, rank) =>
+      if (offer.process == self) offer.endpoints.indices.toSet
+      else offer.endpoints.indices.filter(index => probe(rank, offer.endpoints(index))).toSet
+    }
+    val all = group.allGather(Offer.printReached(reached)).map(Offer.parseReached)
+    val mine = offers(group.rank).endpoints
+    mine.indices.find(index => all.forall(_(group.rank).contains(index))).getOrElse {
+      val missing = mine.indices.map { index =>
+        s"${mine(index)} not from ${all.indices.filterNot(rank => all(rank)(group.rank).contains(index)).map(rank => s"rank $rank").mkString(", ")}"
+      }
+      throw new ConfigurationException(
+        s"No address of rank ${group.rank} on host ${executor.host} can be reached by every rank: ${missing.mkString("; ")}. Set tcp.interface " +
+          "to the interface or subnet that the hosts share, open tcp.ports in their firewalls, or use block-stream, which needs no port of its own."
+      )
+    }
+  }
+
+  private def probe(rank: Int, endpoint: Endpoint): Boolean =
+    Try(connectOnce(endpoint, StreamId(0, group.rank, rank), 0, 1, ProbeMillis)).map(_.close()).isSuccess
+
+  override def connect(
+      peer: PushPeer,
+      id: StreamId,
+      onFailure: Throwable => Unit,
+      onDrained: () => Unit
+  ): PushChannel = {
+    val endpoint = Endpoint(peer.host, peer.port)
+    val connections = (0 until number).map(one => connectOnce(endpoint, id, one, number, group.timeoutMillis))
+    val channels = connections.map(new TcpChannel(_, onFailure, onDrained))
+    if (number == 1) channels.head else new Striped(channels)
+  }
+
+  private def connectOnce(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): Channel = {
+    val entering = new Entering(handshake, handshake.hello(id, which, of), endpoint, loops.next().newPromise[Channel]())
+    val millis = math.min(timeoutMillis, Int.MaxValue.toLong)
+    val bootstrap = new Bootstrap()
+      .group(loops)
+      .channel(EventLoops.clientChannel)
+      .option(ChannelOption.TCP_NODELAY, java.lang.Boolean.TRUE)
+      .option(ChannelOption.CONNECT_TIMEOUT_MILLIS, Integer.valueOf(millis.toInt))
+      .handler(new ChannelInitializer[Channel] {
+        override def initChannel(channel: Channel): Unit = {
+          tls.foreach(pair => channel.pipeline().addLast(pair.client(channel.alloc())))
+          channel.pipeline().addLast(entering): Unit
+        }
+      })
+    val connecting = bootstrap.connect(InetAddress.getByName(endpoint.host), endpoint.port)
+    try {
+      connecting.addListener { (future: io.netty.util.concurrent.Future[Void]) =>
+        if (!future.isSuccess) entering.promise.tryFailure(future.cause): Unit
+      }
+      if (!entering.promise.await(millis, TimeUnit.MILLISECONDS))
+        throw new java.io.IOException(s"$endpoint did not answer within $millis ms")
+      if (!entering.promise.isSuccess) throw entering.promise.cause
+      entering.promise.getNow
+    } catch { case error: Throwable => connecting.channel().close(); throw error }
+  }
+
+  private def bind(address: InetAddress): Channel = {
+    val bootstrap = new ServerBootstrap()
+      .group(loops)
+      .channel(EventLoops.serverChannel)
+      .option(ChannelOption.SO_BACKLOG, Integer.valueOf(1024))
+      .childOption(ChannelOption.TCP_NODELAY, java.lang.Boolean.TRUE)
+      .childHandler(server)
+    ports.ports.iterator
+      .map(port => Try(bootstrap.bind(address, port).syncUninterruptibly().channel()))
+      .collectFirst {
+        case Success(channel) => channel
+        case Failure(cause) if !cause.isInstanceOf[BindException] && !cause.isInstanceOf[java.io.IOException] =>
+          throw cause
+      }
+      .getOrElse(
+        throw new ConfigurationException(
+          s"Rank ${group.rank} found no free port on ${address.getHostAddress} among tcp.ports = $ports. Each rank of a host needs one; give a " +
+            "larger range, or 0 for any free port."
+        )
+      )
+  }
+
+  private def endpoint(address: HostAddress, channel: Channel): Endpoint =
+    Endpoint(address.address.getHostAddress, port(channel))
+
+  private def port(channel: Channel): Int = channel.localAddress().asInstanceOf[InetSocketAddress].getPort
+
+  override def close(): Unit = {
+    listening.foreach(_._2.close())
+    loops.shutdownGracefully(0, CloseMillis, TimeUnit.MILLISECONDS): Unit
+  }
+}
+
+private[tcp] object TcpNetwork {
+  val ProbeMillis = 3000L
+  val CloseMillis = 3000L
+}

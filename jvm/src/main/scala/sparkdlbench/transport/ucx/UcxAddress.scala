@@ -1,0 +1,62 @@
+package sparkdlbench.transport.ucx
+
+import sparkdlbench.RunFailedException
+import sparkdlbench.transport.RunningProcess
+import sparkdlbench.transport.push.{HostLocal, PushPeer}
+
+import java.nio.file.{Files, Paths}
+import java.util.Base64
+import scala.util.Try
+
+/**
+ * What a rank tells the others, through Spark: where its UCX worker is, and how to notice that its process has ended.
+ *
+ * @param kernel
+ *   same for processes of one running kernel
+ * @param processes
+ *   same for processes that see each other's numbers
+ * @param pid
+ *   its process' number there, and since when it runs
+ * @param worker
+ *   UCX's address of it
+ */
+private[ucx] final case class UcxAddress(
+    process: String,
+    kernel: String,
+    processes: String,
+    pid: RunningProcess,
+    worker: Array[Byte]
+)
+
+private[ucx] object UcxAddress {
+  def here(worker: Array[Byte]): UcxAddress =
+    UcxAddress(PushPeer.thisProcess, HostLocal.kernel, processSpace, RunningProcess.here, worker)
+
+  def print(one: UcxAddress): String =
+    Seq(
+      one.process,
+      one.kernel,
+      one.processes,
+      one.pid.number.toString,
+      one.pid.started,
+      Base64.getEncoder.encodeToString(one.worker)
+    ).mkString(" ")
+
+  def parse(text: String): UcxAddress = text.split(' ') match {
+    case Array(process, kernel, processes, pid, started, worker) if Try(pid.toLong).isSuccess =>
+      UcxAddress(
+        process,
+        kernel,
+        processes,
+        RunningProcess(pid.toLong, started),
+        Base64.getDecoder.decode(worker)
+      )
+    case _ =>
+      throw new RunFailedException(
+        s"A rank announced '$text', which cannot be read. Check that all executors run the same version of this package."
+      )
+  }
+
+  private def processSpace: String =
+    Try(Files.readSymbolicLink(Paths.get("/proc/self/ns/pid")).toString).getOrElse(s"of ${PushPeer.thisProcess}")
+}

@@ -1,0 +1,108 @@
+package sparkdlbench.algorithm
+
+import org.apache.spark.SparkContext
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
+import sparkdlbench.train.{RunResult, TrainingRun}
+import sparkdlbench.transport.LocalCluster
+
+import java.nio.file.Files
+import scala.concurrent.duration._
+import scala.concurrent.{Await, ExecutionContext, Future}
+
+/** Every algorithm between real executor processes, over Spark's block-transfer servers and over connections of our own. */
+class AlgorithmsClusterSuite extends AnyFunSuite {
+  private lazy val results = Files.createTempDirectory("results").toString
+
+  private val cases: Seq[(String, Seq[(String, String)])] = Seq(
+    "sync-sgd" -> Seq("topology" -> "ps", "ps.shards" -> "2"),
+    "lars" -> Seq("optimizer.name" -> "lars", "optimizer.trust" -> "0.02"),
+    "local-sgd" -> Seq("algorithm" -> "local-sgd", "local.tau" -> "2"),
+    "easgd" -> Seq("algorithm" -> "easgd", "easgd.tau" -> "3"),
+    "gossip" -> Seq("algorithm" -> "gossip", "gossip.tau" -> "2"),
+    "lbfgs" -> Seq("algorithm" -> "lbfgs", "lbfgs.rows" -> "200"),
+    "downpour" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.n_push" -> "2"),
+    "bounded" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.stale" -> "0"),
+    "backup" -> Seq("backup_workers" -> "1", "topology" -> "ps")
+  )
+
+  /** Whose bits depend on arrival. */
+  private val arrival = Set("downpour", "bounded", "backup")
+
+  private val base = Map(
+    "workers" -> "3",
+    "max_steps" -> "8",
+    "batch" -> "50",
+    "evaluate_every" -> "0",
+    "model.hidden" -> "32",
+    "bucket_bytes" -> "4000",
+    "in_memory_first" -> "off",
+    "memory_check" -> "off",
+    "resources.hertz" -> "0"
+  )
+
+  private val stream = Seq("transport" -> "block-stream", "host_local" -> "off")
+  private val mapped = Seq("transport" -> "block-stream", "host_local" -> "on")
+  private val tcp = Seq("transport" -> "tcp")
+
+  /** All at once, since each mostly waits for its barrier stage to gather; by name and channel. */
+  private def train(
+      sc: SparkContext,
+      runs: Seq[(String, Seq[(String, String)])]
+  ): Map[(String, Seq[(String, String)]), RunResult] = {
+    implicit val threads: ExecutionContext = ExecutionContext.fromExecutor(task => new Thread(task).start())
+    def one(name: String, channel: Seq[(String, String)]) = {
+      val settings = base ++ cases.toMap.apply(name) ++ channel ++ Seq("results" -> results, "name" -> name)
+      TrainingRun.prepare(sc, settings).train()
+    }
+    val together = runs.map { case run @ (name, channel) => Future(run -> one(name, channel)) }
+    Await
+      .result(Future.sequence(together), 5.minutes)
+      .map { case run @ ((name, channel), result) =>
+        if (crossed(result)) run else (name, channel) -> one(name, channel)
+      }
+      .toMap
+  }
+
+  /**
+   * Not all ranks were in one executor. They are when Spark offers the slots of that one alone, as it does when a task of
+   * another run has just ended there; a run by itself is spread.
+   */
+  private def crossed(result: RunResult): Boolean =
+    Seq("block-stream", "tcp", "host-local").exists(sent(result, _) > 0)
+
+  /** A run needs the slots of one executor alone, and would not wait for the other. */
+  private def awaitExecutors(sc: SparkContext): Unit = {
+    val end = System.nanoTime() + 60L * 1000000000L
+    while (sc.getExecutorMemoryStatus.size < 3 && System.nanoTime() < end) Thread.sleep(50)
+    assert(sc.getExecutorMemoryStatus.size == 3, "the executors have not come")
+  }
+
+  private def apart(one: RunResult, other: RunResult): Float =
+    one.weights.zip(other.weights).map { case (a, b) => math.abs(a - b) }.max
+
+  private def sent(result: RunResult, channel: String): Long =
+    Json.read(result.summary).path("bytes").path(channel).asLong
+
+  test("every algorithm trains alike over block-stream and tcp, and the asynchronous ones through mapped memory too") {
+    // Two slots in each executor for each of the 11 runs: none can fill up, so that every run's 3 ranks lie in both.
+    LocalCluster.run(2, 24, LocalCluster.prepared: _*) { sc =>
+      awaitExecutors(sc)
+      val names = cases.map(_._1)
+      val found = train(sc, names.map(_ -> stream)) ++
+        train(sc, names.map(_ -> tcp) ++ Seq("downpour" -> mapped, "backup" -> mapped))
+      for (name <- names; (one, other) = (found((name, stream)), found((name, tcp)))) {
+        assert(sent(one, "block-stream") > 0 && sent(other, "tcp") > 0, name)
+        val difference = apart(one, other)
+        if (arrival(name)) assert(!difference.isNaN && difference < 1f, name) else assert(difference == 0f, name)
+      }
+      for (name <- Seq("downpour", "backup")) {
+        assert(sent(found((name, mapped)), "host-local") > 0, name)
+        assert(apart(found((name, stream)), found((name, mapped))) < 1f, name)
+      }
+      for (channel <- Seq(stream, tcp)) assert(apart(found(("bounded", channel)), found(("sync-sgd", channel))) < 1e-4)
+      val counts = Json.read(found(("downpour", tcp)).summary).path("counts")
+      assert(counts.path("lag").elements.hasNext && counts.path("staleness").elements.hasNext)
+    }
+  }
+}

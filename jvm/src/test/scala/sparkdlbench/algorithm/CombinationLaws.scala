@@ -1,0 +1,125 @@
+package sparkdlbench.algorithm
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.codec.Fp32
+import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.results.Json
+import sparkdlbench.topology.Topology
+import sparkdlbench.train.{Combination, RunResult}
+import sparkdlbench.transport.{JobTransport, RankGroups, TransportVariant}
+import sparkdlbench.{ConfigurationException, LocalRuns}
+
+import scala.collection.mutable
+
+/**
+ * Every algorithm with every topology and transport: it trains, sends the bytes that docs/variants.md states, and gives what the
+ * other transports give; or it is refused, with what to do instead. Ranks are threads of this process.
+ */
+class CombinationLaws extends AnyFunSuite with LocalRuns {
+  private val workers = 3
+  private val steps = 6L
+
+  override protected def common: Map[String, String] = Map(
+    "in_memory_first" -> "off",
+    "workers" -> workers.toString,
+    "max_steps" -> steps.toString,
+    "evaluate_every" -> "0",
+    "resources.hertz" -> "0",
+    "bucket_bytes" -> "4000"
+  )
+
+  private val algorithms = Variants.all[Algorithm].map(_.name)
+  private val topologies = Variants.all[Topology]
+  private val transports = Variants.all[TransportVariant]
+
+  /** Those that run here without anything besides Spark. */
+  private val ran = Seq("block-manager", "shuffle", "block-stream", "tcp")
+
+  private def chosen(algorithm: String, topology: String, transport: String): Seq[(String, String)] = Seq(
+    "algorithm" -> algorithm,
+    "topology" -> topology,
+    "transport" -> transport,
+    "local.tau" -> "2",
+    "easgd.tau" -> "3",
+    "gossip.tau" -> "2",
+    "downpour.stale" -> "0"
+  )
+
+  private def refusal(settings: Seq[(String, String)]): Option[String] =
+    Combination.refusal(RunKeys.resolve(common ++ settings - "results"))
+
+  private def counted(result: RunResult, name: String): Long =
+    Json.read(result.summary).path("counts").path(name).path(0).asLong
+
+  /** Payload of all ranks, from the formulas of docs/variants.md. */
+  private def stated(algorithm: String, topology: Topology, result: RunResult): Long = {
+    val (fp32, alone, others) = (new Fp32, RankGroups.alone(workers), workers - 1L)
+    val exchange =
+      (0 until workers).map(topology.bytesPerStep(_, alone, parameters, 1000, fp32, fp32).total.get).sum
+    algorithm match {
+      case "sync-sgd" => steps * exchange
+      case "local-sgd" => steps / 2 * exchange
+      case "easgd" => steps / 3 * exchange
+      case "gossip" => steps / 2 * workers * 2 * 4L * parameters + exchange
+      case "lbfgs" => (2 * counted(result, "passes") - 1) * exchange / 2 + counted(result, "sums") * 2 * others * 8
+      case "downpour" => // one shard: a push and a fetch a step, and one fetch at the end
+        others * ((steps + 1) * 40 + steps * 4L * parameters + (steps + 1) * (16 + 4L * parameters))
+    }
+  }
+
+  test("the algorithms are found") {
+    assert(algorithms.toSet == Set("sync-sgd", "local-sgd", "downpour", "easgd", "gossip", "lbfgs"))
+  }
+
+  private val weights = mutable.Map.empty[(String, String), (String, Array[Float])]
+
+  for (algorithm <- algorithms; topology <- topologies; transport <- transports) {
+    val settings = chosen(algorithm, topology.name, transport.name)
+    val label = s"$algorithm, ${topology.name}, ${transport.name}"
+    refusal(settings) match {
+      case Some(reason) =>
+        test(s"$label: refused, with the reason") {
+          val message = intercept[ConfigurationException](run(settings: _*)).getMessage
+          assert(message == reason)
+          assert(Seq(algorithm, topology.name, transport.name).exists(message.contains), message)
+          assert(Seq("Use ", "Set ", "Valid with it: ").exists(message.contains), message)
+        }
+      case None if ran.contains(transport.name) =>
+        test(s"$label: trains, sends what is stated, and gives what other transports give") {
+          val result = run(settings: _*)
+          assert(result.weights.forall(value => !value.isNaN && !value.isInfinite))
+          if (!transport.isInstanceOf[JobTransport])
+            assert(bytes(result) == stated(algorithm, topology, result))
+          val (first, expected) =
+            weights.getOrElseUpdate((algorithm, topology.name), (transport.name, result.weights))
+          val apart = result.weights.zip(expected).map { case (a, b) => math.abs(a - b) }.max
+          // The order in which pushes arrive decides downpour's sums.
+          assert(if (algorithm == "downpour") apart < 1e-4 else apart == 0f, s"$first and ${transport.name}: $apart")
+        }
+      case None => ()
+    }
+  }
+
+  test("a one-stage transport carries every algorithm over every topology among the ranks, downpour over ps alone") {
+    for (transport <- transports; algorithm <- algorithms; topology <- topologies) {
+      val carried = transport match {
+        case job: JobTransport => algorithm == "sync-sgd" && job.topologies.contains(topology.name)
+        case _ => topology.amongRanks && (algorithm != "downpour" || topology.name == "ps")
+      }
+      assert(refusal(chosen(algorithm, topology.name, transport.name)).isEmpty == carried)
+    }
+  }
+
+  test("sync-sgd has the same loss curve over 50 steps with every topology and transport") {
+    val curves = for {
+      transport <- ran
+      topology <- topologies.map(_.name)
+      settings = chosen("sync-sgd", topology, transport) if refusal(settings).isEmpty && transport != "tcp"
+    } yield {
+      val all = settings ++ Seq("max_steps" -> "50", "epochs" -> "25", "batch" -> "700", "optimizer.momentum" -> "0.9")
+      (s"$topology over $transport", losses(run(all: _*)))
+    }
+    assert(curves.forall(_._2.size >= 16))
+    for ((name, curve) <- curves; (a, b) <- curve.zip(curves.head._2)) assert(math.abs(a - b) / b < 1e-4, name)
+  }
+}

@@ -1,0 +1,69 @@
+package sparkdlbench.data
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
+import sparkdlbench.doctor.Doctor
+
+import java.nio.file.Files
+import scala.concurrent.ExecutionContext.Implicits.global
+import scala.concurrent.duration._
+import scala.concurrent.{Await, Future}
+import scala.util.Try
+
+/** What can be known of a set before it is decoded, and how far its decoding is. */
+class DecodingSuite extends AnyFunSuite with SourceFixture {
+  private lazy val lines = (0 until 6000).map(id => s"${id % 3},$id,${-id},0.5\n").mkString
+  private lazy val path = write("many.csv", lines).toString
+  private def chosen(more: (String, String)*) =
+    Map("data.source" -> "csv", "data.path" -> path, "data.classes" -> "3", "data.cache_dir" -> cache) ++ more
+  private lazy val cache = folder.resolve("decoded").toString
+
+  private def isDecoded: Boolean = Files.exists(folder.resolve("decoded"))
+
+  private def awaitDecoding(): DecodingState = {
+    val end = System.nanoTime() + 30000000000L
+    while (Decoding.now.isEmpty && System.nanoTime() < end) Thread.sleep(1)
+    Decoding.now.get
+  }
+
+  test("the doctor decodes nothing, and finds what can be found without") {
+    val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "16")
+    def found(more: (String, String)*) =
+      Doctor.session(sc, run ++ chosen(more: _*)).map(each => each.check -> each.message)
+    assert(found().isEmpty)
+    val missing = found("data.path" -> "/nothing/there.csv")
+    assert(missing.map(_._1) == Seq("data") && missing.head._2.contains("/nothing/there.csv"))
+    val images = found("model.name" -> "lenet")
+    assert(images.map(_._1) == Seq("settings") && images.head._2.contains("needs images"))
+    val large = found("model.hidden" -> "20000,20000", "transport" -> "block-stream")
+    assert(large.map(_._1) == Seq("memory"))
+    val gpu = found("engine.device" -> "cuda")
+    assert(gpu.map(_._1).contains("settings") && gpu.exists(_._2.contains("engine.device=cuda")), gpu)
+    assert(!isDecoded && Decoding.now.isEmpty)
+  }
+
+  test("whoever waits sees how many parts are decoded, can end it, and what was decoded is found again") {
+    val source = new Csv
+    val parts = Seq("data.split_bytes" -> "1024", "data.cache_dir" -> cache) ++
+      Seq("data.path" -> path, "data.classes" -> "3")
+    val all = source.qualified(settings(source, parts), hadoop)
+    assert(source.foresee(all, sc).undecoded.exists(facts => facts.shape == Seq(3) && facts.classes == 3))
+
+    val cancelled = Future(Try(source.prepare(all, sc)))
+    awaitDecoding()
+    while (!cancelled.isCompleted) { Decoding.cancel(sc); Thread.sleep(20) }
+    val failure = Await.result(cancelled, 30.seconds).failed.get
+    assert(failure.isInstanceOf[ConfigurationException] && failure.getMessage.contains("cancelled"), failure)
+    assert(source.foresee(all, sc).undecoded.isDefined)
+
+    val prepared = Future(source.prepare(all, sc))
+    var seen = Set(awaitDecoding())
+    while (!prepared.isCompleted) Decoding.now.foreach(now => seen += now)
+    val decoded = Await.result(prepared, 30.seconds)
+    assert(seen.forall(now => now.source == "csv" && now.parts > 50 && now.done >= 0 && now.done <= now.parts))
+    assert(seen.exists(now => now.done > 0 && now.done < now.parts && now.rows > 0), seen)
+    assert(Decoding.now.isEmpty)
+    val again = source.foresee(all, sc)
+    assert(again.undecoded.isEmpty && again.settings.entries == decoded.entries)
+  }
+}

@@ -1,0 +1,136 @@
+package sparkdlbench.data
+
+import org.apache.spark.sql.{Row, SparkSession}
+import org.apache.spark.sql.functions._
+import org.apache.spark.sql.types._
+import org.scalatest.funsuite.AnyFunSuite
+
+import scala.jdk.CollectionConverters._
+
+/** The sources over DataFrames: `parquet` and `table`. */
+class FrameSuite extends AnyFunSuite with SourceFixture {
+  import SourceFixture._
+
+  private lazy val spark = SparkSession.builder().config(sc.getConf).getOrCreate()
+  private def numbers(count: Int) =
+    spark
+      .range(count)
+      .select(
+        (col("id") % 3).cast("int").as("y"),
+        col("id").cast("double").as("a"),
+        (col("id") * 2).cast("short").as("b.c")
+      )
+
+  private def save(name: String, frame: org.apache.spark.sql.DataFrame): String = {
+    val path = folder.resolve(name).toString
+    frame.coalesce(1).write.mode("overwrite").parquet(path)
+    path
+  }
+
+  test("numeric columns of Parquet files, once decoded, keep their order and are not decoded again") {
+    val path = save("numbers", numbers(20))
+    val base = Seq("data.path" -> path, "data.label" -> "y", "data.classes" -> "3")
+    val (facts, sets) = load(new Parquet, base: _*)
+    assert((facts.trainRows, facts.testRows, facts.shape) == ((16, 4, Seq(2))))
+    val wanted = (0 until 20).map(id => (id % 3, Seq(id.toFloat, 2f * id)))
+    assert(rows(sets.train) == wanted.zipWithIndex.filter(_._2 % 5 != 4).map(_._1))
+    assert(rows(sets.test) == wanted.zipWithIndex.filter(_._2 % 5 == 4).map(_._1))
+    val source = new Parquet
+    def decoded = source.prepare(source.qualified(settings(source, base), hadoop), sc)(RecordSource.decodedDir)
+    assert(decoded == decoded)
+    val (_, named) = load(source, base ++ Seq("data.columns" -> "b.c", "data.test_path" -> path): _*)
+    assert(rows(named.test).map(_._2) == wanted.map(_._2.drop(1)))
+  }
+
+  test("arrays, and labels that are words or flags") {
+    val arrays = numbers(6).select(
+      when(col("y") === 0, "cat").otherwise("dog").as("label"),
+      array(col("a"), lit(1), col("y")).as("x")
+    )
+    val base = Seq(
+      "data.path" -> save("arrays", arrays),
+      "data.label" -> "label",
+      "data.label_names" -> "dog,cat",
+      "data.test_every" -> "3"
+    )
+    val (facts, sets) = load(new Parquet, base: _*)
+    assert((facts.shape, facts.classes) == ((Seq(3), 2)))
+    assert(rows(sets.train) == Seq(0, 1, 3, 4).map(id => (if (id % 3 == 0) 1 else 0, Seq(id.toFloat, 1f, id % 3f))))
+    val flags = numbers(6).select((col("y") > 0).as("label"), col("a"))
+    val (_, flagged) =
+      load(new Parquet, "data.path" -> save("flags", flags), "data.label" -> "label", "data.classes" -> "2")
+    assert(rows(flagged.train).map(_._1) == Seq(0, 1, 1, 0, 1))
+  }
+
+  test("a table in no order is decoded once for a run, and that folder gives the same rows again") {
+    numbers(50).repartition(7, rand()).createOrReplaceGlobalTempView("shuffled")
+    val source = new Table
+    val base = Seq("data.table" -> "global_temp.shuffled", "data.label" -> "y", "data.classes" -> "3")
+    val prepared = source.prepare(settings(source, base), sc)
+    val first = source.open(prepared, hadoop)
+    val again = source.open(
+      source.prepare(settings(source, base :+ ("data.decoded_dir" -> prepared(RecordSource.decodedDir))), sc),
+      hadoop
+    )
+    assert(rows(first.train) == rows(again.train))
+    val all = rows(first.train) ++ rows(first.test)
+    assert(all.sortBy(_._2.head) == (0 until 50).map(id => (id % 3, Seq(id.toFloat, 2f * id))))
+    assert(source.prepare(settings(source, base), sc)(RecordSource.decodedDir) != prepared(RecordSource.decodedDir))
+  }
+
+  test("binary columns: raw bytes") {
+    val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", BinaryType)))
+    val raw = Seq(Row(1, Array[Byte](1, -1)), Row(0, Array[Byte](3, 4)))
+    val frame = spark.createDataFrame(raw.asJava, schema)
+    val path = save("raw", frame)
+    val (facts, sets) =
+      load(
+        new Parquet,
+        "data.path" -> path,
+        "data.test_path" -> path,
+        "data.label" -> "y",
+        "data.binary" -> "raw",
+        "data.scale" -> "1"
+      )
+    assert(facts.shape == Seq(2) && facts.heldBytes == 4 * 6)
+    assert(rows(sets.train) == Seq((1, Seq(1f, 255f)), (0, Seq(3f, 4f))))
+    assertSays(
+      refusal(new Parquet, "data.path" -> path, "data.label" -> "y"),
+      "'data.shape' is 'auto'",
+      "channels,height,width"
+    )
+  }
+
+  test("nulls, lengths that differ and NaN are bad records; columns that are not there are told") {
+    val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", ArrayType(DoubleType))))
+    def path(name: String, rows: Row*) = save(name, spark.createDataFrame(rows.asJava, schema))
+    val good = Row(0, Seq(1.0, 2.0))
+    Seq[(String, Row, String)](
+      ("short", Row(0, Seq(1.0)), "the row has 1 values"),
+      ("null", Row(0, null), "the value is null"),
+      ("label", Row(null, Seq(1.0, 2.0)), "the label is 'null'"),
+      ("nan", Row(0, Seq(1.0, Double.NaN)), "value 1 is NaN"),
+      ("hole", Row(0, Seq[Any](1.0, null)), "value 1 is NaN")
+    ).foreach { case (name, bad, reason) =>
+      val message = refusal(new Parquet, "data.path" -> path(name, good, bad), "data.label" -> "y")
+      assertSays(message, "record 1", reason)
+    }
+    val fine = path("fine", good, good)
+    assertSays(
+      refusal(new Parquet, "data.path" -> fine, "data.label" -> "z"),
+      "'data.label' names the column 'z'",
+      "y, x"
+    )
+    assertSays(
+      refusal(new Parquet, "data.path" -> fine, "data.label" -> "y", "data.columns" -> "q"),
+      "'data.columns' names the column 'q'"
+    )
+    assertSays(refusal(new Parquet, "data.path" -> folder.resolve("none").toString), "none", "cannot be read")
+    assertSays(refusal(new Table, "data.table" -> "nope"), "'nope'", "cannot be read")
+    assertSays(refusal(new Table), "'data.table' is not set")
+    val text = save("text", spark.range(3).select(col("id").as("y"), lit("a").as("x")))
+    assertSays(refusal(new Parquet, "data.path" -> text, "data.label" -> "y"), "not of a kind that can be read")
+    val empty = save("empty", numbers(0))
+    assertSays(refusal(new Parquet, "data.path" -> empty, "data.label" -> "y"), "has no rows")
+  }
+}

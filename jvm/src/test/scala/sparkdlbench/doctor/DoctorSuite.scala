@@ -1,0 +1,145 @@
+package sparkdlbench.doctor
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.config.RunKeys
+import sparkdlbench.transport.LocalCluster
+
+import java.net.{InetAddress, ServerSocket}
+import java.nio.file.Files
+
+/** Planted faults, one test each, and a healthy cluster with none. */
+class DoctorSuite extends AnyFunSuite {
+  private val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "64")
+  private val cluster = Map("spark.master" -> "local-cluster[2,1,1024]")
+
+  private def before(conf: (String, String)*): Seq[Finding] = Doctor.beforehand(cluster ++ conf, run)
+
+  private def assertOne(found: Seq[Finding], check: String, words: String*): Unit = {
+    assert(found.map(_.check) == Seq(check), found)
+    words.foreach(word => assert(found.head.message.contains(word), found.head.message))
+  }
+
+  private def facts(id: String): ExecutorFacts =
+    ExecutorFacts(id, s"10.0.0.$id", s"machine-$id", "4.1.0", Map("version" -> "1", "commit" -> "a"), Nil, None, Nil)
+
+  private def executors(facts: ExecutorFacts*): Seq[Finding] =
+    new ExecutorChecks(facts, "4.1.0", Map("version" -> "1", "commit" -> "a")).findings
+
+  test("nothing is wrong with healthy properties and healthy executors") {
+    assert(before().isEmpty)
+    assert(
+      before("spark.master" -> "spark://some-host:7077", "spark.driver.host" -> "10.1.2.3")
+        .filterNot(_.check == "interfaces")
+        .isEmpty
+    )
+    assert(executors(facts("1"), facts("2")).isEmpty)
+  }
+
+  test("a wrong setting") {
+    assertOne(Doctor.beforehand(cluster, run + ("codec" -> "fp31")), "settings", "fp31")
+  }
+
+  test("dynamic allocation") {
+    assertOne(before("spark.dynamicAllocation.enabled" -> "true"), "dynamic-allocation", "spark.executor.instances")
+  }
+
+  test("encryption that Spark would leave out without a word") {
+    assertOne(before("spark.network.crypto.enabled" -> "true"), "encryption", "spark.authenticate=true")
+    assert(before("spark.network.crypto.enabled" -> "true", "spark.authenticate" -> "true").isEmpty)
+  }
+
+  test("a shuffle manager whose class is not there") {
+    assertOne(before("spark.shuffle.manager" -> "com.example.Missing"), "shuffle-manager", "com.example.Missing")
+  }
+
+  test("a port that something else holds") {
+    val socket = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))
+    val port = socket.getLocalPort.toString
+    val conf = Seq("spark.driver.host" -> "127.0.0.1", "spark.driver.port" -> port, "spark.port.maxRetries" -> "0")
+    try assertOne(before(conf: _*), "ports", port, "spark.driver.port")
+    finally socket.close()
+    assert(before(conf: _*).isEmpty)
+  }
+
+  test("a driver on the loopback device of a cluster of other hosts") {
+    val found = before("spark.master" -> "spark://some-host:7077", "spark.driver.host" -> "127.0.0.1")
+    assertOne(found, "interfaces", "spark.driver.host is 127.0.0.1", "some-host")
+  }
+
+  test("more threads of BLAS than cores") {
+    assertOne(Doctor.beforehand(cluster, run + ("engine.threads" -> "4")), "blas-threads", "spark.task.cpus=4")
+    assert(Doctor.beforehand(cluster + ("spark.task.cpus" -> "4"), run + ("engine.threads" -> "4")).isEmpty)
+  }
+
+  test("executors without room for a task") {
+    assertOne(before("spark.executor.cores" -> "1", "spark.task.cpus" -> "2"), "slots", "spark.executor.cores to 2")
+  }
+
+  test("another jar, or another Spark, in an executor") {
+    assertOne(
+      executors(facts("1"), facts("2").copy(build = Map("version" -> "1", "commit" -> "b"))),
+      "jar",
+      "executor 2",
+      "1 b"
+    )
+    assertOne(executors(facts("1"), facts("2").copy(spark = "4.0.0")), "spark-version", "executor 2", "4.0.0")
+  }
+
+  test("hosts with unequal numbers of executors") {
+    val crowded = Seq("2", "3", "4").map(id => facts(id).copy(machine = "machine-2", host = "10.0.0.2"))
+    assertOne(executors(facts("1") +: crowded: _*), "executors-per-host", "10.0.0.2 runs 3", "10.0.0.1 runs 1")
+  }
+
+  test("executors of several machines that go by a loopback address") {
+    assertOne(executors(facts("1"), facts("2").copy(host = "127.0.1.1")), "interfaces", "executor 2", "SPARK_LOCAL_IP")
+  }
+
+  test("an executor that cannot reach another one's block manager") {
+    val closed = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))
+    val address = s"127.0.0.1:${closed.getLocalPort}"
+    assert(ExecutorProbe.refusal(address).isEmpty)
+    closed.close()
+    val why = ExecutorProbe.refusal(address)
+    assert(why.exists(_.contains("refused")), why)
+    assertOne(
+      executors(facts("1").copy(unreachable = Seq(address -> why.get)), facts("2")),
+      "reachability",
+      address,
+      "spark.blockManager.port"
+    )
+  }
+
+  test("UCX devices that a host does not have") {
+    assert(ExecutorProbe.missingDevices(Some("lo,all")).isEmpty)
+    assert(ExecutorProbe.missingDevices(Some("nothing0:1,lo")) == Seq("nothing0"))
+    assert(ExecutorProbe.missingDevices(None).isEmpty)
+  }
+
+  test("a real cluster: healthy; too few slots; too little memory; no native libraries; a missing UCX device") {
+    LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "lo") { sc =>
+      assert(Doctor.session(sc, run).isEmpty)
+      assertOne(Doctor.session(sc, run ++ Map("workers" -> "3", "slots_wait" -> "1")), "slots", "workers = 3")
+      assertOne(
+        Doctor.session(sc, run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")),
+        "memory",
+        "spark.executor.memory"
+      )
+      assertOne(
+        Doctor.session(sc, run ++ Map("data.source" -> "idx", "data.path" -> "/nothing/there")),
+        "data",
+        "/nothing/there"
+      )
+    }
+    val blocked = Files.createTempFile("not-a-folder", "")
+    LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
+      val found = Doctor.session(sc, run + (RunKeysOfEngine.cache -> blocked.resolve("cache").toString))
+      assert(found.map(_.check).sorted == Seq("native-libraries", "ucx-devices"), found)
+      assert(found.exists(_.message.contains("mlx5_9")))
+      assert(found.exists(_.message.contains(blocked.toString)), found)
+    }
+  }
+}
+
+private object RunKeysOfEngine {
+  val cache: String = RunKeys.all.map(_.name).find(_ == "engine.cache").get
+}

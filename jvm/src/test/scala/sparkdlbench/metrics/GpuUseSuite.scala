@@ -1,0 +1,75 @@
+package sparkdlbench.metrics
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
+
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path}
+import scala.jdk.CollectionConverters._
+
+/** With a program that prints what `nvidia-smi` prints. */
+class GpuUseSuite extends AnyFunSuite {
+  private def program(body: String): Path = {
+    val folder = Files.createTempDirectory("gpu-use")
+    val file = folder.resolve("nvidia-smi")
+    Files.write(file, s"#!/bin/sh\n$body\n".getBytes(UTF_8))
+    assert(file.toFile.setExecutable(true))
+    folder
+  }
+
+  private def await(what: String)(condition: => Boolean): Unit = {
+    val end = System.nanoTime() + 10000000000L
+    while (!condition && System.nanoTime() < end) Thread.sleep(10)
+    assert(condition, what)
+  }
+
+  test("lines are index, per cent and MiB; what the driver does not tell is -1; other lines are none") {
+    assert(GpuUse.parse("0, 37, 1024").contains("0" -> GpuSample(0.37, 1L << 30)))
+    assert(GpuUse.parse("11, 0, 0").contains("11" -> GpuSample(0, 0)))
+    assert(GpuUse.parse("1, [N/A], 1").contains("1" -> GpuSample(-1, 1L << 20)))
+    assert(GpuUse.parse("1, 3, [Not Supported]").contains("1" -> GpuSample(0.03, -1)))
+    val others =
+      Seq("", "No devices were found", "GPU-7, 1, 2", "0, 1", "0, 1, 2, 3", "NVIDIA-SMI has failed, because, it")
+    others.foreach(line => assert(GpuUse.parse(line).isEmpty, line))
+  }
+
+  test("the program runs as long as it is open, is asked at the rate, and leaves nothing behind") {
+    val folder = program(
+      """echo "$@" > "$(dirname "$0")/arguments"; echo $$ > "$(dirname "$0")/pid"
+        |while true; do echo "0, 50, 100"; echo "1, [N/A], 200"; sleep 0.05; done""".stripMargin
+    )
+    val use = GpuUse.start(4, Seq(Files.createTempDirectory("empty"), folder)).get
+    try await("two GPUs")(use.latest == Map("0" -> GpuSample(0.5, 100L << 20), "1" -> GpuSample(-1, 200L << 20)))
+    finally use.close()
+    assert(Files.readString(folder.resolve("arguments")).contains("--loop-ms=250"))
+    val pid = Files.readString(folder.resolve("pid")).trim.toLong
+    await("the program's end")(!ProcessHandle.of(pid).map[Boolean](_.isAlive).orElse(false))
+    assert(use.latest.isEmpty)
+  }
+
+  test("where there is no GPU nothing is claimed: no program, one that fails, one that cannot be started") {
+    assert(GpuUse.start(4, Seq(Files.createTempDirectory("empty"))).isEmpty)
+    val failing = GpuUse.start(4, Seq(program("echo 'No devices were found'; exit 6"))).get
+    try { Thread.sleep(100); assert(failing.latest.isEmpty) }
+    finally failing.close()
+    val folder = Files.createTempDirectory("gpu-use")
+    Files.createDirectory(folder.resolve("nvidia-smi"))
+    assert(GpuUse.start(4, Seq(folder)).isEmpty)
+  }
+
+  test("resources.json has lists for GPUs where some were seen, and none where not") {
+    val log = ResourceLog.open("gpus")
+    try {
+      val one = ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0)
+      log.add(ResourceReport("gpus", "driver", "a", Seq(one, one.copy(millis = 250))))
+      log.add(
+        ResourceReport("gpus", "0", "b", Seq(one, one.copy(millis = 250, gpus = Map("3" -> GpuSample(0.25, 7)))))
+      )
+      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").elements.asScala.toSeq
+      assert(!processes.head.has("gpus"))
+      val gpu = processes(1).path("gpus").path("3")
+      assert(gpu.path("use").elements.asScala.map(_.asDouble).toSeq == Seq(-1, 0.25))
+      assert(gpu.path("memory_bytes").elements.asScala.map(_.asLong).toSeq == Seq(-1, 7))
+    } finally ResourceLog.close("gpus")
+  }
+}

@@ -1,0 +1,125 @@
+package sparkdlbench.metrics
+
+import org.apache.spark.sparkdlbench.SparkTestSupport
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
+import sparkdlbench.train.TrainingRun
+import sparkdlbench.transport.LocalCluster
+
+import java.nio.file.{Files, Paths}
+import java.util.concurrent.ConcurrentLinkedQueue
+import scala.jdk.CollectionConverters._
+
+class ResourceSamplerSuite extends AnyFunSuite {
+
+  test("a sample holds what the system tells") {
+    assume(Files.exists(Paths.get("/proc/self/statm")), "this system has no /proc")
+    val sample = ResourceSample.now()
+    assert(sample.cpuNanos > 0 && sample.gcMillis >= 0)
+    assert(sample.residentBytes > sample.heapBytes / 2 && sample.heapBytes > 0 && sample.directBytes >= 0)
+    assert(sample.network.contains("lo"))
+  }
+
+  test("it samples at its rate, hands on in batches, and the rest when it is closed") {
+    val batches = new ConcurrentLinkedQueue[Seq[ResourceSample]]()
+    val sampler = new ResourceSampler(50, 100, samples => { batches.add(samples); () })
+    val end = System.nanoTime() + 1000000000L
+    var sum = 0.0
+    while (System.nanoTime() < end) sum += math.sqrt(sum + 1) // so that there is something to see
+    sampler.close()
+    val all = batches.asScala.toSeq
+    val samples = all.flatten.toIndexedSeq
+    assert(samples.size >= 20 && samples.size <= 60, samples.size)
+    assert(all.dropRight(1).forall(_.size == 5))
+    assert(samples.map(_.millis) == samples.map(_.millis).sorted)
+    val rates = ResourceLog.rates(samples)
+    assert(rates.size == samples.size)
+    assert(rates.sum / rates.size > 0.2, rates)
+    Thread.sleep(100)
+    assert(batches.size == all.size) // nothing comes after the end
+  }
+
+  test("a sample costs less than a hundredth of the time between two at 4 Hz") {
+    (0 until 200).foreach(_ => ResourceSample.now())
+    val start = System.nanoTime()
+    (0 until 200).foreach(_ => ResourceSample.now())
+    val millis = (System.nanoTime() - start) / 1e6 / 200
+    info(f"$millis%.3f ms a sample")
+    assert(millis < 2.5)
+  }
+
+  test("a long run keeps every second sample, again and again") {
+    val log = ResourceLog.open("long")
+    try {
+      val one = ResourceSample(0, 0, 1, 1, 1, 0, Map("lo" -> ((1L, 1L))), 0, 0)
+      for (start <- 0 until 20000 by 8)
+        log.add(ResourceReport("long", "0", "h", (start until start + 8).map(at => one.copy(millis = at.toLong))))
+      val found = Json.read(Json.line(log.toMap(0, 4))).path("processes").path(0).path("seconds")
+      assert(found.size <= ResourceLog.MostSamples && found.size > ResourceLog.MostSamples / 4)
+      assert(found.path(found.size - 1).asDouble > 19.9)
+      assert(found.path(0).asDouble == 0)
+    } finally ResourceLog.close("long")
+  }
+
+  test("what a run uses now is the sum over its processes' newest samples") {
+    assert(ResourceLog.latest("sum").isEmpty)
+    val log = ResourceLog.open("sum")
+    try {
+      assert(ResourceLog.latest("sum").isEmpty)
+      val one = ResourceSample(0, 0, 100, 1, 1, 0, Map.empty, 0, 0)
+      log.add(ResourceReport("sum", "driver", "h", Seq(one, one.copy(millis = 1000, cpuNanos = 500000000L))))
+      log.add(ResourceReport("sum", "0", "h", Seq(one.copy(residentBytes = 7))))
+      log.add(
+        ResourceReport("sum", "1", "h", Seq(one, one.copy(millis = 500, cpuNanos = 500000000L, residentBytes = -1)))
+      )
+      assert(ResourceLog.latest("sum").contains(ResourceUse(1.5, 107, 3)))
+    } finally ResourceLog.close("sum")
+  }
+
+  test("a run leaves resources.json with driver and executors, in both shapes") {
+    val results = Files.createTempDirectory("resources")
+    try
+      LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+        for (transport <- Seq("block-stream", "block-manager")) {
+          val settings = Map(
+            "data.source" -> "synthetic",
+            "data.shape" -> "64",
+            "model.hidden" -> "64",
+            "batch" -> "64",
+            "workers" -> "2",
+            "epochs" -> "1",
+            "max_steps" -> (if (transport == "block-stream") "3000" else "60"),
+            "data.rows" -> "200000",
+            "resources.hertz" -> "20",
+            "transport" -> transport,
+            "results" -> results.toString
+          )
+          val wanted = Set("cpuNanos", "residentBytes", "heapBytes", "directBytes", "gcMillis", "networkSentBytes")
+          val offered =
+            sc.parallelize(0 until 2, 2).map(_ => SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).collect()
+          assert(
+            (offered :+ SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).forall(wanted.subsetOf),
+            offered.toSeq
+          )
+          val folder = TrainingRun.prepare(sc, settings).train().folder
+          val found = Json.read(new String(Files.readAllBytes(Paths.get(folder, "resources.json")), "UTF-8"))
+          val processes = found.path("processes").asScala.toSeq
+          assert(processes.map(_.path("process").asText).sorted == Seq("0", "1", "driver"), transport)
+          for (process <- processes) {
+            val seconds = process.path("seconds").asScala.map(_.asDouble).toSeq
+            assert(seconds.nonEmpty && seconds == seconds.sorted)
+            for (name <- Seq("cpu_cores", "resident_bytes", "heap_bytes", "direct_bytes", "gc_ms"))
+              assert(process.path(name).size == seconds.size, name)
+            assert(process.path("network").path("lo").path("received_bytes").size == seconds.size)
+          }
+        }
+      }
+    finally {
+      val left = Files.walk(results)
+      try left.iterator.asScala.toSeq.reverse.foreach(Files.delete)
+      finally left.close()
+    }
+  }
+}
+
+private object ResourceSamplerSuite { val Plugin = "sparkdlbench.SparkDLPlugin" }

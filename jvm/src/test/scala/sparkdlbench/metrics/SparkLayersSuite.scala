@@ -1,0 +1,51 @@
+package sparkdlbench.metrics
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
+import sparkdlbench.train.TrainingRun
+import sparkdlbench.transport.LocalCluster
+
+import java.nio.file.Files
+import scala.jdk.CollectionConverters._
+
+class SparkLayersSuite extends AnyFunSuite {
+
+  test("the layers of a run add up to its wall clock; a job a step costs launches, one stage does not") {
+    val results = Files.createTempDirectory("layers")
+    try
+      LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+        val shares = for (transport <- Seq("block-manager", "block-stream")) yield {
+          val steps = if (transport == "block-stream") 2000 else 100
+          val settings = Map(
+            "data.source" -> "digits",
+            "model.hidden" -> "64",
+            "batch" -> "32",
+            "workers" -> "2",
+            "epochs" -> "100",
+            "max_steps" -> steps.toString,
+            "evaluate_every" -> "0",
+            "transport" -> transport,
+            "results" -> results.toString
+          )
+          val summary = Json.read(TrainingRun.prepare(sc, settings).train().summary)
+          val spark = summary.path("spark")
+          val layers = spark.path("layers_s")
+          val sum = layers.asScala.map(_.asDouble).sum
+          val total = summary.path("final").path("seconds_total").asDouble
+          info(s"$transport: $spark in $total s")
+          assert(layers.asScala.forall(_.asDouble >= 0))
+          assert(math.abs(sum - total) < 0.02 * total + 0.05, s"$sum s of $total s")
+          val jobs = spark.path("jobs").asInt
+          if (transport == "block-manager") assert(jobs >= 2 * steps && spark.path("tasks").asInt >= 4 * steps)
+          else assert(jobs <= 5)
+          Seq("launch", "submission", "serialisation").map(layers.path(_).asDouble).sum / steps
+        }
+        assert(shares.head > 5 * shares(1), shares)
+      }
+    finally {
+      val left = Files.walk(results)
+      try left.iterator.asScala.toSeq.reverse.foreach(Files.delete)
+      finally left.close()
+    }
+  }
+}

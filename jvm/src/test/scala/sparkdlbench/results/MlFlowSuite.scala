@@ -1,0 +1,95 @@
+package sparkdlbench.results
+
+import com.fasterxml.jackson.databind.JsonNode
+import com.sun.net.httpserver.{HttpExchange, HttpServer}
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.train.TrainingRun
+import sparkdlbench.{ConfigurationException, LocalSpark}
+
+import java.net.InetSocketAddress
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.Files
+import java.util.concurrent.ConcurrentLinkedQueue
+import scala.jdk.CollectionConverters._
+
+/** Against a server that answers as MLflow's REST API 2.0 documents it. */
+class MlFlowSuite extends AnyFunSuite with LocalSpark {
+
+  /** Runs `body` with the server's address; what it was asked. `breaks`: requests that are answered with status 500. */
+  private def served(breaks: Set[String] = Set.empty)(body: String => Unit): Seq[(String, JsonNode)] = {
+    val asked = new ConcurrentLinkedQueue[(String, JsonNode)]()
+    val server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0)
+    server.createContext(
+      "/",
+      (exchange: HttpExchange) => {
+        val what = exchange.getRequestURI.getPath.stripPrefix("/api/2.0/mlflow/")
+        val text = new String(exchange.getRequestBody.readAllBytes(), UTF_8)
+        asked.add(what -> Json.read(if (text.isEmpty) "{}" else text))
+        val (status, answer) = what match {
+          case broken if breaks(broken) => (500, "out of order")
+          case "experiments/get-by-name" => (404, """{"error_code": "RESOURCE_DOES_NOT_EXIST"}""")
+          case "experiments/create" => (200, """{"experiment_id": "7"}""")
+          case "runs/create" => (200, """{"run": {"info": {"run_id": "abc"}}}""")
+          case _ => (200, "{}")
+        }
+        val bytes = answer.getBytes(UTF_8)
+        exchange.sendResponseHeaders(status, bytes.length.toLong)
+        exchange.getResponseBody.write(bytes)
+        exchange.close()
+      }
+    )
+    server.start()
+    try body(s"http://127.0.0.1:${server.getAddress.getPort}")
+    finally server.stop(0)
+    asked.asScala.toSeq
+  }
+
+  private def train(uri: String, more: (String, String)*): java.nio.file.Path = {
+    val settings = Map(
+      "mlflow.uri" -> uri,
+      "data.source" -> "digits",
+      "model.hidden" -> "16",
+      "epochs" -> "2",
+      "batch" -> "32",
+      "workers" -> "1",
+      "results" -> Files.createTempDirectory("results").toString
+    )
+    java.nio.file.Paths.get(TrainingRun.prepare(sc, settings ++ more).train().folder)
+  }
+
+  test("a run with its configuration, its scalars by epoch, and its end") {
+    val asked = served() { uri => train(uri, "mlflow.experiment" -> "my nets"); () }
+    assert(asked.map(_._1).take(3) == Seq("experiments/get-by-name", "experiments/create", "runs/create"))
+    def of(what: String) = asked.filter(_._1 == what).map(_._2)
+    assert(of("experiments/create").head.path("name").asText == "my nets")
+    assert(of("runs/create").head.path("experiment_id").asText == "7")
+    val parameters = of("runs/log-batch").flatMap(_.path("params").elements.asScala)
+    assert(of("runs/log-batch").forall(_.path("params").size <= 100))
+    assert(parameters.exists(one => one.path("key").asText == "model.hidden" && one.path("value").asText == "16"))
+    val metrics = of("runs/log-metric")
+    assert(metrics.forall(_.path("run_id").asText == "abc"))
+    val tags = Seq("loss/train", "loss/test", "accuracy/test", "seconds")
+    assert(
+      metrics.map(one => (one.path("key").asText, one.path("step").asLong)) == Seq(1L, 2L).flatMap(e =>
+        tags.map(_ -> e)
+      )
+    )
+    assert(metrics.filter(_.path("key").asText == "accuracy/test").forall(_.path("value").asDouble > 0.1))
+    assert(asked.last._1 == "runs/update" && asked.last._2.path("status").asText == "FINISHED")
+  }
+
+  test("a server that fails later costs the run nothing, and the events say so") {
+    var events = ""
+    served(Set("runs/log-metric")) { uri => events = Files.readString(train(uri).resolve("events.jsonl")) }
+    val lost = events.linesIterator.map(Json.read(_)).filter(_.path("key").asText == "logging_failed").toSeq
+    assert(lost.size == 2 && lost.head.path("value").asText == "MLflow")
+    assert(lost.head.path("metadata").path("reason").asText.contains("status 500"))
+  }
+
+  test("a server that is not there, refuses, or is no address ends the run before it starts") {
+    def said(uri: String) = intercept[ConfigurationException](train(uri)).getMessage
+    assert(said("http://127.0.0.1:1").contains("got no answer"))
+    assert(said("file:/tmp/mlruns").contains("no http or https address"))
+    served(Set("runs/create"))(uri => assert(said(uri).contains("status 500: out of order")))
+  }
+}

@@ -1,0 +1,86 @@
+package sparkdlbench.train
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.RunFailedException
+import sparkdlbench.transport.LocalCluster
+
+import java.net.URI
+import java.net.http.HttpResponse.BodyHandlers
+import java.net.http.{HttpClient, HttpRequest}
+import java.nio.file.Files
+import java.time.Duration
+
+/** The tab in Spark's own pages, as a browser asks for it. */
+class TrainingTabSuite extends AnyFunSuite {
+
+  test("runs of both shapes: progress while they train, then phases by rank, channels, and why one failed") {
+    val results = Files.createTempDirectory("training-tab").toString
+    val pages = LocalCluster.prepared ++ Seq("spark.ui.enabled" -> "true", "spark.ui.port" -> "0")
+    LocalCluster.run(2, 1, pages: _*) { sc =>
+      val client = HttpClient.newHttpClient()
+      val address = URI.create(s"http://127.0.0.1:${URI.create(sc.uiWebUrl.get).getPort}/sparkdl/")
+      def page(): String = {
+        val request = HttpRequest.newBuilder(address).timeout(Duration.ofSeconds(20)).build()
+        val answer = client.send(request, BodyHandlers.ofString())
+        assert(answer.statusCode == 200, answer.body)
+        answer.body
+      }
+      assert(page().contains("No training has been started"))
+      val small = Map(
+        "data.source" -> "synthetic",
+        "data.shape" -> "64",
+        "data.rows" -> "2000",
+        "model.hidden" -> "64",
+        "workers" -> "2",
+        "batch" -> "50",
+        "host_local" -> "off",
+        "results" -> results
+      )
+      val long = TrainingRun.prepare(sc, small ++ Map("transport" -> "block-stream", "epochs" -> "1000000"))
+      val training = new Thread(() =>
+        try { long.train(); () }
+        catch { case _: RunFailedException => () }
+      )
+      training.start()
+      val end = System.nanoTime() + 60000000000L
+      var seen = ""
+      while (!seen.contains("rank 1 on host") && !seen.contains("rank 1 on 127.0.0.1") && System.nanoTime() < end) {
+        Thread.sleep(200)
+        seen = page()
+      }
+      assert(seen.contains("running") && seen.contains("rank 0 on 127.0.0.1, executor"), seen)
+      assert(seen.contains("rank 1 on 127.0.0.1, executor") && seen.contains("<td>block-stream</td>"), seen)
+      assert(seen.contains("transport block-stream") && seen.contains("<th>compute</th>"), seen)
+      long.cancel()
+      training.join(60000)
+      assert(page().contains("the user cancelled the run"))
+      TrainingRun.prepare(sc, small ++ Map("transport" -> "block-manager", "epochs" -> "1", "max_steps" -> "5")).train()
+      val both = page()
+      assert(both.contains("<td>block-manager</td>") && both.contains("<td>block-stream</td>"))
+      assert(
+        both.indexOf("transport block-manager") < both.indexOf("transport block-stream"),
+        "the newest stands first"
+      )
+    }
+  }
+
+  test("a rank that works longer than the others is the straggler; equal ones are none") {
+    def rank(index: Int, compute: Long, wait: Long) = {
+      val nanos = new Array[Long](sparkdlbench.metrics.Phase.names.size)
+      nanos(sparkdlbench.metrics.Phase.Compute) = compute * 10
+      nanos(sparkdlbench.metrics.Phase.Wait) = wait * 10
+      RankStatus(index, "h", index.toString, 10, nanos, Map("tcp" -> 5L))
+    }
+    def live(ranks: RankStatus*) = {
+      val run = new LiveRun("app-1", null, new Progress)
+      ranks.foreach(run.told)
+      run
+    }
+    val uneven = live(rank(0, 1000000, 2000000), rank(1, 3000000, 0), rank(2, 1000000, 2000000))
+    assert(uneven.straggler.map(_.rank).contains(1))
+    assert(uneven.bytes == Seq("tcp" -> 15L))
+    assert(math.abs(uneven.phasesMillis.sum - 3) < 1e-9)
+    assert(live(rank(0, 1000000, 0), rank(1, 1000000, 0)).straggler.isEmpty)
+    assert(live(rank(0, 1000000, 0)).straggler.isEmpty)
+  }
+}

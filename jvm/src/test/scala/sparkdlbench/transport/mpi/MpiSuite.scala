@@ -1,0 +1,118 @@
+package sparkdlbench.transport.mpi
+
+import org.apache.spark.SparkContext
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.RunFailedException
+import sparkdlbench.config.Settings
+import sparkdlbench.transport._
+
+import java.nio.ByteBuffer
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path, Paths}
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+/** The transport between real executor processes, with a real MPI job beside them. */
+class MpiSuite extends AnyFunSuite {
+  private def settings(values: (String, String)*): Settings = Settings.resolve(values.toMap, new Mpi().keys)
+  private val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+
+  test(
+    "two executors: sums by shared memory and by TCP, silence, a lost process, a lost executor; nothing is left behind"
+  ) {
+    val python = Paths.get(sys.props("user.home"), ".cache/sparkdl-bench/peers/mpi/bin/python")
+    assume(Files.isExecutable(python), s"$python is not there: bring it with `sparkdl-bench peers install mpi`")
+    val before = left()
+    LocalCluster.run(2, 1) { sc =>
+      sums(sc, settings(), Seq(1000003), Seq("recursive"))
+      sums(sc, settings("mpi.options" -> "--mca pml ob1 --mca btl tcp,self"), Seq(100003), Seq("ring"))
+      namesTheSilent(sc)
+      val wrong =
+        Try(LocalCluster.ranks(sc, 2, settings("mpi.python" -> "/nowhere/python"))(new Mpi().connect(_).close()))
+      assert(wrong.failed.get.getMessage.contains("sparkdl-bench peers install mpi"))
+      namesTheLostProcess(sc)
+      namesTheLostExecutor(sc) // last: an executor is gone then
+    }
+    val end = System.nanoTime() + 20000000000L
+    while ((left() -- before).nonEmpty && System.nanoTime() < end) Thread.sleep(100)
+    assert((left() -- before).isEmpty)
+  }
+
+  test("it never claims to encrypt, and options that begin another process are refused") {
+    assert(new Mpi().inTheClear(settings()).isDefined)
+    assert(MpiPrograms.python("/bin/sh") == Paths.get("/bin/sh"))
+    val message =
+      intercept[sparkdlbench.ConfigurationException](MpiPrograms.launcher("/bin/true", Paths.get("/bin/sh")))
+    assert(message.getMessage.contains("/bin/true is not Open MPI 5"))
+  }
+
+  private def sums(sc: SparkContext, chosen: Settings, lengths: Seq[Int], topologies: Seq[String]): Unit =
+    LocalCluster
+      .ranks(sc, 2, chosen)(Collectives.run(new Mpi().connect(_), _, lengths, topologies))
+      .foreach(bytes => assert(bytes.keySet == Set("mpi") && bytes("mpi") > lengths.max * 4L))
+
+  private def namesTheSilent(sc: SparkContext): Unit = {
+    val own = lanes
+    val results = LocalCluster.ranks(sc, 2, settings(), timeoutMillis = 5000) { group =>
+      val transport = new Mpi().connect(group)
+      try {
+        transport.open(own, _ => None)
+        if (group.rank == 1) { Thread.sleep(5500); "" }
+        else Try(transport.receive(own.head, 0)).failed.get.getMessage
+      } finally transport.close()
+    }
+    assert(results(0).contains("waited 5000 ms in phase 'receive message 0 of lane 0' for rank 1 on host 127.0.0.1"))
+  }
+
+  private def namesTheLostProcess(sc: SparkContext): Unit = {
+    val own = lanes
+    val results = LocalCluster.ranks(sc, 2, settings()) { group =>
+      val transport = new Mpi().connect(group)
+      try {
+        transport.open(own, _ => None)
+        transport.send(own(1 - group.rank), 0, ByteBuffer.allocateDirect(8))
+        transport.receive(own(group.rank), 0)
+        transport.release(own(group.rank), 0)
+        if (group.rank == 1) ProcessHandle.of(transport.asInstanceOf[MpiTransport].process.number).get.destroyForcibly()
+        Try(transport.receive(own(group.rank), 1)).failed.get.getMessage
+      } finally transport.close()
+    }
+    for (rank <- 0 to 1) assert(results(rank).contains(s"beside rank $rank has ended"), results(rank))
+    assert(results(0).contains("signal 9"), results(0))
+  }
+
+  private def namesTheLostExecutor(sc: SparkContext): Unit = {
+    val own = lanes
+    val said = Files.createTempFile("said", ".txt")
+    val file = said.toString
+    val failed = Try(LocalCluster.ranks(sc, 2, settings()) { group =>
+      val transport = new Mpi().connect(Undisturbed(group))
+      transport.open(own, _ => None)
+      if (group.rank == 1) Runtime.getRuntime.halt(3)
+      try transport.receive(own.head, 0)
+      catch {
+        case error: RunFailedException =>
+          Files.write(Paths.get(file), error.getMessage.getBytes(UTF_8)); throw error
+      } finally transport.close()
+      ""
+    })
+    assert(failed.isFailure)
+    val end = System.nanoTime() + 20000000000L
+    while (Files.size(said) == 0 && System.nanoTime() < end) Thread.sleep(50)
+    val message = new String(Files.readAllBytes(said), UTF_8)
+    Files.delete(said)
+    assert(message.contains("beside rank 0 has ended") && message.contains("the Spark task beside MPI rank 1"), message)
+  }
+
+  /** Files and folders of the transport's on this host now. */
+  private def left(): Set[Path] =
+    Seq("/dev/shm", sys.props("java.io.tmpdir"))
+      .map(Paths.get(_))
+      .filter(Files.isDirectory(_))
+      .flatMap { folder =>
+        val all = Files.list(folder)
+        try all.iterator.asScala.filter(_.getFileName.toString.startsWith("sparkdl-mpi-")).toList
+        finally all.close()
+      }
+      .toSet
+}

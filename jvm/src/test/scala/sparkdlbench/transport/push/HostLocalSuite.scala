@@ -1,0 +1,84 @@
+package sparkdlbench.transport
+package push
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, Path, Paths}
+import scala.jdk.CollectionConverters._
+
+class HostLocalSuite extends AnyFunSuite {
+  private val lanes = Seq(Lane(5, 0, 1, 100), Lane(2, 0, 1, 0), Lane(9, 0, 1, 4096))
+  private val bytes = HostLocalSegment.bytes(lanes)
+
+  private def withFolder[T](body: Path => T): T = {
+    val folder = Files.createTempDirectory("host-local-suite")
+    try body(folder)
+    finally { files(folder).foreach(Files.delete(_)); Files.delete(folder) }
+  }
+
+  private def files(folder: Path): Seq[Path] = {
+    val all = Files.list(folder);
+    try all.iterator.asScala.toList
+    finally all.close()
+  }
+
+  test("two mappings of one file prove that they are the same memory and carry messages") {
+    withFolder { folder =>
+      val made = HostLocalSegment.create(Seq(folder), bytes).get
+      assert(PosixFilePermissions.toString(Files.getPosixFilePermissions(Paths.get(made.offer.path))) == "rw-------")
+      assert(Files.size(Paths.get(made.offer.path)) == bytes)
+      val attached = HostLocalSegment.attach(made.offer).get
+      assert(!made.isAnswered)
+      attached.answer()
+      assert(made.isAnswered)
+      made.unlink()
+      assert(files(folder).isEmpty)
+      val (readers, writers) = (made.slots(lanes, _ => None), attached.slots(lanes.reverse, _ => None))
+      assert(readers.map(_.lane) == writers.map(_.lane))
+      for (sequence <- 0L until 4L; (reader, writer) <- readers.zip(writers)) {
+        val length = writer.lane.capacity
+        val message = writer.claim(sequence, length)
+        while (message.hasRemaining) message.put((message.position() + sequence + writer.lane.id).toByte)
+        assert(!reader.hasArrived(sequence))
+        writer.publish(sequence, length)
+        assert(reader.hasArrived(sequence))
+        val seen = reader.view(sequence)
+        assert(
+          seen.remaining == length && (0 until length).forall(i =>
+            seen.get(i) == (i + sequence + writer.lane.id).toByte
+          )
+        )
+        reader.release(sequence)
+      }
+    }
+  }
+
+  test("a file that is not the one offered is not taken for it") {
+    withFolder { folder =>
+      val made = HostLocalSegment.create(Seq(folder), bytes).get
+      val other = HostLocalSegment.create(Seq(folder), bytes).get
+      assert(HostLocalSegment.attach(made.offer.copy(nonce = other.offer.nonce)).isEmpty)
+      assert(HostLocalSegment.attach(made.offer.copy(path = other.offer.path)).isEmpty)
+      assert(HostLocalSegment.attach(made.offer.copy(bytes = bytes + 1)).isEmpty)
+      assert(
+        HostLocalSegment.attach(made.offer.copy(path = folder.resolve("sparkdl-host-local-none").toString)).isEmpty
+      )
+      assert(HostLocalSegment.attach(made.offer.copy(path = "/etc/hostname")).isEmpty)
+      other.unlink()
+      made.unlink()
+      made.unlink()
+    }
+  }
+
+  test("a folder that cannot hold the file is passed over, and none is no error") {
+    withFolder { folder =>
+      val missing = folder.resolve("not-there")
+      assert(HostLocalSegment.create(Seq(missing), bytes).isEmpty)
+      val made = HostLocalSegment.create(Seq(missing, folder), bytes).get
+      assert(Paths.get(made.offer.path).getParent == folder)
+      made.unlink()
+      assert(HostLocalSegment.create(Seq(folder), Int.MaxValue.toLong + 1).isEmpty)
+    }
+  }
+}

@@ -1,0 +1,245 @@
+package sparkdlbench.transport
+package push
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.config.Settings
+import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
+import sparkdlbench.{ConfigurationException, RunFailedException}
+
+import java.io.IOException
+import java.nio.ByteBuffer
+import java.nio.file.{Files, Path}
+import java.util.UUID
+import java.util.concurrent.CyclicBarrier
+import scala.util.Try
+
+/** The transport's own logic with ranks as threads: which of them share a process, and what lies between, is made up here. */
+class PushSuite extends AnyFunSuite {
+
+  /** Where ranks live: ranks of equal text share a process. */
+  private case class World(
+      processes: Seq[String],
+      hostLocal: String = "off",
+      timeoutMillis: Long = 20000,
+      encrypted: Boolean = false,
+      drains: Boolean = true
+  ) {
+    val attemptId: String = UUID.randomUUID().toString
+    val folder: Path = Files.createTempDirectory("block-stream-suite")
+    val size: Int = processes.size
+    private val barrier = new CyclicBarrier(size)
+    private val texts = new Array[String](size)
+    @volatile var killed = false
+    @volatile var obstacle: Option[String] = None
+
+    def group(of: Int): GroupContext = new GroupContext {
+      def rank: Int = of
+      def size: Int = World.this.size
+      def attemptId: String = World.this.attemptId
+      val secret: RunSecret = RunSecret.random()
+      val settings: Settings = Settings.resolve(Map("host_local" -> hostLocal), Seq(HostLocal.mode))
+      def timeoutMillis: Long = World.this.timeoutMillis
+      def isKilled: Boolean = killed
+      def allGather(text: String): IndexedSeq[String] = { texts(of) = text; barrier.await(); texts.toIndexedSeq }
+    }
+
+    def network(of: Int): PushNetwork = new PushNetwork {
+      def channel = "block-stream"
+      def hostLocal(settings: Settings): String = settings(HostLocal.mode)
+      def describe(rank: Int) =
+        PushPeer(rank, "here", 1, s"executor-${processes(rank)}", processes(rank), "kernel", encrypted)
+      def obstacle: Option[String] = World.this.obstacle
+      def sharedDirectories: Seq[Path] = Seq(folder)
+      def connect(
+          peer: PushPeer,
+          id: StreamId,
+          onFailure: Throwable => Unit,
+          onDrained: () => Unit
+      ): PushChannel =
+        new Loopback(Mailbox.accept(id).reader(id.from), drains)
+    }
+  }
+
+  /** Hands frames over at once, in small pieces. @param drains false: does not say so */
+  private class Loopback(reader: FrameReader, drains: Boolean) extends PushChannel {
+    private var ended = false
+    var framingBytes = 0L
+    def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = {
+      if (ended) throw new IOException("ended")
+      val bytes = ByteBuffer.allocate(Frame.HeaderBytes + payload.remaining)
+      Frame.putHeader(bytes, lane, payload.remaining, sequence)
+      bytes.put(payload.duplicate()).flip()
+      while (bytes.hasRemaining) {
+        val piece = bytes.slice(bytes.position(), math.min(777, bytes.remaining))
+        bytes.position(bytes.position() + piece.remaining)
+        reader.accept(piece)
+      }
+      framingBytes += Frame.HeaderBytes
+    }
+    def isDrained: Boolean = drains
+    def finish(): Unit = ended = true
+    def isFinished: Boolean = ended
+    def abort(): Unit = ended = true
+  }
+
+  private def run[T](world: World)(body: Transport => T): Seq[Try[T]] = {
+    val results = new Array[Try[T]](world.size)
+    val threads = (0 until world.size).map { rank =>
+      val thread = new Thread(() =>
+        results(rank) = Try {
+          val transport = PushTransport.connect(world.group(rank), world.network(rank))
+          try body(transport)
+          finally transport.close()
+        }
+      )
+      thread.start()
+      thread
+    }
+    threads.foreach(_.join(60000))
+    assert(threads.forall(!_.isAlive), "ranks still run after a minute")
+    assert(world.folder.toFile.list().isEmpty, "mapped files were left behind")
+    Files.delete(world.folder)
+    results.toSeq
+  }
+
+  private val placements = Seq(
+    "one process" -> Seq("a", "a", "a"),
+    "a process each" -> Seq("a", "b", "c"),
+    "two in one process, one apart" -> Seq("a", "b", "a")
+  )
+
+  for ((where, processes) <- placements; hostLocal <- Seq("off", "auto", "on"))
+    test(s"collectives over ranks in $where with host_local=$hostLocal") {
+      for (
+        topology <- Seq[Topology](new Sliced, new Ring); codec <- TestCodecs.plain.take(2); length <- Seq(0, 1, 10007)
+      ) {
+        val check = CollectiveCheck(topology, codec, codec, length, bucketLength = 3000, steps = 5)
+        val sent =
+          run(World(processes, hostLocal)) { transport => check.run(transport); transport.bytesSent }.map(_.get)
+        val channels = sent.flatMap(_.keySet).toSet.filterNot(_.endsWith(".framing"))
+        if (length > 1) {
+          val between = if (hostLocal == "off") "block-stream" else "host-local"
+          val expected =
+            if (where == "one process") Set("in-process")
+            else if (where == "a process each") Set(between)
+            else Set("in-process", between)
+          assert(channels == expected)
+        }
+      }
+    }
+
+  test("who has sent all may end beside a rank that has got it and left before the network said that it was sent") {
+    val lane = Lane(0, 1, 0, 64)
+    val results = run(World(Seq("a", "b"), drains = false)) { transport =>
+      transport.open(Seq(lane), _ => None)
+      if (transport.rank == 1) { transport.send(lane, 0, ByteBuffer.allocateDirect(64)); transport.flush() }
+      else transport.receive(lane, 0)
+    }
+    results.foreach(_.get)
+  }
+
+  test("encrypted processes share memory only when told to") {
+    val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
+    for ((mode, channel) <- Seq("auto" -> "block-stream", "on" -> "host-local"))
+      run(World(Seq("a", "b"), mode, encrypted = true)) { transport =>
+        check.run(transport); assert(transport.bytesSent.contains(channel))
+      }
+        .foreach(_.get)
+  }
+
+  test("a peer that sends nothing is named with host, executor and phase, within the bound") {
+    for (processes <- Seq(Seq("a", "b"), Seq("a", "a")); mode <- Seq("off", "on")) {
+      val world = World(processes, mode, timeoutMillis = 700)
+      val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+      val start = System.nanoTime()
+      val results = run(world) { transport =>
+        transport.open(lanes, _ => None)
+        if (transport.rank == 0) transport.receive(lanes.head, 0) else Thread.sleep(2000)
+      }
+      val message = intercept[RunFailedException](results.head.get).getMessage
+      assert(
+        message.contains(
+          "waited 700 ms in phase 'receive message 0 of lane 0' for rank 1 on host here, executor executor-"
+        )
+      )
+      assert(System.nanoTime() - start < 5e9)
+    }
+  }
+
+  test("a peer that ends early is named at once, long before the timeout") {
+    for (mode <- Seq("off", "on")) {
+      val start = System.nanoTime()
+      val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+      val results = run(World(Seq("a", "b"), mode)) { transport =>
+        transport.open(lanes, _ => None)
+        if (transport.rank == 0) transport.receive(lanes.head, 0)
+      }
+      assert(intercept[RunFailedException](results.head.get).getMessage.contains("which has left the group"))
+      assert(System.nanoTime() - start < 10e9)
+    }
+  }
+
+  test("a wait ends when the task is killed") {
+    val lanes = Seq(Lane(0, 1, 0, 64))
+    val world = World(Seq("a", "b"))
+    val results = run(world) { transport =>
+      transport.open(lanes, _ => None)
+      if (transport.rank == 0) transport.receive(lanes.head, 0)
+      else { Thread.sleep(300); world.killed = true; Thread.sleep(1000) }
+    }
+    assert(intercept[RunFailedException](results.head.get).getMessage.contains("was asked to end"))
+  }
+
+  test("a sender that runs ahead of its receiver fails, whatever the channel") {
+    for (processes <- Seq(Seq("a", "b"), Seq("a", "a")); mode <- Seq("off", "on")) {
+      val lanes = Seq(Lane(0, 0, 1, 64))
+      val results = run(World(processes, mode)) { transport =>
+        transport.open(lanes, _ => None)
+        if (transport.rank == 0)
+          (0 until 3).foreach(sequence => transport.send(lanes.head, sequence.toLong, ByteBuffer.allocateDirect(8)))
+        else Thread.sleep(500)
+      }
+      assert(intercept[RunFailedException](results.head.get).getMessage.contains("overrun"))
+    }
+  }
+
+  test("a session that is not prepared is refused with what to set, unless all ranks share one process") {
+    val apart = World(Seq("a", "b"))
+    apart.obstacle = Some("set this and that")
+    run(apart)(_ => ()).foreach(result =>
+      assert(intercept[ConfigurationException](result.get).getMessage == "set this and that")
+    )
+    val together = World(Seq("a", "a"))
+    together.obstacle = Some("set this and that")
+    run(together)(_ => ()).foreach(_.get)
+  }
+
+  test("where the memory is not the same, auto goes over sockets and on fails") {
+    def world(mode: String) = new World(Seq("a", "b"), mode) {
+      override def network(of: Int): PushNetwork = {
+        val inner = super.network(of)
+        new PushNetwork {
+          def channel = "block-stream"
+          def hostLocal(settings: Settings): String = settings(HostLocal.mode)
+          def describe(rank: Int): PushPeer = inner.describe(rank)
+          def obstacle: Option[String] = None
+          def connect(
+              peer: PushPeer,
+              id: StreamId,
+              onFailure: Throwable => Unit,
+              onDrained: () => Unit
+          ): PushChannel =
+            inner.connect(peer, id, onFailure, onDrained)
+          def sharedDirectories: Seq[Path] = Seq(folder.resolve("nowhere"))
+        }
+      }
+    }
+    val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
+    run(world("auto")) { transport => check.run(transport); transport.bytesSent }.foreach(sent =>
+      assert(sent.get.contains("block-stream"))
+    )
+    val failures = run(world("on"))(check.run)
+    assert(failures.forall(_.isFailure))
+    assert(failures.exists(_.failed.get.getMessage.contains("cannot share memory")))
+  }
+}

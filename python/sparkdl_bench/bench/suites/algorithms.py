@@ -1,0 +1,44 @@
+"""The last part of `make bench-train`: seconds, epochs and core-seconds of every algorithm to the same accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.bench.suite import data_option
+from sparkdl_bench.commands import compare
+from sparkdl_bench.errors import ConfigurationError
+
+NAME = "algorithms"
+CONF = Path("conf") / "runs" / "algorithms.toml"
+
+
+@click.command(NAME)
+@data_option
+@click.option("--trials", type=click.IntRange(1), default=5, show_default=True, help="Seeds of each algorithm.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=compare.RESULTS, show_default=True, help="Comparisons."
+)
+@click.option("--dry-run", is_flag=True, help="List the cells; run none.")
+@click.pass_context
+def command(context: click.Context, data_path: str, trials: int, results: Path, dry_run: bool) -> None:
+    """Every algorithm over block-stream and tcp to 97 % on MNIST; goes on with what an interrupted one has finished."""
+    if not data_path:
+        click.echo(
+            "Skipped: the algorithms are compared on MNIST alone. Name its folder with --data, or the one that has it "
+            "in its folder mnist in the environment variable SPARKDL_DATA.",
+            err=True,
+        )
+        return
+    if not CONF.is_file():
+        raise ConfigurationError(f"'{CONF}' is not here. Run this in the project's own folder.")
+    context.invoke(
+        compare.command,
+        conf=CONF,
+        assignments=(f"data.path={data_path}",),
+        trials=trials,
+        goes_on=True,
+        results=results,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,43 @@
+"""`sparkdl-bench report`: what comparisons have measured, as one page, or in other forms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.files import replace_text
+
+_SUFFIX = {"html": ".html", "md": ".md", "csv": ".csv", "json": ".json", "png": "", "folder": ""}
+
+
+@click.command("report")
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; a folder for png and folder.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(_SUFFIX)),
+    help="folder: report.md with its pictures, and machine.json. [default: by the ending of --output, else html]",
+)
+@click.option("--debug", is_flag=True, help="Show stack traces.")
+def command(results: tuple[Path, ...], output: Path | None, form: str | None, debug: bool) -> None:  # noqa: ARG001
+    """Make a page of RESULTS: folders of `compare`, folders of runs, files of `net --json`."""
+    # Matplotlib, SciPy and statsmodels take a second to load, and other commands do without them.
+    from sparkdl_bench.report import formats, html
+    from sparkdl_bench.report.load import load
+
+    chosen = form or next((name for name, suffix in _SUFFIX.items() if output and suffix == output.suffix), "html")
+    path = output or Path(f"report{_SUFFIX[chosen]}")
+    found = load(results)
+    if chosen == "png":
+        written = formats.pictures(found, path)
+        click.echo(f"{len(written)} pictures in {path}")
+        return
+    if chosen == "folder":
+        written = formats.folder(found, path)
+        click.echo(f"{path}: report.md, machine.json, {len(written) - 2} pictures")
+        return
+    make = {"html": html.page, "md": formats.markdown, "csv": formats.comma_separated, "json": formats.as_json}[chosen]
+    replace_text(path, make(found))
+    click.echo(f"{path}, {path.stat().st_size / 1000:,.0f} kB")

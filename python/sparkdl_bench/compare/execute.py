@@ -1,0 +1,150 @@
+"""Trains one cell, in processes that carry the comparison's mark, and makes its record."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from sparkdl_bench import peers
+from sparkdl_bench.compare import peer_data, record
+from sparkdl_bench.compare.application import Application
+from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.compare.store import ComparisonFolder
+from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+from sparkdl_bench.peers import FitCase
+from sparkdl_bench.peers._process import run_to_end, stop_all
+
+MARK_VARIABLE = "SPARKDL_COMPARISON"
+_BEGUN = "begun.json"
+
+
+class Executor(Protocol):
+    """Whatever trains cells."""
+
+    def run(self, cell: Cell) -> Mapping[str, Any]:
+        """The cell's record; a run that failed is one, too."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ProcessExecutor:
+    """Trains each cell in a process of its own, or, where the plan is not `fresh`, several in one application."""
+
+    def __init__(self, plan: Plan, folder: ComparisonFolder, peers_directory: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._peers = peers_directory
+        self._application: Application | None = None
+        # Inherited by all that is started from here on; a later `compare` finds by it what a killed one left.
+        os.environ[MARK_VARIABLE] = folder.mark
+
+    def stop_leftovers(self) -> None:
+        """Ends what a killed comparison of this folder has left running."""
+        stop_all(None, self._folder.mark, MARK_VARIABLE)
+
+    def run(self, cell: Cell) -> Mapping[str, Any]:
+        try:
+            return self._peer(cell) if cell.peer else self._ours(cell)
+        except SparkDLError as error:
+            self.close()  # what has failed once may not be fit for the next cell
+            return record.of_failure(self._plan, cell, str(error))
+
+    def close(self) -> None:
+        if self._application:
+            self._application.close()
+            self._application = None
+
+    def _ours(self, cell: Cell) -> dict[str, Any]:
+        place = self._folder.runs(cell)
+        done = record.finished_run(place)
+        if done is None:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            begun = time.time()
+            (place / _BEGUN).write_text(json.dumps({"begun": begun}), encoding="utf-8")
+            settings = {**cell.run.settings, "results": str(place)}
+            if self._plan.fresh:
+                self._fresh(cell, settings, place)
+            else:
+                self._shared(cell).train(settings, self._plan.timeout_s)
+            ended = time.time()
+            done = record.finished_run(place)
+        else:
+            # A killed comparison had trained it and could not write it down any more.
+            begun = float(json.loads((place / _BEGUN).read_text(encoding="utf-8"))["begun"])
+            ended = (done / "steps.json").stat().st_mtime
+        if done is None:
+            raise RunFailedError(f"The run of '{cell.group}' ended without an error and left no result in '{place}'.")
+        made = record.of_run(self._plan, cell, done, begun, ended)
+        return {**made, "folder": str(done.relative_to(self._folder.path))}
+
+    def _fresh(self, cell: Cell, settings: Mapping[str, str], place: Path) -> None:
+        conf = place / "run.toml"
+        conf.touch(mode=0o600)  # it may hold secrets of the session
+        conf.write_text(run_toml(settings, cell.run.spark), encoding="utf-8")
+        try:
+            run_to_end(cell.group, [sys.executable, "-m", "sparkdl_bench", "run", str(conf)], self._plan.timeout_s)
+        finally:
+            conf.unlink(missing_ok=True)
+
+    def _shared(self, cell: Cell) -> Application:
+        if self._application is None or self._application.key != cell.application:
+            self.close()
+            self._application = Application(cell.application, cell.run.session, self._plan.name)
+        return self._application
+
+    def _peer(self, cell: Cell) -> dict[str, Any]:
+        self.close()
+        settings = cell.run.settings
+        data = self._folder.path / "data" / peer_data.file_name(settings)
+        peer_data.export(settings, data)
+        start = time.monotonic()
+        measured = peers.find(cell.peer).run(fit_case(settings, data), self._plan.timeout_s, self._peers)
+        seconds = time.monotonic() - start
+        return record.of_peer(self._plan, cell, [sample.ms for sample in measured.samples], measured.facts, seconds)
+
+
+def fit_case(settings: Mapping[str, str], data: Path) -> FitCase:
+    """A run's keys as a peer takes them."""
+    if settings.get("model.name", "mlp") != "mlp" or settings.get("model.activation", "relu") != "relu":
+        raise ConfigurationError(
+            f"Peers train an mlp with relu, and the run's model is {settings.get('model.name')} with "
+            f"{settings.get('model.activation', 'relu')}. Leave the peers out of the comparison, or take that model."
+        )
+    return FitCase(
+        data_path=str(data.resolve()),
+        batch=int(settings.get("batch", "128")),
+        epochs=int(settings.get("epochs", "5")),
+        hidden=tuple(int(width) for width in settings.get("model.hidden", "1024").split(",") if width.strip()),
+        workers=int(settings.get("workers", "2")),
+        threads=max(1, int(settings.get("engine.threads", "1"))),
+        learning_rate=float(settings.get("optimizer.learning_rate", "0.1")),
+        momentum=float(settings.get("optimizer.momentum", "0")),
+        seed=int(settings.get("seed", "0")),
+    )
+
+
+def run_toml(settings: Mapping[str, str], spark: Mapping[str, str]) -> str:
+    """A run file of texts; JSON's texts are TOML's."""
+    lines = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items() if "." not in key]
+    tables: dict[str, list[str]] = {}
+    for key, value in settings.items():
+        table, dot, name = key.partition(".")
+        if dot:
+            tables.setdefault(table, []).append(f"{json.dumps(name)} = {json.dumps(value)}")
+    for table, entries in tables.items():
+        lines += ["", f"[{table}]", *entries]
+    lines += ["", "[spark]", *(f"{json.dumps(_spark_name(key))} = {json.dumps(value)}" for key, value in spark.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _spark_name(key: str) -> str:
+    return "master" if key == "spark.master" else key

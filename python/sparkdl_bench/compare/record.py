@@ -1,0 +1,260 @@
+"""What is kept of one cell: numbers from the run's own folder, and where the time of its whole process went."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparkdl_bench import statistics
+from sparkdl_bench.compare import resources
+from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.results import RunResults
+
+# Phases of a step (docs/metrics.md) by the layer that they belong to.
+LAYER_OF_PHASE = {
+    "data": "data",
+    "compute": "compute",
+    "encode": "synchronise",
+    "send": "synchronise",
+    "wait": "synchronise",
+    "reduce": "synchronise",
+    "decode": "synchronise",
+    "update": "update",
+    "scheduler": "Spark scheduling",
+}
+_OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job submission": "submission"}
+# The default of spark.redaction.regex.
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+LAYERS = (
+    "start",
+    "prepare",
+    "data",
+    "compute",
+    "synchronise",
+    "update",
+    "task launch",
+    "serialisation",
+    "job submission",
+    "Spark scheduling",
+    "evaluation",
+    "finish",
+    "stop",
+    "other",
+)
+
+
+def finished_run(folder: Path) -> Path | None:
+    """The run in a cell's folder that came to its good end, all files written; None where there is none."""
+    for path in sorted(folder.glob("*/summary.json"), reverse=True):
+        results = RunResults(path.parent)
+        whole = (path.parent / "steps.json").is_file()
+        if whole and results.summary.get("status") == "success":
+            return path.parent
+    return None
+
+
+def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float, ended_s: float) -> dict[str, Any]:
+    """The record of one of our own runs.
+
+    Args:
+        begun_s, ended_s: when its process began and ended, seconds since the epoch (the clock of the events).
+    """
+    results = RunResults(folder)
+    summary, run = results.summary, results.run
+    steps_ms = [float(step) for step in json.loads((folder / "steps.json").read_text(encoding="utf-8"))]
+    times = _Times(results.events)
+    history = _history(results.history, times)
+    workers, threads = int(summary["workers"]), int(run.get("threads_per_worker", 1))
+    final = summary["final"]
+    return {
+        **_head(plan, cell, workers, threads, int(summary["batch"]), int(summary.get("servers", 0))),
+        "status": "success",
+        "in_band": True,
+        "variant": summary["variant"],
+        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], int(summary["batch"])),
+        "history": history,
+        "phases_ms": summary["phases_ms"],
+        "ranks": summary.get("ranks", []),
+        "layers_s": _layers(summary, times, results.history, len(steps_ms), begun_s, ended_s),
+        "bytes": summary["bytes"],
+        "resources": resources.of_run(folder),
+        "steps_ms": [round(step, 4) for step in steps_ms],
+        "facts": {
+            "versions": run.get("versions", {}),
+            "engine": run.get("engine", {}),
+            "data": run.get("data", {}),
+            "model": run.get("model", {}),
+            "master": run.get("master", ""),
+        },
+    }
+
+
+def of_peer(
+    plan: Plan, cell: Cell, steps_ms: Sequence[float], facts: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    """The record of a peer's run; `facts` holds its history."""
+    settings = cell.run.settings
+    workers, threads = cell.workers, int(facts["threads"])
+    history = list(facts["history"])
+    batch = int(settings.get("batch", "128"))
+    training_s = sum(steps_ms) / 1e3
+    layers = {
+        "start": seconds - float(facts["seconds_total"]),
+        "prepare": float(facts["seconds_prepare"]),
+        "compute": training_s,
+        "evaluation": float(facts["seconds_evaluation"]),
+    }
+    layers["other"] = seconds - sum(layers.values())
+    return {
+        **_head(plan, cell, workers, threads, batch),
+        "status": "success",
+        "in_band": False,
+        "variant": {"peer": cell.peer},
+        "metrics": metrics(plan, steps_ms, history, float(facts["seconds_total"]), batch),
+        "history": history,
+        "phases_ms": {},
+        "layers_s": {name: round(value, 4) for name, value in layers.items()},
+        "bytes": {},
+        "steps_ms": [round(step, 4) for step in steps_ms],
+        "facts": {name: value for name, value in facts.items() if name != "history"},
+    }
+
+
+def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
+    threads = int(cell.run.settings.get("engine.threads", "1") or 1)
+    batch = int(cell.run.settings.get("batch", "128"))
+    return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
+
+
+def redacted(values: Mapping[str, str]) -> dict[str, str]:
+    """Settings and properties with secrets replaced, by the names that Spark's own UI hides."""
+    return {key: "(redacted)" if _SECRET.search(key) else value for key, value in values.items()}
+
+
+def metrics(
+    plan: Plan, steps_ms: Sequence[float], history: Sequence[Mapping[str, Any]], seconds_total: float, batch: int
+) -> dict[str, float | None]:
+    """The numbers that comparisons are made of; None for what this run does not have.
+
+    `ms_per_step` is the median after the warm-up, `seconds_to_accuracy` counts from the start of the run's own clock,
+    evaluations included, to the end of the first one that reached the target, and `epochs_to_accuracy` are the epochs
+    until then.
+    """
+    measured = steps_ms[plan.warmup_steps :] or steps_ms
+    accuracies = [record["accuracy"] for record in history if record["accuracy"] is not None]
+    reached = [
+        record
+        for record in history
+        if plan.target_accuracy is not None
+        and record["accuracy"] is not None
+        and record["accuracy"] >= plan.target_accuracy
+    ]
+    ms = statistics.median(measured) if measured else None
+    return {
+        "seconds_to_accuracy": reached[0]["seconds"] if reached else None,
+        "epochs_to_accuracy": reached[0]["epoch"] if reached else None,
+        "seconds_total": seconds_total,
+        "test_accuracy": accuracies[-1] if accuracies else None,
+        "best_accuracy": max(accuracies, default=None),
+        "ms_per_step": ms,
+        "ms_per_step_p90": statistics.percentile(measured, 90) if measured else None,
+        "rows_per_second": batch * 1e3 / statistics.mean(measured) if measured else None,
+        "drift": statistics.drift(measured) if measured else None,
+    }
+
+
+def _head(plan: Plan, cell: Cell, workers: int, threads: int, batch: int, servers: int = 0) -> dict[str, Any]:
+    return {
+        "comparison": plan.name,
+        "id": cell.id,
+        "group": cell.group,
+        "factors": dict(cell.factors),
+        "trial": cell.trial,
+        "warmup": cell.is_warmup,
+        "workers": workers,
+        "threads": threads,
+        "cores": (workers + servers) * threads,
+        "batch": batch,
+        "settings": redacted(cell.run.settings),
+        "spark": redacted(cell.run.spark),
+    }
+
+
+class _Times:
+    """When things happened, seconds since the epoch, from a run's events."""
+
+    def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
+        self.start = self.stop = 0.0
+        self.evaluations: dict[int, float] = {}
+        self.epochs: dict[int, float] = {}
+        for event in events:
+            at, key = event["time_ms"] / 1e3, event["key"]
+            epoch = event.get("metadata", {}).get("epoch_num")
+            if key == "run_start":
+                self.start = at
+            elif key == "run_stop":
+                self.stop = at
+            elif key == "eval_accuracy":
+                self.evaluations[epoch] = at
+            elif key == "epoch_stop":
+                self.epochs[epoch] = at
+        if not self.start or not self.stop:
+            raise ConfigurationError("The run's events.jsonl lacks run_start or run_stop.")
+
+
+def _history(history: Sequence[Mapping[str, Any]], times: _Times) -> list[dict[str, Any]]:
+    """Epochs with the seconds from the run's start to the end of their evaluation."""
+    return [
+        {
+            "epoch": record["epoch"],
+            "seconds": round(times.evaluations.get(record["epoch"], times.epochs[record["epoch"]]) - times.start, 4),
+            "train_loss": record["train_loss"],
+            "test_loss": record["test_loss"],
+            "accuracy": record["test_accuracy"],
+        }
+        for record in history
+        if record["epoch"] in times.epochs
+    ]
+
+
+def _layers(
+    summary: Mapping[str, Any],
+    times: _Times,
+    history: Sequence[Mapping[str, Any]],
+    steps: int,
+    begun_s: float,
+    ended_s: float,
+) -> dict[str, float]:
+    """Seconds of the process's wall clock by layer; they add up to it, `other` being what no clock covers."""
+    layers = dict.fromkeys(LAYERS, 0.0)
+    for phase, milliseconds in summary["phases_ms"].items():
+        layers[LAYER_OF_PHASE.get(phase, "other")] += milliseconds * steps / 1e3
+    stepping = sum(layers.values())
+    _split_scheduling(layers, summary.get("spark", {}).get("layers_s", {}))
+    epochs_s = sum(float(record["seconds"]) for record in history)
+    first_ends, last_ends = min(times.epochs.values()), max(times.epochs.values())
+    layers["start"] = times.start - begun_s
+    layers["prepare"] = max(0.0, first_ends - float(history[0]["seconds"]) - times.start)
+    layers["evaluation"] = max(0.0, epochs_s - stepping)
+    layers["finish"] = times.stop - last_ends
+    layers["stop"] = ended_s - times.stop
+    layers["other"] += (ended_s - begun_s) - sum(layers.values())
+    return {name: round(value, 4) for name, value in layers.items()}
+
+
+def _split_scheduling(layers: dict[str, float], spark: Mapping[str, float]) -> None:
+    """Takes from `Spark scheduling` what Spark's listeners have an explanation for; never more than there is.
+
+    The listeners also saw the jobs before the first step and after the last one, so their parts may exceed it a little.
+    """
+    parts = {name: float(spark.get(key, 0.0)) for name, key in _OF_LISTENERS.items()}
+    whole = layers["Spark scheduling"]
+    share = min(1.0, whole / total) if (total := sum(parts.values())) > 0 else 0.0
+    for name, seconds in parts.items():
+        layers[name] = seconds * share
+        layers["Spark scheduling"] -= seconds * share

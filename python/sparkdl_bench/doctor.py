@@ -1,0 +1,75 @@
+"""Looks at a session, or at what a session would be, before a run: what would go wrong, and what to do about it.
+
+The rules are the JVM's (`sparkdlbench.doctor`), those of a run among them; here are only those for which there is no
+JVM yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from sparkdl_bench import session
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that would go wrong: what was looked at, and one paragraph with its remedy."""
+
+    check: str
+    message: str
+
+    def to_dict(self) -> dict[str, str]:
+        return {"check": self.check, "message": self.message}
+
+
+def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = True) -> list[Finding]:
+    """Everything that would keep a run from working well, or from working.
+
+    Args:
+        jvm_log: where the JVM's standard error goes.
+        start: whether to start the Spark session and to look at its executors too, where nothing was found before.
+    """
+    try:
+        api, spark_settings = session.start_jvm({"spark.app.name": "sparkdl-bench doctor", **run.session}, jvm_log)
+    except ConfigurationError as error:
+        return [Finding("installation", str(error))]
+    found = _findings(api.doctor_beforehand(spark_settings, run.settings))
+    # A session with such properties might not start, or start wrongly.
+    if found or not start:
+        return found
+    try:
+        with session.open_session(spark_settings) as spark:
+            return examine_session(spark, run.settings)
+    except ConfigurationError as error:
+        return [Finding("session", str(error))]
+
+
+def examine_session(spark: SparkSession, settings: Mapping[str, str] | None = None) -> list[Finding]:
+    """The same for a session of the user's own.
+
+    Args:
+        settings: keys of the run that it is for; the defaults hold for others.
+    """
+    try:
+        api = session.check_session(spark)
+    except ConfigurationError as error:
+        return [Finding("installation", str(error))]
+    properties = dict(spark.sparkContext.getConf().getAll())
+    # Its ports are taken by itself.
+    before = [
+        finding
+        for finding in _findings(api.doctor_beforehand(properties, settings or {}))
+        if finding.check not in ("ports", "settings", "shuffle-manager")
+    ]
+    return [*before, *_findings(api.doctor_session(settings or {}))]
+
+
+def _findings(found: list[dict[str, Any]]) -> list[Finding]:
+    return [Finding(str(each["check"]), str(each["message"])) for each in found]

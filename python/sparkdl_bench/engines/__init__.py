@@ -1,0 +1,96 @@
+"""Engines of one process, over the same specification as the JVM's: yardsticks and oracles, no Spark. One file each."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.models import ModelSpec
+
+Values = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows ready to compute on.
+
+    Attributes:
+        features: rows × input shape.
+        labels: class of each row.
+        ids: ids of the rows in the data set, None for 0, 1, …; with `step` they key dropout masks.
+        step: number of the training step.
+    """
+
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    ids: Sequence[int] | None = None
+    step: int = 0
+
+    @property
+    def row_ids(self) -> list[int]:
+        return list(range(len(self.labels))) if self.ids is None else list(self.ids)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Sums over rows."""
+
+    rows: int
+    loss_sum: float
+    correct: int
+
+
+class Engine(Protocol):
+    """One model, loaded. Loss is the softmax cross-entropy in nats."""
+
+    @property
+    def parameters(self) -> Values:
+        """Current weights, flat, in the specification's layout; write to them between steps."""
+        ...
+
+    @property
+    def gradients(self) -> Values:
+        """Gradients of the last `step`, in the same layout."""
+        ...
+
+    @property
+    def statistics(self) -> Values:
+        """Running statistics of batch normalisation, in the specification's layout."""
+        ...
+
+    def step(self, batch: Batch, weight: float) -> float:
+        """Forward and backward pass: the sum of the rows' losses; the gradient is that of `weight` × this sum."""
+        ...
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        """Forward pass only."""
+        ...
+
+
+@dataclass(frozen=True)
+class EngineVariant:
+    """An engine by name. `load(spec, seed, double)` sets the initial weights; `double`: 64-bit, for oracles."""
+
+    name: str
+    doc: str
+    load: Callable[[ModelSpec, int, bool], Engine]
+
+
+def discover() -> dict[str, EngineVariant]:
+    """Every engine by name. Importing an engine's file needs no optional package; loading it may."""
+    found = (importlib.import_module(f"{__name__}.{each.name}").ENGINE for each in pkgutil.iter_modules(__path__))
+    return {engine.name: engine for engine in found}
+
+
+def find(name: str) -> EngineVariant:
+    engines = discover()
+    if name not in engines:
+        raise ConfigurationError(f"There is no engine '{name}' of one process. Valid: {', '.join(sorted(engines))}.")
+    return engines[name]

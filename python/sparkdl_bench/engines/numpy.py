@@ -1,0 +1,104 @@
+"""Multi-layer perceptrons in NumPy alone: linear layers and activations, written out. The plainest yardstick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Values
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.models import Layer, ModelSpec
+
+KINDS = ("linear", "relu", "tanh", "sigmoid", "flatten", "log-softmax")
+
+
+class NumpyEngine:
+    """See `Engine`. Suffixes are shapes: B rows, I and O inputs and outputs of a layer, C classes."""
+
+    def __init__(self, spec: ModelSpec, seed: int, double: bool) -> None:
+        for index, layer in enumerate(spec.layers):
+            if layer.kind not in KINDS or (index > 0 and layer.inputs != (spec.layers[index - 1].name,)):
+                raise ConfigurationError(
+                    f"The engine 'numpy' computes chains of {', '.join(KINDS)}; layer '{layer.name}' is of kind "
+                    f"'{layer.kind}' and reads {', '.join(layer.inputs)}. Take the engine 'torch' or 'libtorch'."
+                )
+        self._spec = spec
+        self._type: Any = np.float64 if double else np.float32
+        self.parameters: Values = spec.initial_parameters(seed).astype(self._type)
+        self.gradients: Values = np.zeros_like(self.parameters)
+        self.statistics: Values = np.zeros(0, self._type)
+        self._offsets = {each.name: each for each in spec.parameters}
+
+    def step(self, batch: Batch, weight: float) -> float:
+        values = self._forward(batch)
+        loss, probabilities_BC = _loss(values[-1], batch.labels)
+        gradient: Values = probabilities_BC
+        gradient[np.arange(len(batch.labels)), batch.labels] -= 1
+        gradient *= self._type(weight)
+        for index in reversed(range(len(self._spec.layers))):
+            gradient = self._backward(self._spec.layers[index], values[index], values[index + 1], gradient)
+        return loss
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        logits_BC = self._forward(batch)[-1]
+        loss, _ = _loss(logits_BC, batch.labels)
+        correct = int(np.sum(np.argmax(logits_BC, axis=1) == batch.labels))
+        return Evaluation(len(batch.labels), loss, correct)
+
+    def _forward(self, batch: Batch) -> list[Values]:
+        values: list[Values] = [batch.features.reshape(len(batch.labels), -1).astype(self._type)]
+        for layer in self._spec.layers:
+            values.append(self._output(layer, values[-1]))
+        return values
+
+    def _output(self, layer: Layer, x_BI: Values) -> Values:
+        if layer.kind == "linear":
+            y_BO: Values = x_BI @ self._tensor(self.parameters, f"{layer.name}.weight").T
+            if layer.integer("bias", 1):
+                y_BO += self._tensor(self.parameters, f"{layer.name}.bias")
+            return y_BO
+        if layer.kind == "relu":
+            return np.maximum(x_BI, 0)
+        if layer.kind == "tanh":
+            return np.tanh(x_BI)
+        if layer.kind == "sigmoid":
+            return np.asarray(1 / (1 + np.exp(-x_BI)))
+        if layer.kind == "log-softmax":
+            return _log_softmax(x_BI)
+        return x_BI
+
+    def _backward(self, layer: Layer, x: Values, y: Values, dy: Values) -> Values:
+        if layer.kind == "linear":
+            self._tensor(self.gradients, f"{layer.name}.weight")[:] = dy.T @ x
+            if layer.integer("bias", 1):
+                self._tensor(self.gradients, f"{layer.name}.bias")[:] = dy.sum(axis=0)
+            return np.asarray(dy @ self._tensor(self.parameters, f"{layer.name}.weight"))
+        if layer.kind == "relu":
+            return np.where(y > 0, dy, self._type(0))
+        if layer.kind == "tanh":
+            return np.asarray(dy * (1 - y * y))
+        if layer.kind == "sigmoid":
+            return np.asarray(dy * y * (1 - y))
+        if layer.kind == "log-softmax":
+            return np.asarray(dy - np.exp(y) * dy.sum(axis=1, keepdims=True))
+        return dy
+
+    def _tensor(self, flat: Values, name: str) -> Values:
+        place = self._offsets[name]
+        return flat[place.offset : place.offset + place.length].reshape(place.shape)
+
+
+def _log_softmax(x_BC: Values) -> Values:
+    shifted = x_BC - x_BC.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _loss(logits_BC: Values, labels: Any) -> tuple[float, Values]:
+    """The sum of the rows' losses, and the softmax."""
+    log_probabilities_BC = _log_softmax(logits_BC)
+    picked = log_probabilities_BC[np.arange(len(labels)), labels]
+    return float(-picked.sum(dtype=np.float64)), np.exp(log_probabilities_BC)
+
+
+ENGINE = EngineVariant("numpy", "NumPy alone: multi-layer perceptrons, from scratch", NumpyEngine)

@@ -1,0 +1,184 @@
+"""Every layer kind in PyTorch with its autograd: an oracle for gradients, and the yardstick of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Values
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.models import INPUT, Layer, ModelSpec, initializers
+
+Tensor = Any
+
+
+class TorchEngine:
+    """See `Engine`. Parameters and statistics are views of the flat buffers."""
+
+    def __init__(self, spec: ModelSpec, seed: int, double: bool) -> None:
+        torch = _torch()
+        for layer in spec.layers:
+            if layer.kind not in _FORWARD:
+                raise ConfigurationError(
+                    f"The engine 'torch' has no layer of kind '{layer.kind}' (layer '{layer.name}'); it has: "
+                    f"{', '.join(sorted(_FORWARD))}."
+                )
+        self._spec, self._seed = spec, seed
+        kind = np.float64 if double else np.float32
+        self._flat = torch.from_numpy(spec.initial_parameters(seed).astype(kind))
+        self._flat_statistics = torch.from_numpy(spec.initial_statistics().astype(kind))
+        self._gradients = torch.zeros_like(self._flat)
+        self._tensors: dict[str, Tensor] = {}
+        for place in spec.parameters:
+            span = slice(place.offset, place.offset + place.length)
+            tensor = self._flat[span].view(place.shape).requires_grad_()
+            tensor.grad = self._gradients[span].view(place.shape)
+            self._tensors[place.name] = tensor
+        self._statistics = {
+            place.name: self._flat_statistics[place.offset : place.offset + place.length] for place in spec.statistics
+        }
+
+    @property
+    def parameters(self) -> Values:
+        return np.asarray(self._flat.detach().numpy())
+
+    @property
+    def gradients(self) -> Values:
+        return np.asarray(self._gradients.numpy())
+
+    @property
+    def statistics(self) -> Values:
+        return np.asarray(self._flat_statistics.numpy())
+
+    def step(self, batch: Batch, weight: float) -> float:
+        torch = _torch()
+        self._gradients.zero_()
+        logits = self._forward(batch, training=True)
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch.labels), reduction="sum")
+        (loss * weight).backward()
+        return float(loss.item())
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        torch = _torch()
+        with torch.no_grad():
+            logits = self._forward(batch, training=False)
+            labels = torch.from_numpy(batch.labels)
+            loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+            correct = (logits.argmax(dim=1) == labels).sum()
+        return Evaluation(len(batch.labels), float(loss.item()), int(correct.item()))
+
+    def _forward(self, batch: Batch, training: bool) -> Tensor:
+        torch = _torch()
+        shape = (len(batch.labels), *self._spec.input_shape)
+        values = {INPUT: torch.from_numpy(batch.features).to(self._flat.dtype).reshape(shape)}
+        for index, layer in enumerate(self._spec.layers):
+            context = _Context(self, layer, index, batch, training)
+            values[layer.name] = _FORWARD[layer.kind](context, [values[name] for name in layer.inputs])
+        return values[self._spec.layers[-1].name].reshape(len(batch.labels), -1)
+
+
+class _Context:
+    """What a layer's forward function reads."""
+
+    def __init__(self, engine: TorchEngine, layer: Layer, index: int, batch: Batch, training: bool) -> None:
+        self.engine, self.layer, self.index, self.batch, self.training = engine, layer, index, batch, training
+
+    def parameter(self, suffix: str) -> Tensor | None:
+        return self.engine._tensors.get(f"{self.layer.name}.{suffix}")
+
+    def statistic(self, suffix: str) -> Tensor:
+        return self.engine._statistics[f"{self.layer.name}.{suffix}"]
+
+    @property
+    def window(self) -> dict[str, Any]:
+        """Arguments of a pooling layer."""
+        kernel = self.layer.integer("kernel")
+        return {
+            "kernel_size": kernel,
+            "stride": self.layer.integer("stride", kernel),
+            "padding": self.layer.integer("padding", 0),
+            "ceil_mode": bool(self.layer.integer("ceil", 0)),
+        }
+
+
+def _linear(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
+    return _torch().nn.functional.linear(inputs[0].flatten(1), context.parameter("weight"), context.parameter("bias"))
+
+
+def _conv2d(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
+    return _torch().nn.functional.conv2d(
+        inputs[0],
+        context.parameter("weight"),
+        context.parameter("bias"),
+        stride=context.layer.integer("stride", 1),
+        padding=context.layer.integer("padding", 0),
+        groups=context.layer.integer("groups", 1),
+    )
+
+
+def _batch_norm(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
+    return _torch().batch_norm(
+        inputs[0],
+        context.parameter("weight"),
+        context.parameter("bias"),
+        context.statistic("running_mean"),
+        context.statistic("running_var"),
+        context.training,
+        context.layer.number("momentum", 0.1),
+        context.layer.number("eps", 1e-5),
+        False,
+    )
+
+
+def _local_response_norm(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
+    return _torch().nn.functional.local_response_norm(
+        inputs[0],
+        context.layer.integer("size", 5),
+        context.layer.number("alpha", 1e-4),
+        context.layer.number("beta", 0.75),
+        context.layer.number("k", 1.0),
+    )
+
+
+def _dropout(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
+    if not context.training:
+        return inputs[0]
+    width = int(np.prod(inputs[0].shape[1:]))
+    batch, rate = context.batch, context.layer.number("rate", 0.5)
+    factors = initializers.dropout_factors(context.engine._seed, context.index, rate, batch.step, batch.row_ids, width)
+    return inputs[0] * _torch().from_numpy(factors).to(inputs[0].dtype).reshape(inputs[0].shape)
+
+
+_FORWARD: dict[str, Callable[[_Context, Sequence[Tensor]], Tensor]] = {
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "batch-norm": _batch_norm,
+    "local-response-norm": _local_response_norm,
+    "dropout": _dropout,
+    "relu": lambda _, inputs: _torch().relu(inputs[0]),
+    "tanh": lambda _, inputs: _torch().tanh(inputs[0]),
+    "sigmoid": lambda _, inputs: _torch().sigmoid(inputs[0]),
+    "log-softmax": lambda _, inputs: _torch().log_softmax(inputs[0], 1),
+    "flatten": lambda _, inputs: inputs[0].flatten(1),
+    "add": lambda _, inputs: inputs[0] + inputs[1],
+    "concat": lambda _, inputs: _torch().cat(list(inputs), 1),
+    "max-pool": lambda context, inputs: _torch().nn.functional.max_pool2d(inputs[0], **context.window),
+    "avg-pool": lambda context, inputs: _torch().nn.functional.avg_pool2d(inputs[0], **context.window),
+    "global-avg-pool": lambda _, inputs: inputs[0].mean((2, 3)),
+}
+
+
+def _torch() -> Any:
+    try:
+        import torch  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ConfigurationError(
+            "The engine 'torch' needs PyTorch, which is not installed here. Install the extra: pip install "
+            "'sparkdl-bench[torch]'."
+        ) from error
+    return torch
+
+
+ENGINE = EngineVariant("torch", "PyTorch in one process: every layer kind, by autograd", TorchEngine)

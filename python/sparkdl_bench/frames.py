@@ -1,0 +1,40 @@
+"""DataFrames as data sets: the JVM is told their names, since only names and numbers cross."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def named(data: Any) -> Iterator[str | Path | Mapping[str, Any]]:
+    """`data` with a global temporary view's name in place of each DataFrame, while the context lasts.
+
+    Args:
+        data: a DataFrame, a dict with DataFrames among its values, or what `Trainer` takes besides.
+    """
+    given = {"table": data} if is_frame(data) else data
+    if not isinstance(given, Mapping) or not any(is_frame(value) for value in given.values()):
+        yield data
+        return
+    views: dict[str, Any] = {}
+    try:
+        yield {key: _view(value, views) if is_frame(value) else value for key, value in given.items()}
+    finally:
+        for name, spark in views.items():
+            spark.catalog.dropGlobalTempView(name)
+
+
+def is_frame(value: Any) -> bool:
+    """Whether `value` is a DataFrame of a classic session, on every supported Spark."""
+    return hasattr(value, "createOrReplaceGlobalTempView") and hasattr(value, "sparkSession")
+
+
+def _view(frame: Any, views: dict[str, Any]) -> str:
+    name = f"sparkdl_{uuid.uuid4().hex}"
+    frame.createOrReplaceGlobalTempView(name)
+    views[name] = frame.sparkSession
+    return f"{frame.sparkSession.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{name}"

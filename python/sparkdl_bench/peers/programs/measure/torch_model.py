@@ -1,0 +1,145 @@
+"""The SGD step of a model of ours in PyTorch: the modules and the optimiser that its users take, one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch  # type: ignore[import-not-found, unused-ignore]
+from torch import nn  # type: ignore[import-not-found, unused-ignore]
+
+from ._harness import batches, read_arguments, time_steps, training_rows, write
+
+INPUT = "input"
+
+
+class Model(nn.Module):  # type: ignore[misc, unused-ignore]
+    """The layers of a specification (docs/models.md), each a module of `torch.nn` where there is one."""
+
+    def __init__(self, specification: dict[str, Any]) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, list[str]]] = []
+        self.parts = nn.ModuleDict()
+        before = INPUT
+        for layer in specification["layers"]:
+            self.steps.append((layer["name"], layer.get("inputs") or [before]))
+            self.parts[_key(layer["name"])] = _KINDS[layer["kind"]](layer.get("options", {}))
+            before = layer["name"]
+
+    def forward(self, x: Any) -> Any:
+        values = {INPUT: x}
+        for name, inputs in self.steps:
+            values[name] = self.parts[_key(name)](*(values[each] for each in inputs))
+        return values[self.steps[-1][0]]
+
+
+class _Add(nn.Module):  # type: ignore[misc, unused-ignore]
+    def forward(self, x: Any, y: Any) -> Any:
+        return x + y
+
+
+class _Concat(nn.Module):  # type: ignore[misc, unused-ignore]
+    def forward(self, *inputs: Any) -> Any:
+        return torch.cat(inputs, 1)
+
+
+class _Linear(nn.Linear):  # type: ignore[misc, unused-ignore]
+    def forward(self, x: Any) -> Any:
+        return super().forward(x.flatten(1))
+
+
+class _BatchNorm(nn.BatchNorm2d):  # type: ignore[misc, unused-ignore]
+    def _check_input_dim(self, input: Any) -> None:  # noqa: A002 (torch's name)
+        """Rows of one dimension as well."""
+
+
+class _GlobalAvgPool(nn.Module):  # type: ignore[misc, unused-ignore]
+    def forward(self, x: Any) -> Any:
+        return x.mean((2, 3))
+
+
+def _key(name: str) -> str:
+    return name.replace(".", "_").replace("/", "_")
+
+
+def _pool(kind: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda options: kind(
+        options["kernel"],
+        options.get("stride", options["kernel"]),
+        options.get("padding", 0),
+        ceil_mode=bool(options.get("ceil", 0)),
+    )
+
+
+def _conv(options: dict[str, Any]) -> Any:
+    return nn.Conv2d(
+        options["in"],
+        options["out"],
+        options["kernel"],
+        options.get("stride", 1),
+        options.get("padding", 0),
+        groups=options.get("groups", 1),
+        bias=bool(options.get("bias", 1)),
+    )
+
+
+_KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "linear": lambda options: _Linear(options["in"], options["out"], bias=bool(options.get("bias", 1))),
+    "conv2d": _conv,
+    "max-pool": _pool(nn.MaxPool2d),
+    "avg-pool": _pool(nn.AvgPool2d),
+    "global-avg-pool": lambda _: _GlobalAvgPool(),
+    "batch-norm": lambda options: _BatchNorm(
+        options["channels"], options.get("eps", 1e-5), options.get("momentum", 0.1)
+    ),
+    "local-response-norm": lambda options: nn.LocalResponseNorm(
+        options.get("size", 5), options.get("alpha", 1e-4), options.get("beta", 0.75), options.get("k", 1.0)
+    ),
+    "dropout": lambda options: nn.Dropout(options.get("rate", 0.5)),
+    "relu": lambda _: nn.ReLU(),
+    "tanh": lambda _: nn.Tanh(),
+    "sigmoid": lambda _: nn.Sigmoid(),
+    "log-softmax": lambda _: nn.LogSoftmax(1),
+    "flatten": lambda _: nn.Flatten(),
+    "add": lambda _: _Add(),
+    "concat": lambda _: _Concat(),
+}
+
+
+def main() -> None:
+    case, out = read_arguments()
+    torch.set_num_threads(case["threads"])
+    torch.manual_seed(0)
+    specification = json.loads(case["specification"])
+    model = Model(specification)
+    optimizer = torch.optim.SGD(model.parameters(), lr=case["learning_rate"])
+    x, y = (torch.from_numpy(values) for values in training_rows(case))
+    x = x.reshape(-1, *specification["input_shape"])
+    pieces = batches(case, len(y))
+    losses: list[float] = []
+
+    def step(index: int) -> None:
+        rows = pieces[index % len(pieces)]
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+
+    samples_ms = time_steps(step, case["warmup_steps"], case["steps"])
+    facts = {
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "mkl": torch.backends.mkl.is_available(),
+        "onednn": torch.backends.mkldnn.is_available(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "first_loss": losses[0],
+        "last_loss": losses[-1],
+    }
+    write(out, samples_ms, facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,4 @@
+"""Reports: `load` reads results, `analysis` makes numbers of them, `words` sentences, `plots` pictures, `html` a page.
+
+`formats` writes the other forms. docs/report.md is the description for users.
+"""

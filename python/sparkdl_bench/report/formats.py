@@ -1,0 +1,178 @@
+"""The other forms of a report: Markdown, CSV, JSON, PNG. The same numbers as the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from sparkdl_bench.files import replace_text
+from sparkdl_bench.report import plots, tables, words
+from sparkdl_bench.report.analysis import LABELS, RATE, STEP, TO_ACCURACY, TOTAL, Analysis, analyse
+from sparkdl_bench.report.load import Results
+from sparkdl_bench.report.plots import Plot
+from sparkdl_bench.report.tables import Table
+
+BANDWIDTH = "bandwidth"
+_METRICS = (TO_ACCURACY, TOTAL, STEP, RATE, "test_accuracy", "ms_per_step_p90", "best_accuracy", "drift")
+
+
+def markdown(results: Results) -> str:
+    """Circumstances, sentences and tables."""
+    return _markdown(results, {})
+
+
+def folder(results: Results, path: Path) -> list[Path]:
+    """What is kept with a repository or sent on: `report.md` with its pictures, and `machine.json` beside it.
+
+    Pictures and tables are the page's; `machine.json` holds each comparison's plan, machine, commit and beginning.
+    """
+    written = _pictures(results, path)
+    text = _markdown(results, {name: (plot, file.name) for name, plot, file in written})
+    facts = [{"title": each.title, **each.configuration} for each in results.comparisons if each.records]
+    replace_text(path / "report.md", text)
+    described = json.dumps({"schema": 1, "comparisons": facts}, indent=1, ensure_ascii=False)
+    replace_text(path / "machine.json", described + "\n")
+    return [path / "report.md", path / "machine.json", *(file for _, _, file in written)]
+
+
+def _markdown(results: Results, shown: Mapping[str, tuple[Plot, str]]) -> str:
+    """`shown`: pictures and their files by the names that `_named_plots` gives."""
+    parts: list[str] = []
+    analyses = _analyses(results)
+    for index, analysis in enumerate(analyses):
+        parts += [
+            f"# {analysis.comparison.title}",
+            "",
+            " · ".join(words.circumstances(analysis.comparison.content)),
+            "",
+        ]
+        parts += [*(f"- {line}" for line in words.summary(analysis)), ""]
+        before = _before(index, analyses)
+        parts += [line for name in shown if _is_of(name, before) for line in _picture(*shown[name])]
+        for table in tables.all_tables(analysis):
+            parts += [_markdown_table(table), ""]
+        parts += ["## Recommendation", "", *words.recommendation(analysis), ""]
+    if results.net:
+        parts += [line for name in shown if name == BANDWIDTH for line in _picture(*shown[name])]
+        parts += [_markdown_table(tables.bandwidth(results.net)), ""]
+    return "\n".join(parts)
+
+
+def _picture(plot: Plot, file: str) -> list[str]:
+    return [f"![{plot.description}]({file})", ""]
+
+
+def comma_separated(results: Results) -> str:
+    """One line a run: its factors, its numbers, its phases and layers."""
+    records = [record for comparison in results.comparisons for record in comparison.records]
+    factors = _names(records, "factors")
+    phases, layers = _names(records, "phases_ms"), _names(records, "layers_s")
+    head = ["comparison", "group", "trial", "warmup", "status", "workers", "threads", "batch"]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([*head, *factors, *_METRICS, *(f"{name}_ms" for name in phases), *(f"{name}_s" for name in layers)])
+    for record in records:
+        row = [record.get(name, "") for name in head]
+        row += [record["factors"].get(name, "") for name in factors]
+        for part, names in (("metrics", _METRICS), ("phases_ms", phases), ("layers_s", layers)):
+            row += [_blank(record.get(part, {}).get(name)) for name in names]
+        writer.writerow(row)
+    return buffer.getvalue()
+
+
+def as_json(results: Results) -> str:
+    """Everything that the page says, for programs."""
+    described = [_described(analysis) for analysis in _analyses(results)]
+    return json.dumps({"schema": 1, "comparisons": described, "net": results.net}, indent=1, ensure_ascii=False) + "\n"
+
+
+def pictures(results: Results, path: Path) -> list[Path]:
+    """A PNG file for each picture in the folder `path`, light, 150 dots an inch."""
+    return [file for _, _, file in _pictures(results, path)]
+
+
+def _pictures(results: Results, path: Path) -> list[tuple[str, Plot, Path]]:
+    path.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, plot in _named_plots(results):
+        file = path / f"{name}.png"
+        with mpl.rc_context({"savefig.facecolor": plots.GROUND}):
+            plot.figure.savefig(file, dpi=150)
+        written.append((name, plot, file))
+    return written
+
+
+def _named_plots(results: Results) -> list[tuple[str, Plot]]:
+    """Every picture; those of several comparisons are numbered."""
+    analyses = _analyses(results)
+    found = [
+        (f"{_before(index, analyses)}{plot.name}", plot)
+        for index, analysis in enumerate(analyses)
+        for plot in plots.all_plots(analysis)
+    ]
+    bandwidth = plots.bus_bandwidth(results.net)
+    return [*found, (BANDWIDTH, bandwidth)] if bandwidth else found
+
+
+def _is_of(name: str, before: str) -> bool:
+    return name != BANDWIDTH and name.startswith(before)
+
+
+def _before(index: int, analyses: Sequence[Analysis]) -> str:
+    return f"{index + 1}-" if len(analyses) > 1 else ""
+
+
+def _analyses(results: Results) -> list[Analysis]:
+    return [analyse(comparison) for comparison in results.comparisons if comparison.records]
+
+
+def _names(records: list[Any], part: str) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record.get(part, {})))
+
+
+def _blank(value: float | None) -> float | str:
+    return "" if value is None else value
+
+
+def _markdown_table(table: Table) -> str:
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    rows = [line([cell.text for cell in row]) for row in table.rows]
+    note = [table.note, ""] if table.note else []
+    return "\n".join(
+        [f"## {table.title}", "", *note, line(list(table.headings)), line(["---"] * len(table.headings)), *rows]
+    )
+
+
+def _described(analysis: Analysis) -> dict[str, Any]:
+    found = analysis.recommendation
+    return {
+        "title": analysis.comparison.title,
+        "commit": analysis.comparison.content.get("commit"),
+        "machine": analysis.comparison.content.get("machine"),
+        "metric": analysis.metric,
+        "metric_label": LABELS[analysis.metric],
+        "target_accuracy": analysis.target,
+        "summary": words.summary(analysis),
+        "recommendation": words.recommendation(analysis),
+        "chosen": found.chosen.name if found else None,
+        "tables": {
+            table.name: [
+                {heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)}
+                for row in table.rows
+            ]
+            for table in tables.all_tables(analysis)
+        },
+    }
+
+
+def _key(key: float | str) -> float | str | None:
+    return key if isinstance(key, str) or math.isfinite(key) else None

@@ -1,0 +1,168 @@
+"""Reads what a report is made of: folders of comparisons, folders of single runs, JSON lines of `sparkdl-bench net`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparkdl_bench.compare import record, store
+from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.plan import VARIANT, Plan, Variant
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.results import RunResults
+
+_NET_KEYS = {"transport", "elements", "busbw_gbps", "median_ms", "workers"}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison's plan and finished cells.
+
+    Attributes:
+        content: as in plan.json: `plan`, `machine`, `commit`, `started`.
+    """
+
+    content: Mapping[str, Any]
+    records: Sequence[Mapping[str, Any]]
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        plan: Mapping[str, Any] = self.content["plan"]
+        return plan
+
+    @property
+    def title(self) -> str:
+        return str(self.plan["title"])
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """Its plan and the facts of the machine, to be passed on: without where things lie on that machine."""
+        return {
+            "plan": _without_paths(self.plan),
+            "machine": _without_paths(self.content.get("machine", {})),
+            "commit": self.content.get("commit", "unknown"),
+            "started": self.content.get("started", "unknown"),
+        }
+
+
+@dataclass
+class Results:
+    """All that was found."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    net: list[dict[str, Any]] = field(default_factory=list)
+
+
+def load(paths: Sequence[Path]) -> Results:
+    """Reads every path: a comparison's folder, a run's folder, a folder of either, or a file of `net --json`.
+
+    Raises:
+        ConfigurationError: a path is none of these, or nothing is finished yet.
+    """
+    results = Results()
+    runs: list[Path] = []
+    for path in paths:
+        _read(path, results, runs)
+    if runs:
+        results.comparisons.append(_of_runs(runs))
+    if not results.net and not any(comparison.records for comparison in results.comparisons):
+        raise ConfigurationError(
+            f"{', '.join(repr(str(path)) for path in paths)}: no finished cell or run there. Give the folder that "
+            "`sparkdl-bench compare` has named, run folders, or files of `sparkdl-bench net --json`."
+        )
+    return results
+
+
+def _read(path: Path, results: Results, runs: list[Path]) -> None:
+    if path.is_file():
+        results.net += _net(path)
+    elif (path / store.PLAN_FILE).is_file():
+        folder = store.open_folder(path)
+        results.comparisons.append(Comparison(folder.content, folder.records()))
+    elif (path / "summary.json").is_file():
+        runs.append(path)
+    elif path.is_dir():
+        inside = [each for each in sorted(path.iterdir()) if each.is_dir() or each.suffix == ".jsonl"]
+        known = [
+            each
+            for each in inside
+            if (each / store.PLAN_FILE).is_file() or (each / "summary.json").is_file() or each.is_file()
+        ]
+        if not known:
+            raise ConfigurationError(f"'{path}' holds neither a comparison nor a run.")
+        for each in known:
+            _read(each, results, runs)
+    else:
+        raise ConfigurationError(f"'{path}' is not there.")
+
+
+def _net(path: Path) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ConfigurationError(f"Line {number} of '{path}' is not JSON: {error}.") from error
+        if not isinstance(row, dict) or not set(row) >= _NET_KEYS:
+            raise ConfigurationError(
+                f"Line {number} of '{path}' is no row of `sparkdl-bench net --json`; it needs "
+                f"{', '.join(sorted(_NET_KEYS))}."
+            )
+        rows.append(row)
+    return rows
+
+
+def _of_runs(folders: Sequence[Path]) -> Comparison:
+    """Single runs, side by side: those whose variant, workers and batch are the same are trials of one group."""
+    described = [(folder, RunResults(folder)) for folder in folders]
+    plan = Plan("runs", "Runs", RunFile(), (Variant(""),), {}, warmup_steps=0)
+    records: list[dict[str, Any]] = []
+    trials: dict[str, int] = {}
+    for folder, results in described:
+        summary = results.summary
+        if summary.get("status") != "success":
+            continue
+        factors = _factors(summary, results.run)
+        name = json.dumps(factors)
+        trials[name] = trials.get(name, 0) + 1
+        settings = {key: str(value) for key, value in results.run.get("configuration", {}).items()}
+        cell = Cell(factors, trials[name], RunFile({}, settings))
+        times = results.events
+        begun, ended = times[0]["time_ms"] / 1e3, times[-1]["time_ms"] / 1e3
+        made = record.of_run(plan, cell, folder, begun, ended)
+        records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})
+    first = described[0][1].run
+    machine = first.get("host", {})
+    content = {
+        "plan": store.describe(plan),
+        "commit": first.get("commit", "unknown"),
+        "started": folders[0].name,
+        "machine": {"cpu": machine.get("cpu"), "cores": machine.get("cores"), "kernel": machine.get("os")},
+    }
+    return Comparison(content, records)
+
+
+def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
+    chosen = summary["variant"]
+    name = f"{chosen['transport']} {chosen['topology']} {chosen['codec']}"
+    return {
+        VARIANT: name,
+        "workers": str(summary["workers"]),
+        "batch": str(summary["batch"]),
+        "engine.threads": str(run.get("threads_per_worker", 1)),
+    }
+
+
+def _without_paths(value: Any) -> Any:
+    """Of absolute paths it keeps the last two parts."""
+    if isinstance(value, Mapping):
+        return {name: _without_paths(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_paths(each) for each in value]
+    if isinstance(value, str) and value.startswith("/") and value.count("/") > 2:
+        return "…/" + "/".join(value.rstrip("/").split("/")[-2:])
+    return value

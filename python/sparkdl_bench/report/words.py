@@ -1,0 +1,304 @@
+"""The answer in sentences: what is faster, by how much, how sure, why, and what to use. Every number was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparkdl_bench.report.analysis import RATE, STEP, TO_ACCURACY, TOTAL, Analysis, Contrast, Group
+
+# What a phase's milliseconds are, said after "a step spends 1.2 ms …".
+PHASES = {
+    "data": "reading rows",
+    "compute": "computing",
+    "encode": "encoding",
+    "send": "sending",
+    "wait": "waiting for other ranks",
+    "reduce": "adding up",
+    "decode": "decoding",
+    "update": "in the optimiser",
+    "scheduler": "in Spark's scheduler",
+}
+_MOST_PHASES = 2
+_ENOUGH = 0.8
+_SMALL = 0.1
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Three significant digits, without powers of ten: 0.0123, 1.23, 12.3, 1,234."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.6f}".rstrip("0")
+
+
+def circumstances(content: Mapping[str, Any]) -> list[str]:
+    """On which machine, with which commit, and when; `content` as in plan.json."""
+    machine: Mapping[str, Any] = content.get("machine", {})
+    memory = f", {machine['memory_gib']} GiB" if machine.get("memory_gib") else ""
+    return [
+        f"{machine.get('cpu', 'unknown processor')}, {machine.get('cores', '?')} cores{memory}",
+        f"commit {content.get('commit', 'unknown')}",
+        f"begun {content.get('started', 'unknown')}",
+    ]
+
+
+def summary(analysis: Analysis) -> list[str]:
+    """One sentence a group against its baseline, the clearest difference first, then what else matters."""
+    lines = [_about(analysis)]
+    contrasts = [found for group in analysis.groups if (found := analysis.contrast(group)) is not None]
+    contrasts.sort(key=lambda each: -each.effect.ratio)
+    lines += [contrast_sentence(analysis, each) for each in contrasts]
+    lines += _too_few(analysis, {each.group.name for each in contrasts})
+    lines += _costs(analysis)
+    lines += _not_reached(analysis)
+    lines += _failed(analysis)
+    lines += _spoilt(analysis)
+    return lines
+
+
+def contrast_sentence(analysis: Analysis, contrast: Contrast) -> str:
+    """`A is 3.1 times faster than B (95 % CI 2.9 to 3.4) because …`."""
+    ratio, interval = contrast.effect.ratio, contrast.effect.interval
+    one, other = contrast.group.name, contrast.baseline.name
+    if not contrast.effect.differs:
+        return (
+            f"{one} cannot be told from {other}: {number(ratio)} times as fast, 95 % CI {number(interval.low)} to "
+            f"{number(interval.high)} (p = {contrast.effect.p:.2f})."
+        )
+    if ratio < 1:
+        ratio, low, high = 1 / ratio, 1 / interval.high, 1 / interval.low
+        reason = because(analysis, contrast.baseline, contrast.group, contrast.group)
+        return f"{one} is {number(ratio)} times slower than {other} (95 % CI {number(low)} to {number(high)}){reason}."
+    reason = because(analysis, contrast.group, contrast.baseline, contrast.group)
+    return (
+        f"{one} is {number(ratio)} times faster than {other} (95 % CI {number(interval.low)} to "
+        f"{number(interval.high)}){reason}."
+    )
+
+
+def because(analysis: Analysis, fast: Group, slow: Group, subject: Group) -> str:
+    """The reason from what was measured, said of `subject`; nothing where the records do not tell.
+
+    The difference is cut into steps (their number × their length), evaluation and preparation; the largest part is
+    named, and for steps the phases that make up most of it.
+    """
+    parts = {name: _part(slow, name) - _part(fast, name) for name in ("prepare", "evaluation")}
+    steps = _stepping(analysis, slow) - _stepping(analysis, fast)
+    other = slow if subject is fast else fast
+    if steps < max(parts.values(), default=0.0):
+        name = max(parts, key=lambda each: parts[each])
+        word = {"prepare": "gets ready to train", "evaluation": "evaluates"}[name]
+        return f" because it {word} in {number(_part(subject, name))} s instead of {number(_part(other, name))} s"
+    reasons = [_number_of_steps(subject, other), _length_of_step(subject, other)]
+    said = [reason for reason in reasons if reason]
+    return f" because {', and '.join(said)}" if said else ""
+
+
+def recommendation(analysis: Analysis) -> list[str]:
+    """What to use, why, and what it costs; the last section of a report."""
+    found = analysis.recommendation
+    if found is None:
+        return ["No group has a finished trial, so nothing can be recommended."]
+    chosen, metric = found.chosen, analysis.metric
+    # "One machine" is an answer only where more than one was tried.
+    alone = chosen.is_one_machine and any(not group.is_one_machine for group in analysis.groups)
+    lines = [("Use one machine: " if alone else "Use ") + f"{_described(chosen)}."]
+    lines.append(f"It needs {_price(analysis, chosen)}{_to_target(analysis)}.")
+    if found.ties:
+        names = ", ".join(f"{group.name} ({_seconds(group, metric)})" for group in found.ties)
+        lines.append(
+            f"These cannot be told from the fastest at 95 % with {_trials(chosen)}: {names}. Of all of them "
+            f"{chosen.name} takes the fewest cores."
+        )
+    else:
+        runner_up = [each.group for each in analysis.summaries(metric) if each.group is not chosen][:1]
+        for group in runner_up:
+            contrast = analysis.contrast(chosen, group)
+            if contrast is not None:
+                lines.append(
+                    f"The next, {group.name}, takes {number(contrast.effect.ratio)} times as long "
+                    f"(95 % CI {number(contrast.effect.interval.low)} to {number(contrast.effect.interval.high)})."
+                )
+    if found.fastest_one_machine is not None and not chosen.is_one_machine:
+        one = found.fastest_one_machine
+        slower = (one.median(metric) or 0.0) / (chosen.median(metric) or 1.0)
+        line = f"One machine alone ({one.name}) needs {_price(analysis, one)}: {number(slower)} times as long."
+        if (analysis.core_seconds(one) or 0.0) < (analysis.core_seconds(chosen) or 0.0):
+            line += " Take it where core-seconds count more than waiting."
+        lines.append(line)
+    if min(len(summary.group.records) for summary in analysis.summaries(metric)) < 2:
+        lines.append("Some groups have one trial only: how sure this is cannot be said.")
+    if _shares_a_host(analysis):
+        lines.append(
+            "All workers shared one machine here. Between machines the network counts too: sparkdl-bench net "
+            "measures it, and this comparison should be repeated there."
+        )
+    return lines
+
+
+def _about(analysis: Analysis) -> str:
+    trials = sorted({len(group.records) for group in analysis.groups if group.records})
+    count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}" if trials else "no"
+    what = _metric_words(analysis)
+    return f"{len(analysis.groups)} combinations, {count} measured trials each, compared by {what}."
+
+
+def _metric_words(analysis: Analysis) -> str:
+    if analysis.metric == TO_ACCURACY:
+        return f"the time to {analysis.target:.1%} test accuracy"
+    if analysis.metric == TOTAL:
+        return "the time of the whole training"
+    return {STEP: "the time a step", RATE: "rows a second"}[analysis.metric]
+
+
+def _number_of_steps(subject: Group, other: Group) -> str:
+    ours, theirs = subject.steps_to_accuracy, other.steps_to_accuracy
+    if ours is None or theirs is None or abs(ours / theirs - 1) < _SMALL:
+        return ""
+    return f"it needs {number(ours)} steps instead of {number(theirs)}"
+
+
+def _length_of_step(subject: Group, other: Group) -> str:
+    ours, theirs = subject.median(STEP), other.median(STEP)
+    if ours is None or theirs is None or abs(ours / theirs - 1) < _SMALL:
+        return ""
+    said = f"a step takes {number(ours)} ms instead of {number(theirs)} ms"
+    mine, their = subject.mean_of("phases_ms"), other.mean_of("phases_ms")
+    if not mine or not their:
+        without = subject if not mine else other
+        return f"{said} (the phases of {without.name} are not recorded)"
+    phases = _largest_phases(mine, their)
+    return f"{said}: {' and '.join(phases)}" if phases else said
+
+
+def _largest_phases(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[str]:
+    """The phases that make up most of the difference, largest first."""
+    difference = sum(theirs.values()) - sum(ours.values())
+    if difference == 0:
+        return []
+    shares = {name: (theirs.get(name, 0.0) - ours.get(name, 0.0)) / difference for name in PHASES}
+    said: list[str] = []
+    covered = 0.0
+    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
+        if share < _SMALL or covered >= _ENOUGH or len(said) == _MOST_PHASES:
+            break
+        covered += share
+        said.append(
+            f"{number(ours.get(name, 0.0))} ms {PHASES[name]} instead of {number(theirs.get(name, 0.0))} ms "
+            f"({share:.0%} of the difference)"
+        )
+    return said
+
+
+def _part(group: Group, layer: str) -> float:
+    return group.mean_of("layers_s").get(layer, 0.0)
+
+
+def _stepping(analysis: Analysis, group: Group) -> float:
+    """Seconds of steps until the target, or of all of them."""
+    per_step = group.median(STEP) or 0.0
+    steps = group.steps_to_accuracy if analysis.metric == TO_ACCURACY else None
+    if steps is None:
+        steps = len(group.typical["steps_ms"]) if group.records else 0
+    return per_step * steps / 1e3
+
+
+def _too_few(analysis: Analysis, told: set[str]) -> list[str]:
+    """Medians beside each other where there are too few trials for more."""
+    lines = []
+    for group in analysis.groups:
+        baseline = analysis.baseline_of(group)
+        if group.name in told or baseline is None:
+            continue
+        if group.values(analysis.metric) and baseline.values(analysis.metric):
+            lines.append(
+                f"{group.name} took {_seconds(group, analysis.metric)} and {baseline.name} "
+                f"{_seconds(baseline, analysis.metric)}: with {_trials(group)} and {_trials(baseline)} nothing can be "
+                "said about how sure that is."
+            )
+    return lines
+
+
+def _costs(analysis: Analysis) -> list[str]:
+    lines = []
+    slower: list[str] = []
+    for cost in analysis.costs:
+        single = f"the best process of one thread ({cost.single.name}, {_seconds(cost.single, analysis.metric)})"
+        if cost.cores is None:
+            slower.append(f"{cost.variant} ({', '.join(map(str, cost.tried))} cores)")
+        else:
+            lines.append(f"COST of {cost.variant}: {cost.cores} cores; with these it beats {single}.")
+    if slower:
+        lines.append(f"COST: at no number of cores that was measured do these beat {single}: {'; '.join(slower)}.")
+    return lines
+
+
+def _not_reached(analysis: Analysis) -> list[str]:
+    if analysis.target is None:
+        return []
+    lines = []
+    for group in analysis.groups:
+        reached = sum(record["metrics"][TO_ACCURACY] is not None for record in group.records)
+        if group.records and reached < len(group.records):
+            lines.append(
+                f"{group.name} reached {analysis.target:.1%} in {reached} of {len(group.records)} trials, so it has no "
+                "time to that accuracy."
+            )
+    return lines
+
+
+def _failed(analysis: Analysis) -> list[str]:
+    return [
+        f"{group.name}: {len(group.failures)} of {len(group.failures) + len(group.records)} trials failed. "
+        f"{group.failures[0]['error']}"
+        for group in analysis.groups
+        if group.failures
+    ]
+
+
+def _spoilt(analysis: Analysis) -> list[str]:
+    records = [record for group in analysis.groups for record in group.records]
+    busy = [record for record in records if record.get("load", {}).get("busy", 0.0) > 0.1]
+    if not busy:
+        return []
+    return [
+        f"The machine was busy before {len(busy)} of {len(records)} trials (more than 10 % of its cores' time): do not "
+        "trust small differences."
+    ]
+
+
+def _described(group: Group) -> str:
+    workers = "1 process" if group.is_one_machine else f"{group.workers} workers"
+    threads = f"{group.threads} thread{'s' if group.threads > 1 else ''}"
+    return f"{group.name} ({workers} × {threads}, global batch {group.batch})"
+
+
+def _price(analysis: Analysis, group: Group) -> str:
+    seconds = _seconds(group, analysis.metric)
+    cores = analysis.core_seconds(group)
+    money = analysis.money(group)
+    paid = "" if money is None else f", {money:.4f} {analysis.comparison.plan.get('currency', '')}"
+    return f"{seconds} on {group.cores} core{'s' if group.cores > 1 else ''}, {number(cores or 0.0)} core-seconds{paid}"
+
+
+def _to_target(analysis: Analysis) -> str:
+    return f" to {analysis.target:.1%} test accuracy" if analysis.metric == TO_ACCURACY else ""
+
+
+def _seconds(group: Group, metric: str) -> str:
+    return f"{number(group.median(metric) or 0.0)} s"
+
+
+def _trials(group: Group) -> str:
+    return f"{len(group.records)} trial{'s' if len(group.records) != 1 else ''}"
+
+
+def _shares_a_host(analysis: Analysis) -> bool:
+    masters = {
+        str(record.get("spark", {}).get("spark.master", "")) for group in analysis.groups for record in group.records
+    }
+    several = any(not group.is_one_machine for group in analysis.groups)
+    return several and all(master.startswith("local") for master in masters if master)

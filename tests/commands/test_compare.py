@@ -1,0 +1,188 @@
+"""`sparkdl-bench compare` and `report` as a user calls them: real runs on the digits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import CommandLine
+from sparkdl_bench import peers
+from sparkdl_bench.compare import peer_data, store
+from sparkdl_bench.peers import FitCase
+from sparkdl_bench.peers._process import marked
+
+pytestmark = pytest.mark.on_one_line
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = """
+title = "Digits"
+base = "{base}"
+trials = {trials}
+fresh = {fresh}
+warmup_trials = 0
+warmup_steps = 20
+target_accuracy = 0.5
+baseline = {{ codec = "fp32" }}
+
+[set]
+epochs = 2
+transport = "block-stream"
+
+[matrix]
+codec = ["fp32", "bf16"]
+"""
+
+
+def write(folder: Path, **values: object) -> Path:
+    path = folder / "digits.toml"
+    chosen = {"base": ROOT / "conf/runs/digits-mlp.toml", "trials": 1, "fresh": "true", **values}
+    path.write_text(CONF.format(**chosen), encoding="utf-8")
+    return path
+
+
+def records_of(results: Path) -> list[dict[str, object]]:
+    [folder] = results.iterdir()
+    return store.open_folder(folder).records()
+
+
+@pytest.mark.parametrize("fresh", ["true", "false"])
+def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, fresh: str) -> None:
+    conf, results, page = write(tmp_path, fresh=fresh), tmp_path / "out", tmp_path / "report.html"
+    done = command_line.run("compare", str(conf), "--results", str(results))
+    assert done.returncode == 0, done.stderr
+    assert "codec fp32" in done.stdout
+    assert "[2/2]" in done.stderr
+    records = records_of(results)
+    assert {record["group"] for record in records} == {"codec fp32", "codec bf16"}
+    for record in records:
+        metrics, layers = record["metrics"], record["layers_s"]
+        assert isinstance(metrics, dict)
+        assert isinstance(layers, dict)
+        assert metrics["test_accuracy"] > 0.8
+        assert 0 < metrics["seconds_to_accuracy"] <= metrics["seconds_total"]
+        # The layers add up to the process's wall clock, and hardly any of it is unknown.
+        if fresh == "true":
+            assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02)
+            assert abs(layers["other"]) < 0.02 * sum(layers.values())
+    [folder] = results.iterdir()
+    made = command_line.run("report", str(folder), "-o", str(page))
+    assert made.returncode == 0, made.stderr
+    assert "Recommendation" in page.read_text()
+    # It is finished: going on runs nothing.
+    again = command_line.run("compare", str(conf), "--results", str(results), "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "2 of 2 cells are there already." in again.stderr
+
+
+def test_a_killed_comparison_goes_on_and_leaves_no_process(command_line: CommandLine, tmp_path: Path) -> None:
+    conf, results = write(tmp_path), tmp_path / "out"
+    process = command_line.start("compare", str(conf), "--results", str(results))
+    _wait(lambda: len(list(results.glob("*/cells/*.json"))) == 1 and len(list(results.glob("*/runs/*"))) == 2)
+    time.sleep(2)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    [folder] = results.iterdir()
+    [first] = folder.glob("cells/*.json")
+    before = first.read_text()
+    done = command_line.run("compare", str(conf), "--results", str(results), "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 cells are there already." in done.stderr
+    assert first.read_text() == before
+    records = records_of(results)
+    assert len(records) == 2
+    assert all(record["status"] == "success" for record in records)
+    # One whole run a cell, and nothing of the killed one goes on.
+    assert len(list(folder.glob("runs/*/*/steps.json"))) == 2
+    assert marked(store.open_folder(folder).mark, "SPARKDL_COMPARISON") == []
+
+
+def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tmp_path: Path) -> None:
+    results = tmp_path / "out"
+    process = command_line.start("compare", str(write(tmp_path)), "--results", str(results))
+    _wait(lambda: len(list(results.glob("*/runs/*"))) == 1)
+    [folder] = results.iterdir()
+    mark = store.open_folder(folder).mark
+    _wait(lambda: len(marked(mark, "SPARKDL_COMPARISON")) > 2)  # the run's own processes are there
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert marked(mark, "SPARKDL_COMPARISON") == []
+
+
+def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
+    conf = tmp_path / "faulty.toml"
+    text = write(tmp_path).read_text()
+    # Two executors cannot be had with one core each and two for a task: found when the session is there.
+    text = text.replace('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]').replace(
+        'baseline = { codec = "fp32" }', ""
+    )
+    conf.write_text(text)
+    done = command_line.run("compare", str(conf), "--results", str(tmp_path / "out"))
+    assert done.returncode == 1
+    assert "1 of 2 cells failed" in done.stderr
+    assert sorted(str(record["status"]) for record in records_of(tmp_path / "out")) == ["failed", "success"]
+
+
+def test_a_wrong_value_is_found_before_any_run(command_line: CommandLine, tmp_path: Path) -> None:
+    conf = tmp_path / "wrong.toml"
+    conf.write_text(write(tmp_path).read_text().replace('"bf16"', '"bf17"'))
+    done = command_line.run("compare", str(conf), "--results", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "codec bf17" in done.stderr
+    assert "bf16" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_torch_peers_start_as_we_do(command_line: CommandLine, tmp_path: Path) -> None:
+    """The same weights and rows: the same losses as a run of ours, up to rounding."""
+    directory = peers.default_directory()
+    reason = peers.find("pytorch").missing(directory)
+    if reason:
+        pytest.skip(reason)
+    data = tmp_path / "digits.npz"
+    peer_data.export({}, data)
+    case = FitCase(str(data), batch=32, epochs=3, hidden=(64,), learning_rate=0.1, momentum=0.9, seed=1)
+    alone = peers.find("pytorch").run(case, 300, directory).facts["history"]
+    both = (
+        peers.find("pytorch-ddp")
+        .run(
+            FitCase(str(data), batch=32, epochs=3, hidden=(64,), workers=2, learning_rate=0.1, momentum=0.9, seed=1),
+            300,
+            directory,
+        )
+        .facts["history"]
+    )
+    run = command_line.run(
+        "run", str(ROOT / "conf/runs/digits-mlp.toml"), "--set", "epochs=3", "--set", f"results={tmp_path / 'ours'}"
+    )
+    assert run.returncode == 0, run.stderr
+    [folder] = (tmp_path / "ours").iterdir()
+    ours = json.loads((folder / "summary.json").read_text())["history"]
+    for mine, one, two in zip(ours, alone, both, strict=True):  # type: ignore[call-overload]
+        assert one["train_loss"] == pytest.approx(mine["train_loss"], rel=0.02)
+        assert two["train_loss"] == pytest.approx(one["train_loss"], rel=0.02)
+    assert alone[0]["train_loss"] == pytest.approx(ours[0]["train_loss"], rel=1e-4)  # type: ignore[index]
+
+
+def _wait(ready: object, seconds: float = 200.0) -> None:
+    assert callable(ready)
+    deadline = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_processes_are_found_by_their_mark() -> None:
+    child = subprocess.Popen(["sleep", "30"], env={**os.environ, "SPARKDL_COMPARISON": "test-mark-1"})
+    try:
+        _wait(lambda: [process.pid for process in marked("test-mark-1", "SPARKDL_COMPARISON")] == [child.pid], 5)
+    finally:
+        child.kill()
+        child.wait(10)
+    assert marked("test-mark-1", "SPARKDL_COMPARISON") == []

@@ -1,0 +1,152 @@
+"""Comparison files and the cells that they make."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import fakes
+import pytest
+
+from sparkdl_bench.compare.cells import NOT_VARIED, cells_of, in_order
+from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_cells_are_variants_times_the_matrix_times_trials(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cells = cells_of(plan)
+    assert len(cells) == 2 * 2 * 3
+    assert len({cell.id for cell in cells}) == 12
+    assert {cell.group for cell in cells} == {"fast, batch 32", "fast, batch 64", "slow, batch 32", "slow, batch 64"}
+    one = next(cell for cell in cells if cell.group == "fast, batch 64")
+    assert one.run.settings["transport"] == "block-stream"
+    assert one.run.settings["batch"] == "64"
+    assert one.run.spark["spark.master"] == "local-cluster[2,1,1024]"
+
+
+def test_the_order_is_shuffled_and_the_seed_s(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cells = cells_of(plan)
+    first, again = in_order(plan, cells), in_order(plan, list(cells))
+    assert first == again
+    assert first != cells
+    assert sorted(cell.id for cell in first) == sorted(cell.id for cell in cells)
+    other = load_plan(fakes.write_conf(tmp_path, "seed = 2\n" + fakes.CONF))
+    assert in_order(other, cells_of(other)) != first
+
+
+def test_warm_up_comes_first_and_is_apart(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path, "warmup_trials = 1\n" + fakes.CONF)
+    ordered = in_order(plan, cells_of(plan))
+    assert [cell.is_warmup for cell in ordered] == [True] * 4 + [False] * 12
+
+
+def test_shared_applications_stay_together_and_warm_up_in_each(tmp_path: Path) -> None:
+    conf = "fresh = false\n" + fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2]")
+    plan = fakes.plan_of(tmp_path, conf)
+    ordered = in_order(plan, cells_of(plan))
+    applications = [cell.application for cell in ordered]
+    changes = sum(1 for one, two in pairwise(applications) if one != two)
+    assert changes == 1
+    assert plan.warmup_trials == 1
+    for application in set(applications):
+        inside = [cell.is_warmup for cell in ordered if cell.application == application]
+        assert inside == sorted(inside, reverse=True)
+
+
+def test_what_a_variant_sets_itself_does_not_vary_it(tmp_path: Path) -> None:
+    conf = fakes.CONF + '\n[[variant]]\nname = "fixed"\nset = { batch = 128 }\n'
+    cells = cells_of(fakes.plan_of(tmp_path, conf))
+    fixed = [cell for cell in cells if cell.factors["variant"] == "fixed"]
+    assert len(fixed) == 3
+    assert {cell.run.settings["batch"] for cell in fixed} == {"128"}
+
+
+def test_a_peer_varies_only_over_what_it_knows(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", 'codec = ["fp32", "bf16"]')
+    conf += '\n[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'
+    cells = [cell for cell in cells_of(fakes.plan_of(tmp_path, conf)) if cell.peer]
+    assert len(cells) == 3
+    assert cells[0].factors == {"variant": "ddp", "codec": NOT_VARIED}
+    assert cells[0].group == "ddp"
+
+
+def test_a_seed_for_each_trial(tmp_path: Path) -> None:
+    base = fakes.plan_of(tmp_path).base.settings.get("seed", "0")
+    cells = cells_of(fakes.plan_of(tmp_path, "seed_per_trial = true\nwarmup_trials = 1\n" + fakes.CONF))
+    seeds = {cell.trial: int(cell.run.settings["seed"]) - int(base) for cell in cells}
+    assert seeds == {0: 0, 1: 0, 2: 1, 3: 2}
+    assert {cell.run.settings.get("seed", "0") for cell in cells_of(fakes.plan_of(tmp_path))} == {base}
+
+
+def test_skip_leaves_out(tmp_path: Path) -> None:
+    conf = 'skip = [{ variant = "slow", batch = 64 }]\n' + fakes.CONF
+    groups = {cell.group for cell in cells_of(fakes.plan_of(tmp_path, conf))}
+    assert groups == {"fast, batch 32", "fast, batch 64", "slow, batch 32"}
+
+
+def test_places_are_filled_from_the_cell(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 4]")
+    masters = {cell.run.spark["spark.master"] for cell in cells_of(fakes.plan_of(tmp_path, conf))}
+    assert masters == {"local-cluster[1,1,1024]", "local-cluster[4,1,1024]"}
+    wrong = fakes.write_conf(tmp_path, fakes.CONF, fakes.BASE.replace("{workers}", "{nothing}"))
+    with pytest.raises(ConfigurationError, match="no 'nothing'"):
+        cells_of(load_plan(wrong))
+
+
+def test_another_base_takes_the_place_of_the_file_s(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(fakes.BASE.replace("epochs = 3", "epochs = 7"))
+    plan = load_plan(fakes.write_conf(tmp_path), base=other)
+    assert plan.base.settings["epochs"] == "7"
+    without = fakes.write_conf(tmp_path, fakes.CONF.replace('base = "base.toml"', ""))
+    assert load_plan(without, base=other).base.settings["epochs"] == "7"
+
+
+def test_a_folder_of_data_alone_means_idx(tmp_path: Path) -> None:
+    plan = load_plan(fakes.write_conf(tmp_path), ["data.path=/some/where"])
+    assert plan.base.settings["data.source"] == "idx"
+    plan = load_plan(fakes.write_conf(tmp_path), ["data.path=/some/where", "data.source=other"])
+    assert plan.base.settings["data.source"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("trials = 3", "trials = 0"), "trials = 0"),
+        (("trials = 3", "trials = true"), "type int"),
+        (("trials = 3", "tirals = 3"), "tirals"),
+        (('base = "base.toml"', ""), "no 'base'"),
+        (("target_accuracy = 0.9", "target_accuracy = 95"), "target_accuracy = 95"),
+        (("batch = [32, 64]", "batch = 32"), "list of the values"),
+        (("batch = [32, 64]", "batch = [32, 32]"), "names a value twice"),
+        (('variant = "slow"', 'variant = "slwo"'), "none of its values: fast, slow"),
+        (('variant = "slow"', 'codec = "fp32"'), "does not vary"),
+        (('name = "slow"', 'name = "fast"'), "one name"),
+        (('name = "slow"', 'nmae = "slow"'), "needs a name"),
+        (('set = { transport = "block-manager" }', 'transport = "block-manager"'), "valid: name, peer, set"),
+    ],
+)
+def test_what_no_comparison_can_have_is_refused(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    conf = fakes.CONF.replace(*change)
+    assert conf != fakes.CONF
+    with pytest.raises(ConfigurationError, match=said):
+        load_plan(fakes.write_conf(tmp_path, conf))
+
+
+def test_a_varied_key_cannot_be_set_for_all(tmp_path: Path) -> None:
+    for assignment in ("batch=16", "transport=shuffle"):
+        with pytest.raises(ConfigurationError, match="varies that key itself"):
+            load_plan(fakes.write_conf(tmp_path), [assignment])
+
+
+@pytest.mark.parametrize("name", ["inband-vs-outofband", "workers", "batch", "blas", "algorithms"])
+def test_the_files_of_this_repository_make_cells(name: str) -> None:
+    plan = load_plan(ROOT / "conf" / "runs" / f"{name}.toml")
+    cells = cells_of(plan)
+    assert plan.trials == 5
+    assert plan.target_accuracy is not None
+    assert len({cell.id for cell in cells}) == len(cells) >= 20

@@ -1,0 +1,149 @@
+"""What is kept of a run: times from its events, layers that add up, resources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fakes
+import pytest
+
+from sparkdl_bench.compare import record, resources
+from sparkdl_bench.compare.cells import cells_of
+
+RUN_START_S = 100.0
+
+
+def write_run(folder: Path, *, whole: bool = True) -> Path:
+    """Two epochs of 2 s and 1.5 s after 3 s of preparation, half a second of evaluation each; 10 steps of 100 ms."""
+    run = folder / "20260102-030405-000-test"
+    run.mkdir(parents=True)
+    events: list[dict[str, Any]] = []
+
+    def event(seconds: float, key: str, **metadata: Any) -> None:
+        events.append({"time_ms": (RUN_START_S + seconds) * 1e3, "key": key, "value": None, "metadata": metadata})
+
+    event(0, "run_start")
+    event(5.0, "eval_accuracy", epoch_num=1)
+    event(5.0, "epoch_stop", epoch_num=1)
+    event(6.5, "eval_accuracy", epoch_num=2)
+    event(6.5, "epoch_stop", epoch_num=2)
+    event(7.0, "run_stop")
+    (run / "events.jsonl").write_text("\n".join(json.dumps(each) for each in events))
+    (run / "run.json").write_text(json.dumps({"threads_per_worker": 2, "versions": {"spark": "4.1.4"}}))
+    history = [
+        {"epoch": 1, "seconds": 2.0, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.8},
+        {"epoch": 2, "seconds": 1.5, "train_loss": 0.5, "test_loss": 0.5, "test_accuracy": 0.95},
+    ]
+    summary = {
+        "status": "success",
+        "final": {"seconds_total": 7.0},
+        "phases_ms": {"data": 20.0, "compute": 80.0, "send": 30.0, "wait": 70.0, "scheduler": 50.0},
+        "bytes": {"block-manager": 1000},
+        "variant": {"transport": "block-manager"},
+        "workers": 2,
+        "batch": 32,
+        "history": history,
+    }
+    (run / "summary.json").write_text(json.dumps(summary))
+    if whole:
+        (run / "steps.json").write_text(json.dumps([250.0] * 10))
+    return run
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> dict[str, Any]:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    return record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+
+
+def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> None:
+    assert made["metrics"]["seconds_to_accuracy"] == 6.5
+    assert made["metrics"]["epochs_to_accuracy"] == 2
+    assert [each["seconds"] for each in made["history"]] == [5.0, 6.5]
+    assert made["metrics"]["test_accuracy"] == 0.95
+    assert (made["workers"], made["threads"], made["cores"]) == (2, 2, 4)
+
+
+def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:
+    layers = made["layers_s"]
+    assert sum(layers.values()) == pytest.approx(17.0)
+    assert layers["start"] == 8.0
+    assert layers["prepare"] == 3.0
+    assert layers["data"] == pytest.approx(0.2)
+    assert layers["compute"] == pytest.approx(0.8)
+    assert layers["synchronise"] == pytest.approx(1.0)
+    assert layers["Spark scheduling"] == pytest.approx(0.5)
+    assert layers["evaluation"] == pytest.approx(1.0)
+    assert layers["finish"] == pytest.approx(0.5)
+    assert layers["stop"] == pytest.approx(2.0)
+    assert layers["other"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_listeners_explain_is_taken_from_scheduling_and_no_more() -> None:
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 10.0}
+    record._split_scheduling(layers, {"launch": 4.0, "serialisation": 1.0, "submission": 2.0, "run": 50.0})
+    found = {name: layers[name] for name in ("task launch", "serialisation", "job submission", "Spark scheduling")}
+    assert found == {"task launch": 4.0, "serialisation": 1.0, "job submission": 2.0, "Spark scheduling": 3.0}
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 1.0}
+    record._split_scheduling(layers, {"launch": 3.0, "serialisation": 1.0})
+    assert layers["task launch"] == 0.75
+    assert layers["Spark scheduling"] == 0.0
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 1.0}
+    record._split_scheduling(layers, {})
+    assert layers["Spark scheduling"] == 1.0
+
+
+def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)  # two steps of warm-up
+    numbers = record.metrics(plan, [100.0, 100.0, 1.0, 2.0, 3.0], [], 5.0, 32)
+    assert numbers["ms_per_step"] == 2.0
+    assert numbers["rows_per_second"] == 16_000.0
+    assert numbers["seconds_to_accuracy"] is None
+    assert numbers["epochs_to_accuracy"] is None
+    assert numbers["test_accuracy"] is None
+    # A run shorter than the warm-up is better than no number.
+    assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
+
+
+def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -> None:
+    assert record.finished_run(tmp_path / "nothing") is None
+    write_run(tmp_path / "half", whole=False)
+    assert record.finished_run(tmp_path / "half") is None
+    whole = write_run(tmp_path / "whole")
+    assert record.finished_run(tmp_path / "whole") == whole
+    failed = json.loads((whole / "summary.json").read_text()) | {"status": "failed"}
+    (whole / "summary.json").write_text(json.dumps(failed))
+    assert record.finished_run(tmp_path / "whole") is None
+
+
+def test_resources_are_summed_over_the_processes(tmp_path: Path) -> None:
+    assert resources.of_run(tmp_path) is None
+
+    def process(name: str, first: float, cpu: float, resident: int) -> dict[str, Any]:
+        seconds = [first + 0.25 * step for step in range(1000)]
+        return {
+            "process": name,
+            "host": "h",
+            "seconds": seconds,
+            "cpu_cores": [cpu] * 1000,
+            "resident_bytes": [resident] * 1000,
+            "heap_bytes": [5] * 1000,
+            "direct_bytes": [6] * 1000,
+            "gc_ms": list(range(1000)),
+            "network": {"lo": {"received_bytes": [0] * 1000, "sent_bytes": list(range(1000))}},
+        }
+
+    content = {"processes": [process("driver", 0.0, 0.5, 100), process("0", 10.0, 1.0, 300)]}
+    (tmp_path / "resources.json").write_text(json.dumps(content))
+    found = resources.of_run(tmp_path)
+    assert found is not None
+    assert len(found["seconds"]) == 120
+    at = dict(zip(found["seconds"], zip(found["cpu_cores"], found["resident_bytes"], strict=True), strict=True))
+    assert at[0.0] == (0.5, 100)
+    middle = min(at, key=lambda moment: abs(moment - 100))
+    assert at[middle] == (1.5, 400)
+    assert found["processes"][1]["gc_ms"] == 999
+    assert found["processes"][1]["network_sent_bytes"] == {"lo": 999}

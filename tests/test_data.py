@@ -1,0 +1,161 @@
+"""Data sources through the doors of Python: DataFrames, files, statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import CommandLine
+from sparkdl_bench import frames
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.trainer import Trainer, data_to_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SOURCES = ["digits", "idx", "csv", "table"]
+
+
+def table(rows: int = 600) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Three classes of points in four dimensions, far apart."""
+    random = np.random.default_rng(0)
+    labels = np.arange(rows) % 3
+    return random.normal(size=(rows, 4)) + 4 * np.eye(3, 4)[labels], labels
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    values, labels = table()
+    rows = [(int(label), [float(value) for value in row]) for label, row in zip(labels, values, strict=True)]
+    return spark.createDataFrame(rows, "y int, x array<double>").repartition(5)
+
+
+def trainer(data: Any, tmp_path: Path, **settings: Any) -> Trainer:
+    common = {"workers": 2, "batch": 30, "epochs": 3, "learning_rate": 0.3, "classes": 3, "label": "y"}
+    cache = {"data__cache_dir": (tmp_path / "cache").as_uri()}
+    return Trainer("softmax", data, results=str(tmp_path / "results"), **{**common, **cache, **settings})
+
+
+def test_a_data_frame_trains_and_its_rows_can_be_had_again(spark: SparkSession, tmp_path: Path) -> None:
+    fitted = trainer(frame(spark), tmp_path).fit(spark)
+    assert fitted.summary["final"]["test_accuracy"] > 0.95
+    assert Path(fitted.decoded_dir.removeprefix("file:")).is_dir()
+    again = trainer({"source": "table", "decoded_dir": fitted.decoded_dir}, tmp_path).fit(spark)
+    other = trainer({"source": "table", "decoded_dir": fitted.decoded_dir}, tmp_path, workers=1).fit(spark)
+    for name, weights in fitted.weights().items():
+        np.testing.assert_array_equal(weights, again.weights()[name])
+        np.testing.assert_allclose(weights, other.weights()[name], rtol=1e-4, atol=1e-5)
+
+
+def test_vectors_and_rows_of_their_own_to_test_on(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.ml.linalg import Vectors
+
+    values, labels = table()
+    rows = [
+        (int(label), Vectors.dense(row) if index % 2 else Vectors.sparse(4, range(4), list(row)))
+        for index, (label, row) in enumerate(zip(labels, values, strict=True))
+    ]
+    whole = spark.createDataFrame(rows, ["y", "x"])
+    fitted = trainer({"table": whole, "test_table": whole.limit(60)}, tmp_path).fit(spark)
+    assert fitted.summary["final"]["test_accuracy"] > 0.95
+    run = json.loads((fitted.results_dir / "run.json").read_text())
+    assert (run["data"]["train_rows"], run["data"]["test_rows"]) == (600, 60)
+
+
+def test_names_of_frames_go_with_the_call(spark: SparkSession) -> None:
+    def names() -> set[str]:
+        return {each.name for each in spark.catalog.listTables("global_temp")}
+
+    before = names()
+    with frames.named({"table": frame(spark), "label": "y"}) as data:
+        assert isinstance(data, dict)
+        assert data["label"] == "y"
+        assert str(data["table"]).startswith("global_temp.sparkdl_")
+        assert names() > before
+    assert names() == before
+    with frames.named("digits") as data:
+        assert data == "digits"
+
+
+def test_a_bad_row_of_a_frame_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    bad = frame(spark).union(spark.createDataFrame([(1, [1.0, 2.0])], "y int, x array<double>"))
+    with pytest.raises(ConfigurationError, match="the row has 2 values"):
+        trainer(bad, tmp_path).fit(spark)
+    fitted = trainer(bad, tmp_path, data__on_error="skip").fit(spark)
+    run = json.loads((fitted.results_dir / "run.json").read_text())
+    assert run["data"]["skipped"]["count"] == 1
+
+
+def test_wrong_settings_are_refused_without_a_job(spark: SparkSession, tmp_path: Path, jobs: Callable[[], int]) -> None:
+    before = jobs()
+    with pytest.raises(ConfigurationError, match=r"'data\.label' names the column 'z'"):
+        trainer(frame(spark), tmp_path, label="z").fit(spark)
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        trainer({"source": "csv", "path": str(tmp_path / "nowhere.csv")}, tmp_path).fit(spark)
+    assert jobs() == before
+
+
+def test_csv_and_its_statistics_from_the_command_line(tmp_path: Path, command_line: CommandLine) -> None:
+    values, labels = table()
+    lines = [
+        ",".join([*(f"{value:.6f}" for value in row), str(label)]) for row, label in zip(values, labels, strict=True)
+    ]
+    (tmp_path / "points.csv").write_text("a,b,c,d,class\n" + "\n".join(lines) + "\n")
+    conf = tmp_path / "points.toml"
+    conf.write_text(f"""
+workers = 2
+batch = 30
+epochs = 3
+results = {json.dumps(str(tmp_path / "results"))}
+[model]
+name = "softmax"
+[optimizer]
+learning_rate = 0.3
+[data]
+source = "csv"
+path = {json.dumps(str(tmp_path / "points.csv"))}
+header = true
+label = "class"
+classes = 3
+normalize = "standard"
+cache_dir = {json.dumps((tmp_path / "cache").as_uri())}
+[spark]
+master = "local[2]"
+""")
+    done = command_line.run("data", "stats", str(conf))
+    assert done.returncode == 0, done.stderr
+    assert "train: 600 rows" in done.stdout
+    (folder,) = (tmp_path / "results").iterdir()
+    found = json.loads((folder / "statistics.json").read_text())
+    rounded = np.array([[float(word) for word in line.split(",")[:4]] for line in lines], dtype=np.float32)
+    np.testing.assert_allclose(found["train"]["mean"], rounded.astype(np.float64).mean(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(found["train"]["standard_deviation"], rounded.astype(np.float64).std(axis=0), rtol=1e-9)
+    assert found["train"]["labels"] == {"0": 200, "1": 200, "2": 200}
+    done = command_line.run("run", str(conf))
+    assert done.returncode == 0, done.stderr
+    accuracy = float(done.stdout.split("test accuracy")[1].split("%")[0])
+    assert accuracy > 95
+    wrong = command_line.run("data", "stats", str(conf), "--set", "data.label=klass")
+    assert wrong.returncode == 2
+    assert "'data.label' is 'klass'" in wrong.stderr
+
+
+@given(st.one_of(st.text(), st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none(), st.binary()))))
+def test_any_data_argument_is_settings_or_an_error_of_ours(data: Any) -> None:
+    try:
+        found = data_to_settings(data, SOURCES)
+    except ConfigurationError:
+        return
+    assert all(isinstance(key, str) and isinstance(value, str) for key, value in found.items())
+
+
+@given(st.one_of(st.integers(), st.none(), st.lists(st.integers())))
+def test_what_is_no_data_is_named(data: Any) -> None:
+    with pytest.raises(ConfigurationError, match=type(data).__name__):
+        data_to_settings(data, SOURCES)

@@ -8,17 +8,19 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SCALA_REPORTS = ROOT / "jvm" / "target" / "test-reports"
-PYTHON_REPORT = ROOT / "target" / "pytest.xml"
+PYTHON_REPORTS = ROOT / "target" / "test-reports"
 
 # Two files of tests at once: tests that wait for processes to start leave the cores idle. In the files' order, in which
 # the last ones are short.
 AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
+# So many failures may be run again.
+AGAIN_AT_MOST = 3
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,40 @@ class Totals:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What one run of one language's tests came to."""
+
+    status: int
+    totals: Totals
+    failures: dict[str, str]
+
+    @property
+    def good(self) -> bool:
+        return self.status == 0 and self.totals.failed == 0 and self.totals.passed > 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """The tests of one language: how all of them are run, and how those that failed are run again."""
+
+    name: str
+    command: list[str]
+    again: Callable[[dict[str, str]], list[str]]
+    reports: Path
+
+    def run(self, command: list[str], environment: dict[str, str]) -> Outcome:
+        shutil.rmtree(self.reports, ignore_errors=True)
+        self.reports.mkdir(parents=True)
+        status = run(command, environment)
+        files = sorted(self.reports.glob("*.xml"))
+        return Outcome(
+            status,
+            sum((read(file) for file in files), Totals()),
+            dict(pair for file in files for pair in failures(file)),
+        )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scala", required=True, help="Scala version, which decides the Spark line")
@@ -42,27 +78,57 @@ def main() -> int:
     # Nothing that a test starts listens anywhere but on the loopback device.
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
 
-    shutil.rmtree(SCALA_REPORTS, ignore_errors=True)
-    PYTHON_REPORT.unlink(missing_ok=True)
-    PYTHON_REPORT.parent.mkdir(exist_ok=True)
-    scala = run([str(ROOT / "project" / "sbt"), f"++{arguments.scala}", "jvm/test"], environment)
-    pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORT}", *AT_ONCE]
-    python = run([*pytest, *arguments.pytest_arguments], environment)
+    sbt = [str(ROOT / "project" / "sbt"), f"++{arguments.scala}"]
+    pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORTS / 'pytest.xml'}"]
+    parts = [
+        Part("Scala", [*sbt, "jvm/test"], lambda failed: [*sbt, *alone(failed)], SCALA_REPORTS),
+        Part(
+            "Python",
+            [*pytest, *AT_ONCE, *arguments.pytest_arguments],
+            lambda _: [*pytest, "--last-failed", "--last-failed-no-failures=none"],
+            PYTHON_REPORTS,
+        ),
+    ]
+    return conclude([(part.name, *settle(part, environment)) for part in parts])
 
-    parts = {
-        "Scala": (scala, sum((read(path) for path in sorted(SCALA_REPORTS.glob("*.xml"))), Totals())),
-        "Python": (python, read(PYTHON_REPORT) if PYTHON_REPORT.is_file() else Totals()),
-    }
-    for path in [*sorted(SCALA_REPORTS.glob("*.xml")), PYTHON_REPORT]:
-        if path.is_file():
-            for failure in failures(path):
-                print("FAILED", failure)
-    for name, (status, totals) in parts.items():
-        note = " (no test ran)" if totals == Totals() else f" (exit status {status})" if status else ""
-        print(f"{name}: {totals}{note}")
+
+def settle(part: Part, environment: dict[str, str]) -> tuple[Outcome, Outcome | None]:
+    """
+    The outcome of all tests, and of those that failed once more by themselves: two processes run tests at once, and a
+    machine of two cores may keep a test waiting longer than it allows for. More than a few failures are no accident.
+    """
+    first = part.run(part.command, environment)
+    if 0 < len(first.failures) <= AGAIN_AT_MOST and len(first.failures) == first.totals.failed:
+        return first, part.run(part.again(first.failures), environment)
+    return first, None
+
+
+def alone(failed: dict[str, str]) -> list[str]:
+    """sbt's commands for the suites of those tests, one after the other."""
+    return [f"jvm/testOnly {suite}" for suite in sorted({test.partition(": ")[0] for test in failed})]
+
+
+def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]]) -> int:
+    """Prints what failed and the totals; the exit status of `make test`."""
+    total, unstable, bad = Totals(), 0, False
+    lines = []
+    for name, first, again in outcomes:
+        mended = again is not None and again.good
+        for test, said in first.failures.items():
+            print("UNSTABLE (failed beside other tests, passed alone)" if mended else "FAILED", f"{test}: {said}")
+        totals, note = first.totals, ""
+        if mended:
+            unstable += totals.failed
+            totals = Totals(totals.passed + totals.failed, 0, totals.skipped)
+        elif not first.good:
+            bad = True
+            note = " (no test ran)" if totals == Totals() else f" (exit status {first.status})"
+        lines.append(f"{name}: {totals}{note}")
+        total += totals
     # Last, for whoever reads only the end.
-    print(sum((totals for _, totals in parts.values()), Totals()), flush=True)
-    return int(any(status or totals.failed or totals == Totals() for status, totals in parts.values()))
+    print("\n".join(lines))
+    print(total, f"{unstable} of them passed only alone" if unstable else "", sep=", " if unstable else "", flush=True)
+    return int(bad)
 
 
 def run(command: list[str], environment: dict[str, str]) -> int:
@@ -80,13 +146,13 @@ def read(report: Path) -> Totals:
     return totals
 
 
-def failures(report: Path) -> Iterator[str]:
+def failures(report: Path) -> Iterator[tuple[str, str]]:
     """The failed tests of one JUnit file, each with the first line of what it said."""
     for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - as above
         for kind in ("failure", "error"):
             for said in case.findall(kind):
                 first = ((said.get("message") or said.text or "").strip().splitlines() or [""])[0]
-                yield f"{case.get('classname')}: {case.get('name')}: {first[:500]}"
+                yield f"{case.get('classname')}: {case.get('name')}", first[:500]
 
 
 if __name__ == "__main__":

@@ -103,3 +103,50 @@ def test_totals_of_a_report(tmp_path: Path) -> None:
     )
     totals = run_tests.read(report)
     assert str(totals + run_tests.Totals(skipped=1)) == "4 passed, 2 failed, 2 skipped"
+
+
+FAILING = (
+    '<testsuites><testsuite tests="2" failures="1"><testcase classname="a.B" name="goes well"/>'
+    '<testcase classname="a.B" name="waits"><failure message="too late"/></testcase></testsuite></testsuites>'
+)
+PASSING = FAILING.replace(' failures="1"', "").replace('<failure message="too late"/>', "")
+
+
+def part(folder: Path, first: str, second: str) -> run_tests.Part:
+    """Tests whose first run leaves the one report, and whose second leaves the other."""
+
+    def command(report: str, status: int) -> list[str]:
+        program = "import sys; open(sys.argv[1], 'w').write(sys.argv[2]); sys.exit(int(sys.argv[3]))"
+        return [sys.executable, "-c", program, str(folder / "report.xml"), report, str(status)]
+
+    return run_tests.Part(
+        "Scala", command(first, int(first != PASSING)), lambda _: command(second, int(second != PASSING)), folder
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status", "last"),
+    [
+        (PASSING, FAILING, 0, "2 passed, 0 failed, 0 skipped"),
+        (FAILING, PASSING, 0, "2 passed, 0 failed, 0 skipped, 1 of them passed only alone"),
+        (FAILING, FAILING, 1, "1 passed, 1 failed, 0 skipped"),
+        # The process broke down without a failed test to run again.
+        ("<testsuites/>", PASSING, 1, "0 passed, 0 failed, 0 skipped"),
+        (FAILING.replace('failures="1"', 'failures="1" errors="1"'), PASSING, 1, "0 passed, 2 failed, 0 skipped"),
+    ],
+)
+def test_what_failed_beside_others_is_run_again_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], first: str, second: str, status: int, last: str
+) -> None:
+    tests = part(tmp_path / "reports", first, second)
+    assert run_tests.conclude([("Scala", *run_tests.settle(tests, dict(os.environ)))]) == status
+    printed = capfd.readouterr().out.splitlines()
+    assert printed[-1] == last
+    assert any("a.B: waits: too late" in line for line in printed) == (first != PASSING and "a.B" in first)
+
+
+def test_the_suites_of_failed_scala_tests_run_one_after_the_other() -> None:
+    assert run_tests.alone({"a.B: waits": "", "a.B: ends": "", "a.C: is: there": ""}) == [
+        "jvm/testOnly a.B",
+        "jvm/testOnly a.C",
+    ]

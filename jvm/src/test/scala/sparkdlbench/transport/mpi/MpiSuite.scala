@@ -73,6 +73,7 @@ class MpiSuite extends AnyFunSuite {
         transport.send(own(1 - group.rank), 0, ByteBuffer.allocateDirect(8))
         transport.receive(own(group.rank), 0)
         transport.release(own(group.rank), 0)
+        group.allGather("both have received") // or the other rank is still about that when its job ends
         if (group.rank == 1) ProcessHandle.of(transport.asInstanceOf[MpiTransport].process.number).get.destroyForcibly()
         Try(transport.receive(own(group.rank), 1)).failed.get.getMessage
       } finally transport.close()
@@ -88,6 +89,7 @@ class MpiSuite extends AnyFunSuite {
     val failed = Try(LocalCluster.ranks(sc, 2, settings()) { group =>
       val transport = new Mpi().connect(Undisturbed(group))
       transport.open(own, _ => None)
+      group.allGather("both are open")
       if (group.rank == 1) Runtime.getRuntime.halt(3)
       try transport.receive(own.head, 0)
       catch {

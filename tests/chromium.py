@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0
 
 
 class Page:
@@ -57,10 +57,11 @@ class Page:
             self._note(answer)
 
     def open(self, file: Path) -> None:
+        uri = file.resolve().as_uri()
         self._events.clear()
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        self.call("Page.navigate", url=uri)
         deadline = time.monotonic() + _TIMEOUT_S
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
+        while not self._has_loaded(uri):
             self._note(self._next(deadline))
 
     def evaluate(self, expression: str) -> Any:
@@ -88,6 +89,16 @@ class Page:
     def pdf(self, file: Path) -> None:
         """As it would be printed."""
         file.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"]))
+
+    def _has_loaded(self, uri: str) -> bool:
+        """What comes before the page does not count: the blank one of a new tab may say late that it has loaded."""
+        came = False
+        for event in self._events:
+            method = event.get("method")
+            came = came or (method == "Page.frameNavigated" and event["params"]["frame"]["url"] == uri)
+            if came and method == "Page.loadEventFired":
+                return True
+        return False
 
     def _note(self, event: dict[str, Any]) -> None:
         self._events.append(event)

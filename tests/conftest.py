@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from sparkdl_bench.jarfiles import spark_line
@@ -23,6 +24,10 @@ DEFAULT_LINE = "4"
 
 # Tests start hundreds of short-lived JVMs: the optimising compiler would take most of their time.
 os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
+
+# How long an example takes says how busy the machine is, and nothing of what a test proves.
+hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("tests")
 
 # What we ship: files that `compare` takes name a base, files that `run` takes do not.
 _SHIPPED = sorted((ROOT / "conf" / "runs").glob("*.toml"))

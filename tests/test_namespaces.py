@@ -18,7 +18,7 @@ pytestmark = pytest.mark.on_one_line
 
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 300
-SMALL = {"workers": "2", "net.elements": "200003", "net.warmup": "1", "net.iterations": "2", "timeout": "20"}
+SMALL = {"workers": "2", "net.elements": "200003", "net.warmup": "1", "net.iterations": "2", "timeout": "60"}
 CASES: dict[str, dict[str, str]] = {
     "auto": {"transport": "tcp", "topology": "ring"},
     "by subnet": {"transport": "tcp", "topology": "ring", "tcp.interface": "10.77.2.0/24"},
@@ -117,4 +117,5 @@ def _fail_between_hosts() -> None:
 
 def _own() -> list[str]:
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True, timeout=30).stdout
-    return [line for line in listed.splitlines() if line.startswith(f"sparkdl{os.getpid()}")]
+    names = [line.split()[0] for line in listed.splitlines()]
+    return [name for name in names if name[:-1] == f"sparkdl{os.getpid()}"]

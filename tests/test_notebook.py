@@ -24,7 +24,7 @@ def test_a_notebook_shows_the_progress_as_html(tmp_path: object, monkeypatch: py
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRAM.format(results=str(tmp_path)))])
-    nbclient.NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=200, startup_timeout=200, kernel_name="python3").execute()
     shown = [output for output in notebook.cells[0].outputs if output.output_type == "display_data"]
     [output] = shown  # one, written anew
     page = output.data["text/html"]

@@ -29,12 +29,23 @@ def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights) 
 
 def test_two_kills_one_before_the_first_checkpoint(tmp_path: Path, undisturbed: Weights) -> None:
     victim = Victim(tmp_path, {})
-    victim.wait_for_executors(2)
-    time.sleep(2)
+    _wait_until_it_trains(victim)
     assert victim.kill_executor(0)
     victim.wait_for_step(2000)
     assert victim.kill_executor(1)
     assert same(victim.finish(), undisturbed)
+
+
+def _wait_until_it_trains(victim: Victim) -> None:
+    """Until the ranks have told that they are connected: after the session's checks, before the first checkpoint."""
+    deadline = time.monotonic() + victim.timeout_s
+    while not any(
+        '"rank_groups"' in file.read_text(encoding="utf-8")
+        for file in (victim.folder / "results").glob("*/events.jsonl")
+    ):
+        assert victim.process.poll() is None, "the run has ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_run_resumes_by_hand_also_with_another_number_of_workers(tmp_path: Path, undisturbed: Weights) -> None:

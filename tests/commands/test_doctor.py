@@ -23,7 +23,7 @@ def test_a_healthy_cluster_has_nothing(command_line: CommandLine) -> None:
 
 
 def test_a_fault_in_the_running_session_and_its_remedy(command_line: CommandLine) -> None:
-    done = command_line.run("doctor", "--master", CLUSTER, "--set", "workers=3", "--set", "slots_wait=20")
+    done = command_line.run("doctor", "--master", CLUSTER, "--set", "workers=3")
     assert done.returncode == 1
     assert "slots: workers = 3" in done.stdout
     assert "Set workers to 2 or less" in done.stdout

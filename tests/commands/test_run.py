@@ -76,7 +76,7 @@ def test_a_signal_cancels_and_leaves_a_summary(
     first = process.stderr.readline()
     assert first.startswith("epoch "), first + process.stderr.read()
     os.kill(process.pid, number)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=200)
     assert process.returncode == status
     assert "The run was cancelled" in stderr
     assert results_in(tmp_path).summary["status"] == "cancelled"

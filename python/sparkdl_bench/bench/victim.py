@@ -26,6 +26,13 @@ CHECKPOINT_EVERY = 500  # steps
 _BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
+def _files(checkpoint: Path) -> list[Path]:
+    try:
+        return list(checkpoint.glob("rank-*"))
+    except FileNotFoundError:  # the run removes old ones
+        return []
+
+
 class Victim:
     """One run on two executors over `block-stream`, with checkpoints in a folder below `folder`.
 
@@ -78,7 +85,7 @@ class Victim:
         self._wait(lambda: self.newest_step() >= step, f"a checkpoint after step {step}")
 
     def newest_step(self) -> int:
-        written = [each for each in self.checkpoints.glob("step-*") if list(each.glob("rank-*"))]
+        written = (each for each in self.checkpoints.glob("step-*") if _files(each))
         return max((int(each.name.removeprefix("step-")) for each in written), default=0)
 
     def kill_executor(self, which: int) -> bool:

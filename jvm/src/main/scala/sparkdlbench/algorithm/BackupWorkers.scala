@@ -1,7 +1,6 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.OptimizerVariant
 import sparkdlbench.train.{Checkpointing, RankState}
 import sparkdlbench.transport.Transport
@@ -82,16 +81,7 @@ private[algorithm] final class BackupRank(rank: RankState, transport: Transport)
   }
 
   /** Rows that are left out count with the mean loss of the last ones that were not. */
-  def step(step: Long): Double = {
-    rank.timer.switch(Phase.Send)
-    if (rank.computes) computed(step)
-    else {
-      exchange.serveUntil(step + 1)
-      0.0
-    }
-  }
-
-  private def computed(step: Long): Double = {
+  protected def compute(step: Long): Double = {
     exchange.beforeStep(step)
     exchange.awaitReplies()
     val own = rows(step, rank.rank)

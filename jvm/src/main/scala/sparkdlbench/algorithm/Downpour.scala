@@ -114,21 +114,15 @@ private final class DownpourRank(rank: RankState, transport: Transport) extends 
     ) Some(Schedule.learningRate(shared))
     else None
 
-  def step(step: Long): Double = {
-    rank.timer.switch(Phase.Send)
-    if (!rank.computes) {
-      exchange.serveUntil(step + 1)
-      0.0
-    } else {
-      exchange.beforeStep(step)
-      val loss = rank.computeGradient(step, (_, _) => exchange.serve())
-      rank.timer.switch(Phase.Update)
-      localRate.foreach(rate =>
-        FloatOps.addScaledInto(rank.parameters.floats, rank.gradients.floats, -rate(step) * workers)
-      )
-      exchange.afterStep(step + 1, rank.gradients, workers.toFloat)
-      loss
-    }
+  protected def compute(step: Long): Double = {
+    exchange.beforeStep(step)
+    val loss = rank.computeGradient(step, (_, _) => exchange.serve())
+    rank.timer.switch(Phase.Update)
+    localRate.foreach(rate =>
+      FloatOps.addScaledInto(rank.parameters.floats, rank.gradients.floats, -rate(step) * workers)
+    )
+    exchange.afterStep(step + 1, rank.gradients, workers.toFloat)
+    loss
   }
 
   override def counts: Map[String, Seq[Long]] = {

@@ -3,6 +3,7 @@ package sparkdlbench.algorithm
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.FloatOps
+import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps, Slices}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 
@@ -10,8 +11,21 @@ import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends RankAlgorithm {
   protected final val setup: RunSetup = rank.setup
   protected final val settings: Settings = setup.settings
-  protected final val servers: IndexedSeq[Int] = Ps.servers(size, settings(Ps.shards), Ps.own(settings))
+  protected final val servers: IndexedSeq[Int] = Ps.servers(size, settings)
   protected def exchange: ShardExchange
+
+  /** A step of a rank that computes: its rows' loss. */
+  protected def compute(step: Long): Double
+
+  /** A rank that only serves does so until every worker is done with the step. */
+  final def step(step: Long): Double = {
+    rank.timer.switch(Phase.Send)
+    if (rank.computes) compute(step)
+    else {
+      exchange.serveUntil(step + 1)
+      0.0
+    }
+  }
 
   final def settle(): Unit = exchange.settle()
 
@@ -75,7 +89,7 @@ private[algorithm] object ShardRank {
     val slices = Slices(setup.spec.parameterCount, shards)
     val lanes = ShardExchange.lanes(
       size,
-      Ps.servers(size, shards, Ps.own(setup.settings)),
+      Ps.servers(size, setup.settings),
       slices,
       setup.codec,
       setup.parameterCodec

@@ -134,7 +134,7 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: Seq[Resou
 
   override def close(): Unit = {
     clock.shutdown()
-    if (clock.awaitTermination(1, TimeUnit.SECONDS)) {
+    if (clock.awaitTermination(10, TimeUnit.SECONDS)) {
       Try { waiting += now(); flush() }
     }
     gpus.foreach(_.close())

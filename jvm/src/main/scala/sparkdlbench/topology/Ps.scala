@@ -44,6 +44,9 @@ object Ps {
     val count = math.min(size, shards)
     if (own) size - count until size else (0 until count).map(shard => (shard.toLong * size / count).toInt)
   }
+
+  /** Those of a run with these settings. */
+  def servers(size: Int, settings: Settings): IndexedSeq[Int] = servers(size, settings(shards), own(settings))
 }
 
 private[topology] final class ChosenPs(val shards: Int, val own: Boolean = false) extends Topology with ShardServers

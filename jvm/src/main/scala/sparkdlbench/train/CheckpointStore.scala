@@ -79,17 +79,18 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
   }
 
   /** Numbers of steps after which there is a checkpoint with a file of each of its ranks, newest first. */
-  def complete: Seq[Long] =
-    if (!files.exists(root)) Nil
-    else
-      files
-        .listStatus(root)
-        .toSeq
-        .map(_.getPath.getName)
-        .collect { case CheckpointStore.StepFolder(number) => number.toLong }
-        .filter(step => writers(step).isDefined)
-        .sorted
-        .reverse
+  def complete: Seq[Long] = begun.filter(step => writers(step).isDefined)
+
+  /** Numbers of steps after which a rank has begun to write, newest first. */
+  private def begun: Seq[Long] =
+    names(root).collect { case CheckpointStore.StepFolder(number) => number.toLong }.sorted.reverse
+
+  /** What is in a folder; nothing when it is not there, for another rank may remove it at any moment. */
+  private def names(folder: Path): Seq[String] =
+    try files.listStatus(folder).toSeq.map(_.getPath.getName)
+    catch {
+      case _: IOException if !files.exists(folder) => Nil
+    } // a local file system then says that it may not read it
 
   /** Reads a complete checkpoint; None when one of its files is damaged. */
   def read(step: Long): Option[Snapshot] =
@@ -97,10 +98,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     catch { case _: IOException => None }
 
   /** With how many ranks the checkpoint was written, where all their files are there. */
-  private def writers(step: Long): Option[Int] = files
-    .listStatus(stepFolder(step))
-    .toSeq
-    .map(_.getPath.getName)
+  private def writers(step: Long): Option[Int] = names(stepFolder(step))
     .collect { case CheckpointStore.RankFile(rank, count) => (rank.toInt, count.toInt) }
     .groupBy(_._2)
     .collectFirst { case (count, found) if found.map(_._1).toSet == (0 until count).toSet => count }
@@ -110,10 +108,16 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
 
   /** Removes this rank's files of checkpoints older than the newest `keep` before `step`; the last rank out takes the folder along. */
   def prune(rank: Int, size: Int, step: Long, keep: Int): Unit =
-    complete.filter(_ < step).drop(keep).foreach { old =>
-      files.delete(path(old, rank, size), false)
-      if (files.exists(stepFolder(old)) && files.listStatus(stepFolder(old)).isEmpty)
-        files.delete(stepFolder(old), false)
+    // Whoever comes second finds what is older incomplete, so it is known by its age alone.
+    complete.filter(_ < step).take(keep).drop(keep - 1).foreach { oldest =>
+      begun.filter(_ < oldest).foreach { old =>
+        files.delete(path(old, rank, size), false)
+        if (names(stepFolder(old)).isEmpty)
+          try files.delete(stepFolder(old), false)
+          catch {
+            case _: IOException => ()
+          } // another rank is about it: the file system lists its file no more, but has parts of it
+      }
     }
 
   private def stepFolder(step: Long) = new Path(root, f"step-$step%012d")

@@ -12,7 +12,8 @@ import sparkdlbench.transport.{OneStageTransport, TransportVariant}
 /** What a session must offer before any Spark job of a run starts. Every complaint says what to do. */
 object SessionCheck extends Logging {
   private val PollMillis = 100L
-  private val StableMillis = 6000L
+  private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
+  private val StableMillis = 15000L
 
   def check(sc: SparkContext, settings: Settings): Unit = {
     version(sc)
@@ -69,6 +70,15 @@ object SessionCheck extends Logging {
       )
   }
 
+  /** Whether as many executors run as the session has asked for, where it says how many. */
+  private def allHere(sc: SparkContext): Boolean = {
+    val asked = sc.master match {
+      case LocalCluster(executors) => Some(executors.toInt)
+      case _ => sc.getConf.getOption("spark.executor.instances").map(_.trim.toInt)
+    }
+    asked.exists(SparkFacts.executors(sc) >= _)
+  }
+
   /** Waits for executors that are still registering, but not for ones that will not come. */
   private[sparkdlbench] def slots(sc: SparkContext, settings: Settings): Unit = {
     val servers = Ps.ownServers(settings)
@@ -76,13 +86,15 @@ object SessionCheck extends Logging {
     val end = System.nanoTime() + settings(RunKeys.slotsWaitSeconds) * 1000000000L
     var seen = SparkFacts.slots(sc)
     var since = System.nanoTime()
-    def stable = seen > 0 && (sc.isLocal || System.nanoTime() - since > StableMillis * 1000000L)
+    def stable =
+      seen > 0 && (sc.isLocal || allHere(sc) || System.nanoTime() - since > StableMillis * 1000000L)
     while (seen < workers && !stable && System.nanoTime() < end) {
       Thread.sleep(PollMillis)
       val now = SparkFacts.slots(sc)
       if (now != seen) since = System.nanoTime()
       seen = now
     }
+    if (seen < workers) seen = SparkFacts.slots(sc) // the last executor may have come between the two looks
     if (seen < workers)
       throw new ConfigurationException(
         s"workers = ${settings(RunKeys.workers)}${if (servers > 0) s" and $servers servers (ps.place = own)" else ""}, but the session (master " +

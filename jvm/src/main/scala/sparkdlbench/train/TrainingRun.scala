@@ -171,7 +171,7 @@ final class TrainingRun private (
 object TrainingRun {
 
   /** Longest wait for Spark's listeners at a run's end. */
-  private val ListenersMillis = 5000L
+  private val ListenersMillis = 20000L
 
   /**
    * Everything up to the first Spark job.

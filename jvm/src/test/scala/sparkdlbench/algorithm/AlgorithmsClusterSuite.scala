@@ -71,13 +71,6 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
   private def crossed(result: RunResult): Boolean =
     Seq("block-stream", "tcp", "host-local").exists(sent(result, _) > 0)
 
-  /** A run needs the slots of one executor alone, and would not wait for the other. */
-  private def awaitExecutors(sc: SparkContext): Unit = {
-    val end = System.nanoTime() + 60L * 1000000000L
-    while (sc.getExecutorMemoryStatus.size < 3 && System.nanoTime() < end) Thread.sleep(50)
-    assert(sc.getExecutorMemoryStatus.size == 3, "the executors have not come")
-  }
-
   private def apart(one: RunResult, other: RunResult): Float =
     one.weights.zip(other.weights).map { case (a, b) => math.abs(a - b) }.max
 
@@ -87,7 +80,6 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
   test("every algorithm trains alike over block-stream and tcp, and the asynchronous ones through mapped memory too") {
     // Two slots in each executor for each of the 11 runs: none can fill up, so that every run's 3 ranks lie in both.
     LocalCluster.run(2, 24, LocalCluster.prepared: _*) { sc =>
-      awaitExecutors(sc)
       val names = cases.map(_._1)
       val found = train(sc, names.map(_ -> stream)) ++
         train(sc, names.map(_ -> tcp) ++ Seq("downpour" -> mapped, "backup" -> mapped))

@@ -1,5 +1,6 @@
 package sparkdlbench.data
 
+import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 
 class CsvSuite extends AnyFunSuite with SourceFixture {
@@ -109,6 +110,7 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
   test("what can be seen without a job is refused without one") {
     val path = write("two.csv", "a,b\n1,2\n").toString
     var jobs = 0
+    SparkTestSupport.awaitEvents(sc) // of the tests before
     sc.addSparkListener(new org.apache.spark.scheduler.SparkListener {
       override def onJobStart(start: org.apache.spark.scheduler.SparkListenerJobStart): Unit = jobs += 1
     })
@@ -123,6 +125,7 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assertSays(refusal(source, "data.path" -> path, "data.shape" -> "3"), "'data.shape' is 3", "1 columns besides")
     assertSays(refusal(source, "data.path" -> write("one.csv", "1\n").toString), "one column")
     assertSays(refusal(source, "data.path" -> write("none.csv", "").toString), "is empty")
+    SparkTestSupport.awaitEvents(sc)
     assert(jobs == 0)
     assertSays(
       refusal(source, "data.path" -> write("head.csv", "a,b\n").toString, "data.header" -> "true"),

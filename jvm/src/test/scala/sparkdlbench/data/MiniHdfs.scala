@@ -1,7 +1,8 @@
 package sparkdlbench.data
 
+import sparkdlbench.results.Json
+
 import java.io.File
-import java.net.{InetAddress, ServerSocket}
 import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.TimeUnit
 import scala.jdk.CollectionConverters._
@@ -17,7 +18,6 @@ object MiniHdfs {
     val classPath =
       sys.props.getOrElse("sparkdl.minihdfs", throw new AssertionError("the build passes the class path of HDFS"))
     val folder = Files.createTempDirectory("mini-hdfs")
-    val port = freePort()
     val details = folder.resolve("details.json")
     val process = new ProcessBuilder(
       Paths.get(sys.props("java.home"), "bin", "java").toString,
@@ -30,8 +30,6 @@ object MiniHdfs {
       "-format",
       "-datanodes",
       "1",
-      "-nnport",
-      port.toString,
       "-writeDetails",
       details.toString
     ).directory(folder.toFile)
@@ -45,7 +43,7 @@ object MiniHdfs {
       remove(folder)
     }
     awaitDetails(process, details, folder.resolve("log.txt"))
-    s"hdfs://127.0.0.1:$port"
+    s"hdfs://127.0.0.1:${Json.read(Files.readString(details)).path("namenode_port").asInt}"
   }
 
   private def awaitDetails(process: Process, details: Path, log: Path): Unit = {
@@ -55,12 +53,6 @@ object MiniHdfs {
         throw new AssertionError(s"HDFS did not start: ${Files.readAllLines(log).asScala.takeRight(20).mkString("\n")}")
       Thread.sleep(200)
     }
-  }
-
-  private def freePort(): Int = {
-    val socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress)
-    try socket.getLocalPort
-    finally socket.close()
   }
 
   private def remove(folder: Path): Unit = {

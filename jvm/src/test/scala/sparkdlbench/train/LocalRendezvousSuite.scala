@@ -17,7 +17,7 @@ class LocalRendezvousSuite extends AnyFunSuite {
   test("every rank gets every text, by rank, round after round under the same name") {
     for (size <- 1 to 4; _ <- 0 until 3) {
       val gathered =
-        onRanks(size)(rank => LocalRendezvous.allGather("again", rank, size, s"text $rank", 5000, isKilled = false))
+        onRanks(size)(rank => LocalRendezvous.allGather("again", rank, size, s"text $rank", 20000, isKilled = false))
       assert(gathered.forall(_ == (0 until size).map(rank => s"text $rank")))
     }
   }

@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
+import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.{ConfigurationException, LocalSpark}
 import sparkdlbench.results.Json
@@ -24,10 +25,11 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
   private def complaint(settings: (String, String)*): String = {
     var jobs = 0
     val listener = new SparkListener { override def onJobStart(start: SparkListenerJobStart): Unit = jobs += 1 }
+    SparkTestSupport.awaitEvents(sc)
     sc.addSparkListener(listener)
     val message =
       try intercept[ConfigurationException](prepare(settings: _*)).getMessage
-      finally sc.removeSparkListener(listener)
+      finally { SparkTestSupport.awaitEvents(sc); sc.removeSparkListener(listener) }
     assert(jobs == 0)
     message
   }
@@ -48,12 +50,19 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     assert(message.contains("of heap") && !message.contains("MaxDirectMemorySize"), message)
   }
 
+  /** What is in use when the buffers of earlier runs are gone, which another thread frees after the collector. */
+  private def settled(pool: BufferPoolMXBean): Long = {
+    val end = System.nanoTime() + 30000000000L
+    def collected = { System.gc(); Thread.sleep(100); pool.getMemoryUsed }
+    val three = Iterator.continually(collected).sliding(3)
+    three.find(used => used.distinct.size == 1 || System.nanoTime() > end).get.last
+  }
+
   /** Direct memory that the JVM counts, at most, while `body` runs; over what it was before. */
   private def peakDirect(body: => Unit): Long = {
     val pool =
       ManagementFactory.getPlatformMXBeans(classOf[BufferPoolMXBean]).asScala.find(_.getName == "direct").get
-    (1 to 3).foreach { _ => System.gc(); Thread.sleep(100) }
-    val before = pool.getMemoryUsed
+    val before = settled(pool)
     @volatile var running = true
     @volatile var peak = 0L
     val sampler = new Thread(() => while (running) { peak = math.max(peak, pool.getMemoryUsed); Thread.sleep(2) })

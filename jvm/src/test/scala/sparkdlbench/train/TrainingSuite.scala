@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
@@ -90,10 +91,11 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
       val listener = new org.apache.spark.scheduler.SparkListener {
         override def onJobStart(start: org.apache.spark.scheduler.SparkListenerJobStart): Unit = jobs += 1
       }
+      SparkTestSupport.awaitEvents(sc) // of the runs before
       sc.addSparkListener(listener)
       val message =
         try intercept[ConfigurationException](run(settings: _*)).getMessage
-        finally sc.removeSparkListener(listener)
+        finally { SparkTestSupport.awaitEvents(sc); sc.removeSparkListener(listener) }
       assert(jobs === 0)
       message
     }

@@ -3,6 +3,8 @@ package sparkdlbench.transport
 import sparkdlbench.config.Variants
 import sparkdlbench.topology.{CollectiveCheck, TestCodecs, Topology}
 
+import scala.util.Try
+
 /** Whole steps on every rank, each value checked; bytes by channel. In an object, so that tasks need nothing of the suite. */
 private[transport] object Collectives {
   def run(
@@ -20,6 +22,32 @@ private[transport] object Collectives {
     }
     each.flatten.groupBy(_._1).map { case (channel, bytes) => channel -> bytes.map(_._2).sum }
   }
+
+  /** What rank 0 is told that waits for `millis` for rank 1, which says nothing; nothing at rank 1. */
+  def silence(connect: GroupContext => Transport, group: GroupContext, millis: Long): String = {
+    val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+    val patience = new Patience(group)
+    val transport = connect(patience)
+    try {
+      transport.open(lanes, _ => None)
+      patience.timeoutMillis = millis
+      val told = if (group.rank == 0) Try(transport.receive(lanes.head, 0)).failed.get.getMessage else ""
+      group.allGather("told") // rank 1 is there until then
+      told
+    } finally transport.close()
+  }
+}
+
+/** A rank whose bound can be lowered once it is connected, which takes long on a busy machine. */
+private[transport] final class Patience(group: GroupContext) extends GroupContext {
+  @volatile var timeoutMillis: Long = group.timeoutMillis
+  def rank: Int = group.rank
+  def size: Int = group.size
+  def attemptId: String = group.attemptId
+  def secret: RunSecret = group.secret
+  def settings: sparkdlbench.config.Settings = group.settings
+  def allGather(text: String): IndexedSeq[String] = group.allGather(text)
+  def isKilled: Boolean = group.isKilled
 }
 
 /** A rank that goes on when Spark asks its task to end, as it does soon after another executor was lost. */

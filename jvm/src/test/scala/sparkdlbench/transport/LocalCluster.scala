@@ -54,9 +54,16 @@ object LocalCluster {
     settings.foreach { case (key, value) => conf.set(key, value) }
     try {
       val sc = new SparkContext(conf)
-      try body(sc)
+      try { awaitExecutors(sc, executors); body(sc) }
       finally sc.stop()
     } finally Seq("spark.testing", "spark.test.home").foreach(sys.props.remove)
+  }
+
+  /** On a busy machine one may come so long after another that a run would not wait for it. */
+  private def awaitExecutors(sc: SparkContext, executors: Int): Unit = {
+    val end = System.nanoTime() + 120000000000L
+    while (sc.getExecutorMemoryStatus.size <= executors && System.nanoTime() < end) Thread.sleep(50)
+    assert(sc.getExecutorMemoryStatus.size > executors, "the executors have not come")
   }
 
   /** The settings that a session needs for block-stream on this Spark line, as SparkDLPlugin documents them. */
@@ -71,7 +78,6 @@ object LocalCluster {
       sc: SparkContext,
       ranks: Int,
       settings: Settings,
-      timeoutMillis: Long = 60000,
       secret: RunSecret = RunSecret.random()
   )(body: GroupContext => T): IndexedSeq[T] = {
     val folder = Files.createTempDirectory("rendezvous")
@@ -79,14 +85,13 @@ object LocalCluster {
     try
       sc.parallelize(0 until ranks, ranks)
         .barrier()
-        .mapPartitions(_ =>
-          Iterator(body(new TaskGroup(BarrierTaskContext.get(), ranks, name, settings, timeoutMillis, secret)))
-        )
+        .mapPartitions(_ => Iterator(body(new TaskGroup(BarrierTaskContext.get(), ranks, name, settings, secret))))
         .collect()
         .toIndexedSeq
     finally {
+      // After a failure another rank may still leave word there: that must not hide the failure.
       folder.toFile.listFiles().foreach(_.delete())
-      Files.delete(folder)
+      folder.toFile.delete(): Unit
     }
   }
 }
@@ -100,12 +105,12 @@ class TaskGroup(
     val size: Int,
     folder: String,
     val settings: Settings,
-    val timeoutMillis: Long,
     val secret: RunSecret
 ) extends GroupContext {
   private var meetings = 0
 
   def rank: Int = context.partitionId()
+  def timeoutMillis: Long = 60000
   def attemptId: String = s"$folder-${context.stageAttemptNumber()}"
 
   def allGather(text: String): IndexedSeq[String] = {

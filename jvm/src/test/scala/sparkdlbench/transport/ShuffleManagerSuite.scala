@@ -90,7 +90,7 @@ class ShuffleManagerSuite extends AnyFunSuite {
   }
 
   private def awaitNothingHeld(sc: SparkContext): Unit = {
-    val end = System.nanoTime() + 10000000000L
+    val end = System.nanoTime() + 60000000000L
     while (counted(sc)._3 > 0 && System.nanoTime() < end) Thread.sleep(100)
     assert(counted(sc)._3 === 0)
   }

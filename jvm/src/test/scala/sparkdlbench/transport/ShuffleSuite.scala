@@ -120,7 +120,7 @@ class ShuffleSuite extends AnyFunSuite with LocalRuns {
       // Files go a little later, but not later and later: 55 steps write some 330 (one exchange) or 660 (two).
       assert(counts.map(_._2).max <= (RankShuffles.RemovalsAtOnce + 4) * 6, counts)
       assert(SparkTestSupport.trackedShuffles === 0)
-      val end = System.nanoTime() + 10000000000L
+      val end = System.nanoTime() + 60000000000L
       while (shuffleFiles.nonEmpty && System.nanoTime() < end) Thread.sleep(50)
       assert(shuffleFiles.isEmpty)
     }

@@ -13,7 +13,7 @@ object ThreadGroup {
    * @throws Throwable
    *   the failure of the rank that failed first, other ranks' failures suppressed in it
    */
-  def run[T](size: Int, conditions: InMemoryConditions = InMemoryConditions(), limitMillis: Long = 60000)(
+  def run[T](size: Int, conditions: InMemoryConditions = InMemoryConditions(), limitMillis: Long = 300000)(
       body: Transport => T
   ): IndexedSeq[T] = {
     val group = new InMemoryGroup(size, conditions)

@@ -8,7 +8,7 @@ import java.nio.ByteBuffer
 /** The in-memory group must catch what it is there to catch, else the laws that run on it mean little. */
 class ThreadGroupSuite extends AnyFunSuite {
   private val lane = Lane(0, 0, 1, 8, "test data")
-  private val patient = InMemoryConditions(timeoutMillis = 300)
+  private val patient = InMemoryConditions(timeoutMillis = 3000)
   private def message(value: Long): ByteBuffer = {
     val buffer = ByteBuffer.allocateDirect(8); buffer.putLong(0, value); buffer
   }
@@ -46,7 +46,7 @@ class ThreadGroupSuite extends AnyFunSuite {
     val error = intercept[RunFailedException](
       ThreadGroup.run(2, patient.copy(drops = (_, sequence) => sequence == 1))(transfer(_, 3))
     )
-    assert(error.getMessage.contains("Rank 1 waited 300 ms for test data (sequence 1) from rank 0"))
+    assert(error.getMessage.contains("Rank 1 waited 3000 ms for test data (sequence 1) from rank 0"))
   }
 
   test("a rank's failure reaches the others, and the caller") {
@@ -56,7 +56,7 @@ class ThreadGroupSuite extends AnyFunSuite {
     )
     assert(error.getMessage.contains("rank 0 breaks"))
     assert(error.getSuppressed.exists(_.getMessage.contains("Rank 1 stops")))
-    assert(System.nanoTime() - start < 5000000000L)
+    assert(System.nanoTime() - start < 15000000000L)
   }
 
   test("a sender that overruns two slots fails") {
@@ -65,7 +65,7 @@ class ThreadGroupSuite extends AnyFunSuite {
         transport.open(Seq(lane), _ => None)
         if (transport.rank == 0) (0L until 3L).foreach(sequence => transport.send(lane, sequence, message(sequence)))
         if (transport.rank == 0) transport.flush()
-        else { transport.receive(lane, 0); Thread.sleep(100); transport.receive(lane, 1) }
+        else { transport.receive(lane, 0); transport.awaitAny(IndexedSeq((lane, 3L))) } // until the overrun
       })
       assert((error +: error.getSuppressed).exists(e => e.getMessage.contains("message 2 arrived")), error)
     }
@@ -91,7 +91,7 @@ class ThreadGroupSuite extends AnyFunSuite {
 
   test("a rank that never ends is reported, with its stack") {
     val error = intercept[AssertionError](
-      ThreadGroup.run(2, limitMillis = 200)(transport => if (transport.rank == 1) Thread.sleep(60000))
+      ThreadGroup.run(2, limitMillis = 2000)(transport => if (transport.rank == 1) Thread.sleep(60000))
     )
     assert(error.getMessage.contains("rank-1 still runs"))
     assert(error.getStackTrace.exists(_.getMethodName.contains("sleep")))

@@ -47,7 +47,7 @@ private[mpi] final class MpiJob(
   def ended: Option[String] =
     if (process.runs) None
     else {
-      started.foreach(_.waitFor(CloseMillis, TimeUnit.MILLISECONDS)) // until it has said why
+      started.foreach(_.waitFor(SaidMillis, TimeUnit.MILLISECONDS)) // until it has said why
       Some(s"the MPI process ${process.number} beside rank $rank has ended${saidBy(folder)}")
     }
 
@@ -67,6 +67,7 @@ private[mpi] final class MpiJob(
 
 private[mpi] object MpiJob extends Logging {
   private val CloseMillis = 3000L
+  private val SaidMillis = 15000L
   private val PollMillis = 10L
   private val SaidAtMost = 1500
   private val Program = "sparkdlbench/mpi/rank.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -19,6 +20,8 @@ PYTHON_REPORTS = ROOT / "target" / "test-reports"
 # Two files of tests at once: tests that wait for processes to start leave the cores idle. In the files' order, in which
 # the last ones are short.
 AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
+# Of one language's tests, which take about 15 minutes.
+LIMIT_S = 2400.0
 # So many failures may be run again.
 AGAIN_AT_MOST = 3
 
@@ -131,9 +134,21 @@ def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]]) -> int:
     return int(bad)
 
 
-def run(command: list[str], environment: dict[str, str]) -> int:
+def run(command: list[str], environment: dict[str, str], limit_s: float = LIMIT_S) -> int:
+    """Its exit status. What takes too long is ended with all that it started: sbt waits for ever for a crashed JVM."""
     print("+", " ".join(command), flush=True)
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False, stdin=subprocess.DEVNULL).returncode  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        print(f"FAILED {command[0]} has not ended after {limit_s:.0f} s: look at the last test it names.", flush=True)
+        return 124
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def read(report: Path) -> Totals:

@@ -150,3 +150,9 @@ def test_the_suites_of_failed_scala_tests_run_one_after_the_other() -> None:
         "jvm/testOnly a.B",
         "jvm/testOnly a.C",
     ]
+
+
+def test_tests_that_never_end_are_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    sleeping = [sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '1000'])"]
+    assert run_tests.run(sleeping, dict(os.environ), limit_s=1.0) == 124
+    assert "has not ended after 1 s" in capfd.readouterr().out

@@ -76,3 +76,12 @@ def test_a_broken_jar_is_named(make_jars: Any) -> None:
 def test_the_cache_follows_the_users_choice(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache_folder("4") == tmp_path / "sparkdl-bench" / "jars" / "4"
+
+
+def test_the_jar_of_this_version_comes_before_others_and_ten_after_nine(make_jars: Any) -> None:
+    others = [THIN_4.replace("0.1.0", version) for version in ("0.9.0", "0.10.0")]
+    make_jars({THIN_4: [], NATIVE: [], **{name: [] for name in others}})
+    assert find_jars("4.1.0").thin.name == THIN_4
+    folder = make_jars({name: [] for name in [*others, NATIVE]})
+    (folder / THIN_4).unlink(missing_ok=True)
+    assert find_jars("4.1.0").thin.name == others[1]

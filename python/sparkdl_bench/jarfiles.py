@@ -9,6 +9,7 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.version import __version__
 
 SCALA_OF_LINE = {"3.5": "2.12", "4": "2.13"}
 FOLDER_VARIABLE = "SPARKDL_JARS"
@@ -96,15 +97,19 @@ def _folders(line: str) -> list[Path]:
     return [*in_checkout, cache_folder(line)]
 
 
+def _version(thin: Path) -> tuple[bool, list[int], str]:
+    """That of this package before all others, then the newest."""
+    version = thin.stem.rpartition("-spark-")[2].partition("-")[2]
+    return version == __version__, [int(part) for part in re.findall(r"\d+", version)], version
+
+
 def _find_thin(line: str) -> Path:
     folders = [*_folders(line), Path(__file__).resolve().parent / "jars"]
     pattern = f"{_THIN_PREFIX}{line}_{SCALA_OF_LINE[line]}-*.jar"
     for folder in folders:
-        found = sorted(
-            path for path in folder.glob(pattern) if not path.stem.endswith(("-sources", "-javadoc", "-tests"))
-        )
+        found = [path for path in folder.glob(pattern) if not path.stem.endswith(("-sources", "-javadoc", "-tests"))]
         if found:
-            return found[-1]
+            return max(found, key=_version)
     others = sorted({path.name for folder in folders for path in folder.glob(f"{_THIN_PREFIX}*.jar")})
     held = (
         f" They hold {', '.join(others)}, which {'fits' if len(others) == 1 else 'fit'} another Spark."

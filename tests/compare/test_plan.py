@@ -6,9 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import fakes
+import numpy as np
 import pytest
 
+from sparkdl_bench.compare import peer_data
 from sparkdl_bench.compare.cells import NOT_VARIED, cells_of, in_order
+from sparkdl_bench.compare.execute import fit_case
 from sparkdl_bench.compare.plan import load_plan
 from sparkdl_bench.errors import ConfigurationError
 
@@ -150,3 +153,51 @@ def test_the_files_of_this_repository_make_cells(name: str) -> None:
     assert plan.trials == 5
     assert plan.target_accuracy is not None
     assert len({cell.id for cell in cells}) == len(cells) >= 20
+
+
+def test_a_property_of_spark_keeps_its_name(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", '"spark.broadcast.blockSize" = ["256k", "4m"]')
+    cells = cells_of(fakes.plan_of(tmp_path, conf))
+    assert {cell.run.spark["spark.broadcast.blockSize"] for cell in cells} == {"256k", "4m"}
+    assert {cell.group for cell in cells if "fast" in cell.group} == {
+        "fast, broadcast.blockSize 256k",
+        "fast, broadcast.blockSize 4m",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"model.name": "lenet"}, "Peers train with model.name = mlp, and the run has lenet"),
+        ({"optimizer.name": "adam"}, "Peers train with optimizer.name = sgd, and the run has adam"),
+        ({"schedule.name": "cosine"}, "schedule.name = constant"),
+        ({"optimizer.weight_decay": "5e-4"}, "optimizer.weight_decay = 0"),
+        ({"data.flip": "true"}, "data.flip = false"),
+        ({"max_steps": "10"}, "max_steps = 0"),
+    ],
+)
+def test_a_peer_that_would_train_another_way_is_refused(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        fit_case(settings, Path("rows.npz"), {})
+
+
+def test_a_peer_gets_the_whole_batch_and_as_many_threads(tmp_path: Path) -> None:
+    neutral = {"optimizer.weight_decay": "0.0", "optimizer.nesterov": "False", "data.crop": "0"}
+    case = fit_case({**neutral, "workers": "4", "batch": "128"}, tmp_path, {})
+    assert (case.workers, case.batch, case.threads) == (4, 128, 1)
+    shared = fit_case({"workers": "4", "batch": "128", "batch_per_worker": "16"}, tmp_path, {"spark.task.cpus": "2"})
+    assert (shared.batch, shared.threads) == (64, 2)
+    assert fit_case({"engine.threads": "3"}, tmp_path, {"spark.task.cpus": "2"}).threads == 3
+
+
+def test_rows_that_a_peer_cannot_read_are_refused_and_the_scale_may_be_automatic(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"data\.source is 'csv'"):
+        peer_data.check({"data.source": "csv"})
+    for name, count in (("train", 2), ("t10k", 1)):
+        (tmp_path / f"{name}-images-idx3-ubyte").write_bytes(
+            bytes([0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 1, 0, 0, 0, 2]) + bytes([0, 255]) * count
+        )
+        (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, count]) + bytes(count))
+    settings = {"data.source": "idx", "data.path": str(tmp_path), "data.scale": "auto"}
+    peer_data.export(settings, tmp_path / "rows.npz")
+    assert np.load(tmp_path / "rows.npz")["x_train"].tolist() == [[0.0, 1.0], [0.0, 1.0]]

@@ -12,7 +12,9 @@ from typing import Any
 
 import fakes
 import pytest
+from click.testing import CliRunner
 
+from sparkdl_bench.commands.report import command
 from sparkdl_bench.compare import store
 from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.plan import load_plan
@@ -365,3 +367,89 @@ def test_every_table_row_is_as_long_as_its_head(folder: store.ComparisonFolder) 
 
 def test_nothing_to_read_is_no_report() -> None:
     assert html.page(Results()).count("<section") == 0
+
+
+class TestWhatIsNotToBeRecommended:
+    def test_the_fast_one_that_does_not_learn(self, tmp_path: Path) -> None:
+        conf = fakes.CONF.replace("batch = [32, 64]", "batch = [32]")
+        made = make(tmp_path, conf, {"fast": 1.0, "slow": 3.0})
+        for cell in cells_of(fakes.plan_of(tmp_path, conf)):
+            if cell.group.startswith("fast"):
+                record = _record(fakes.plan_of(tmp_path, conf), cell, {"fast": 1.0}, {})
+                record["metrics"][TO_ACCURACY] = None
+                made.add(cell, record)
+        lines = words.recommendation(analysed(made))
+        assert lines[0].startswith("Use slow")
+        assert "Faster ones did not reach 90.0% in all their trials: fast, batch 32." in lines
+
+    def test_where_nobody_learns_it_says_so(self, tmp_path: Path) -> None:
+        conf = fakes.CONF.replace("target_accuracy = 0.9", "target_accuracy = 0.99")
+        lines = words.recommendation(analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0})))
+        assert any("No group reached 99.0% test accuracy in all its trials" in line for line in lines)
+
+    def test_failed_trials_of_the_chosen_one_are_told(self, tmp_path: Path) -> None:
+        made = make(tmp_path, fakes.CONF.replace("trials = 3", "trials = 5"), {"fast": 1.0, "slow": 2.0})
+        plan = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 5"))
+        for cell in cells_of(plan):
+            if cell.group.startswith("fast") and cell.trial > 3:
+                made.add(cell, fakes.failure(plan, cell))
+        assert any("2 of its 5 trials failed" in line for line in words.recommendation(analysed(made)))
+
+    def test_ties_on_as_many_cores_are_no_saving(self, tmp_path: Path) -> None:
+        lines = words.recommendation(analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 1.0})))
+        (said,) = [line for line in lines if "cannot be told from the fastest" in line]
+        assert "All take as many cores" in said
+        assert "fewest" not in said
+
+
+def test_a_longer_step_is_no_reason_for_being_faster(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("target_accuracy = 0.9\n", "")
+    plan = fakes.plan_of(tmp_path, conf)
+    made = store.create(tmp_path / "out", plan, cells_of(plan))
+    for cell in cells_of(plan):
+        record = _record(plan, cell, {"": 1.0}, {})
+        if cell.group.startswith("fast"):  # a third of the steps, each twice as long
+            steps = [2 * each for each in record["steps_ms"][:20]]
+            metrics = fakes.record.metrics(plan, steps, record["history"], record["metrics"][TOTAL] / 2, 32)
+            record = {**record, "steps_ms": steps, "metrics": metrics}
+        made.add(cell, record)
+    said = [line for line in words.summary(analysed(made)) if " times faster than " in line]
+    assert said
+    assert all("because it needs 20 steps instead of 60" in line for line in said)
+    assert not any("a step takes" in line for line in said)
+
+
+def test_what_is_to_be_read_in_a_picture_is_not_rounded(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace('name = "fast"', 'name = "rate 0.00125 a\\\\d"').replace(
+        "batch = [32, 64]", "batch = [32]"
+    )
+    page = html.page(load([make(tmp_path, conf, {"rate": 1.0, "slow": 2.0}).path]))
+    pictures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert any("rate 0.00125 a\\d" in re.sub(r"<[^>]*>", "", picture) for picture in pictures)
+
+
+def test_runs_that_differ_in_a_key_are_no_trials_of_one_group(tmp_path: Path) -> None:
+    for name, rate in (("one", "0.1"), ("two", "0.1"), ("three", "0.2")):
+        folder = tmp_path / f"20260102-{name}"
+        _write_run(folder, "block-stream")
+        configured = {"name": name, "seed": len(name), "optimizer.learning_rate": rate}
+        (folder / "run.json").write_text(json.dumps({"configuration": configured, "threads_per_worker": 1}))
+    failed = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps({**failed, "status": "failed", "error": "It broke."}))
+    analysis = analyse(load([tmp_path]).comparisons[0])
+    assert sorted((len(group.records), len(group.failures)) for group in analysis.groups) == [(0, 1), (2, 0)]
+    assert any("It broke." in line for line in words.summary(analysis))
+    assert not any("shared one machine" in line for line in words.recommendation(analysis))
+
+
+@pytest.mark.parametrize("name", ["page", "page.html", "page.htm"])
+def test_a_report_without_a_known_ending_is_a_page(folder: store.ComparisonFolder, tmp_path: Path, name: str) -> None:
+    done = CliRunner().invoke(command, [str(folder.path), "--output", str(tmp_path / name)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_one_file_for_several_pictures_is_refused(folder: store.ComparisonFolder, tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [str(folder.path), "--output", str(tmp_path / "page.png")])
+    assert isinstance(done.exception, ConfigurationError)
+    assert "--format png" in str(done.exception)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text
 
 _SUFFIX = {"html": ".html", "md": ".md", "csv": ".csv", "json": ".json", "png": "", "folder": ""}
@@ -27,7 +28,14 @@ def command(results: tuple[Path, ...], output: Path | None, form: str | None, de
     from sparkdl_bench.report import formats, html
     from sparkdl_bench.report.load import load
 
-    chosen = form or next((name for name, suffix in _SUFFIX.items() if output and suffix == output.suffix), "html")
+    chosen = form or next(
+        (name for name, suffix in _SUFFIX.items() if output and suffix and suffix == output.suffix), "html"
+    )
+    if not form and output and output.suffix == ".png":
+        raise ConfigurationError(
+            f"A report has several pictures, and '{output}' is one file. Give --format png and a folder: "
+            f"--format png --output {output.with_suffix('')}."
+        )
     path = output or Path(f"report{_SUFFIX[chosen]}")
     found = load(results)
     if chosen == "png":

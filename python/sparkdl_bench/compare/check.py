@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparkdl_bench import peers
+from sparkdl_bench.compare import peer_data
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.execute import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
@@ -62,8 +63,8 @@ def _check_peer(cell: Cell, directory: Path) -> None:
     if reason:
         raise ConfigurationError(reason)
     try:
-        case = fit_case(cell.run.settings, Path("rows.npz"))
-        peer.check(case)
+        peer_data.check(cell.run.settings)
+        peer.check(fit_case(cell.run.settings, Path("rows.npz"), cell.run.spark))
     except (ConfigurationError, ValueError) as error:
         raise ConfigurationError(f"{cell.group}: {error}") from error
 

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,24 @@ from sparkdl_bench.peers._process import run_to_end, stop_all
 
 MARK_VARIABLE = "SPARKDL_COMPARISON"
 _BEGUN = "begun.json"
+# What decides how a net is trained and peers cannot be told, with the value by which they train.
+PEERS_WAY = {
+    "model.name": "mlp",
+    "model.activation": "relu",
+    "model.output_activation": "none",
+    "optimizer.name": "sgd",
+    "optimizer.weight_decay": "0",
+    "optimizer.nesterov": "false",
+    "schedule.name": "constant",
+    "schedule.warmup_steps": "0",
+    "clip_norm": "0",
+    "max_steps": "0",
+    "evaluate_every": "1",
+    "data.normalize": "",
+    "data.padding": "0",
+    "data.crop": "0",
+    "data.flip": "false",
+}
 
 
 class Executor(Protocol):
@@ -56,6 +75,9 @@ class ProcessExecutor:
         except SparkDLError as error:
             self.close()  # what has failed once may not be fit for the next cell
             return record.of_failure(self._plan, cell, str(error))
+        except (ArithmeticError, LookupError, OSError, ValueError) as error:
+            self.close()  # one run's strange files must not end the comparison
+            return record.of_failure(self._plan, cell, f"What the run has left cannot be read: {error!r}.")
 
     def close(self) -> None:
         if self._application:
@@ -99,7 +121,14 @@ class ProcessExecutor:
         if self._application is None or self._application.key != cell.application:
             self.close()
             self._application = Application(cell.application, cell.run.session, self._plan.name)
+            if self._plan.warmup_trials > 0 and not cell.is_warmup:
+                self._warm_up(cell, self._application)
         return self._application
+
+    def _warm_up(self, cell: Cell, application: Application) -> None:
+        """After a failure or a resume measured trials go on in a new application, whose first run must not count."""
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-warmup-") as place:
+            application.train({**cell.run.settings, "results": place}, self._plan.timeout_s)
 
     def _peer(self, cell: Cell) -> dict[str, Any]:
         self.close()
@@ -107,25 +136,40 @@ class ProcessExecutor:
         data = self._folder.path / "data" / peer_data.file_name(settings)
         peer_data.export(settings, data)
         start = time.monotonic()
-        measured = peers.find(cell.peer).run(fit_case(settings, data), self._plan.timeout_s, self._peers)
+        measured = peers.find(cell.peer).run(
+            fit_case(settings, data, cell.run.spark), self._plan.timeout_s, self._peers
+        )
         seconds = time.monotonic() - start
         return record.of_peer(self._plan, cell, [sample.ms for sample in measured.samples], measured.facts, seconds)
 
 
-def fit_case(settings: Mapping[str, str], data: Path) -> FitCase:
-    """A run's keys as a peer takes them."""
-    if settings.get("model.name", "mlp") != "mlp" or settings.get("model.activation", "relu") != "relu":
-        raise ConfigurationError(
-            f"Peers train an mlp with relu, and the run's model is {settings.get('model.name')} with "
-            f"{settings.get('model.activation', 'relu')}. Leave the peers out of the comparison, or take that model."
-        )
+def _same(value: str, other: str) -> bool:
+    try:
+        return float(value) == float(other)
+    except ValueError:
+        return value.strip().lower() == other
+
+
+def fit_case(settings: Mapping[str, str], data: Path, spark: Mapping[str, str]) -> FitCase:
+    """A run's keys as a peer takes them.
+
+    Raises:
+        ConfigurationError: the run is to train in a way that peers do not, so that not only the speed would differ.
+    """
+    for key, wanted in PEERS_WAY.items():
+        if not _same(settings.get(key, wanted), wanted):
+            raise ConfigurationError(
+                f"Peers train with {key} = {wanted}, and the run has {settings[key]}. Leave the peers out of the "
+                "comparison, or take that value."
+            )
+    workers = int(settings.get("workers", "2"))
     return FitCase(
         data_path=str(data.resolve()),
-        batch=int(settings.get("batch", "128")),
+        batch=workers * int(settings.get("batch_per_worker", "0")) or int(settings.get("batch", "128")),
         epochs=int(settings.get("epochs", "5")),
         hidden=tuple(int(width) for width in settings.get("model.hidden", "1024").split(",") if width.strip()),
-        workers=int(settings.get("workers", "2")),
-        threads=max(1, int(settings.get("engine.threads", "1"))),
+        workers=workers,
+        threads=int(settings.get("engine.threads", "0")) or int(spark.get("spark.task.cpus", "1")),
         learning_rate=float(settings.get("optimizer.learning_rate", "0.1")),
         momentum=float(settings.get("optimizer.momentum", "0")),
         seed=int(settings.get("seed", "0")),

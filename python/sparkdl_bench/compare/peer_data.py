@@ -27,20 +27,29 @@ def file_name(settings: Mapping[str, str]) -> str:
     return f"{chosen[0] or 'digits'}-{hashlib.sha256(repr(chosen).encode()).hexdigest()[:8]}.npz"
 
 
+def check(settings: Mapping[str, str]) -> None:
+    """Raises a ConfigurationError where peers cannot train on the run's rows."""
+    if _source(settings) not in ("digits", "idx"):
+        raise ConfigurationError(
+            f"Peers can train on digits and idx, and data.source is '{_source(settings)}'. Leave the peers out of the "
+            "comparison, or take one of those."
+        )
+
+
+def _source(settings: Mapping[str, str]) -> str:
+    return settings.get("data.source", "digits")
+
+
 def export(settings: Mapping[str, str], path: Path) -> None:
     """Writes x_train, y_train, x_test, y_test of a run's data to a .npz file; does nothing where it is there."""
     if path.is_file():
         return
-    source = settings.get("data.source", "digits")
-    if source == "digits":
+    check(settings)
+    if _source(settings) == "digits":
         sets = _digits()
-    elif source == "idx":
-        sets = _idx(Path(settings.get("data.path", "")), float(settings.get("data.scale", 1 / 255)))
     else:
-        raise ConfigurationError(
-            f"Peers can train on digits and idx, and data.source is '{source}'. Leave the peers out of the comparison, "
-            "or take one of those."
-        )
+        scale = settings.get("data.scale", "auto")
+        sets = _idx(Path(settings.get("data.path", "")), 1 / 255 if scale == "auto" else float(scale))
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial.npz")
     x_train, y_train, x_test, y_test = sets

@@ -115,7 +115,7 @@ def load_plan(path: Path, assignments: Iterable[str] = (), trials: int | None = 
     where = f"the comparison file '{path}'"
     _check_types(document, where)
     variants = _variants(document.get("variant", []), where)
-    matrix = {snake_case(key): _values(key, values, where) for key, values in _flat_matrix(document, where).items()}
+    matrix = {_canonical(key): _values(key, values, where) for key, values in _flat_matrix(document, where).items()}
     chosen = _with_source(assignments)
     _refuse_varied(chosen, set(matrix) | {key for variant in variants for key in variant.settings}, where)
     if base is None and "base" not in document:

@@ -79,15 +79,16 @@ def stop_all(child: subprocess.Popen[bytes] | None, mark: str, variable: str = M
     def ended() -> bool:
         return child is None or child.poll() is not None
 
-    for stop, grace_s in ((signal.SIGTERM, _STOP_GRACE_S), (signal.SIGKILL, _STOP_GRACE_S)):
-        left = marked(mark, variable)
-        if not left and ended():
+    for stop in (signal.SIGTERM, signal.SIGKILL):
+        if not marked(mark, variable) and ended():
             return
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(stop)
-        deadline = time.monotonic() + grace_s
-        while (marked(mark, variable) or not ended()) and time.monotonic() < deadline:
+        told: set[psutil.Process] = set()
+        deadline = time.monotonic() + _STOP_GRACE_S
+        while ((left := marked(mark, variable)) or not ended()) and time.monotonic() < deadline:
+            for process in set(left) - told:  # each once, and those too that were started meanwhile
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(stop)
+            told.update(left)
             time.sleep(0.05)
     still = marked(mark, variable)
     if still:

@@ -304,12 +304,18 @@ class Analysis:
         ranked = self.summaries(self.metric)
         if not ranked:
             return None
+        # Whoever does not learn is not fast.
+        ranked = [summary for summary in ranked if self.reaches_target(summary.group)] or ranked
         best = ranked[0].group
         ties = [summary.group for summary in ranked[1:] if self._cannot_be_told(best, summary.group)]
         chosen = min([best, *ties], key=lambda group: (group.cores, group.median(self.metric) or 0.0))
         ones = [summary.group for summary in ranked if summary.group.is_one_machine and summary.group is not chosen]
         others = tuple(group for group in [best, *ties] if group is not chosen)
         return Recommendation(chosen, best, others, ones[0] if ones else None)
+
+    def reaches_target(self, group: Group) -> bool:
+        """Whether all its trials did that succeeded; always so where there is no target."""
+        return self.target is None or bool(group.values(TO_ACCURACY))
 
     def core_seconds(self, group: Group) -> float | None:
         median = group.median(self.metric)

@@ -9,13 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.compare import record, store
-from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.cells import NOT_VARIED, Cell
 from sparkdl_bench.compare.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults
 
 _NET_KEYS = {"transport", "elements", "busbw_gbps", "median_ms", "workers"}
+# What a run's group is told by already, and what makes no other training of it.
+_TOLD = {"algorithm", "transport", "topology", "codec", "workers", "batch", "batch_per_worker", "engine.threads"}
+_OF_A_TRIAL = {
+    "name",
+    "seed",
+    "results",
+    "tensorboard.dir",
+    "mlflow.uri",
+    "mlflow.experiment",
+    "resume",
+    "checkpoint.dir",
+}
 
 
 @dataclass(frozen=True)
@@ -117,23 +129,25 @@ def _net(path: Path) -> list[dict[str, Any]]:
 
 
 def _of_runs(folders: Sequence[Path]) -> Comparison:
-    """Single runs, side by side: those whose variant, workers and batch are the same are trials of one group."""
+    """Single runs, side by side: those whose configurations are the same are trials of one group."""
     described = [(folder, RunResults(folder)) for folder in folders]
     plan = Plan("runs", "Runs", RunFile(), (Variant(""),), {}, warmup_steps=0)
+    varied = _varied([results.run for _, results in described])
     records: list[dict[str, Any]] = []
     trials: dict[str, int] = {}
     for folder, results in described:
         summary = results.summary
-        if summary.get("status") != "success":
-            continue
-        factors = _factors(summary, results.run)
+        factors = {**_factors(summary, results.run), **{key: _configured(results.run, key) for key in varied}}
         name = json.dumps(factors)
         trials[name] = trials.get(name, 0) + 1
         settings = {key: str(value) for key, value in results.run.get("configuration", {}).items()}
         cell = Cell(factors, trials[name], RunFile({}, settings))
-        times = results.events
+        times = results.events or [{"time_ms": 0}]  # a run that failed may have none
         begun, ended = times[0]["time_ms"] / 1e3, times[-1]["time_ms"] / 1e3
-        made = record.of_run(plan, cell, folder, begun, ended)
+        if summary.get("status") == "success":
+            made = record.of_run(plan, cell, folder, begun, ended)
+        else:
+            made = record.of_failure(plan, cell, str(summary.get("error") or f"Its status is {summary.get('status')}."))
         records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})
     first = described[0][1].run
     machine = first.get("host", {})
@@ -149,12 +163,24 @@ def _of_runs(folders: Sequence[Path]) -> Comparison:
 def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
     chosen = summary["variant"]
     name = f"{chosen['transport']} {chosen['topology']} {chosen['codec']}"
+    if chosen.get("algorithm", "sync-sgd") != "sync-sgd":
+        name = f"{chosen['algorithm']} {name}"
     return {
         VARIANT: name,
         "workers": str(summary["workers"]),
         "batch": str(summary["batch"]),
         "engine.threads": str(run.get("threads_per_worker", 1)),
     }
+
+
+def _varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Keys in which the runs' configurations differ, but for those that trials may differ in."""
+    keys = sorted({key for run in runs for key in run.get("configuration", {})} - _TOLD - _OF_A_TRIAL)
+    return [key for key in keys if len({_configured(run, key) for run in runs}) > 1]
+
+
+def _configured(run: Mapping[str, Any], key: str) -> str:
+    return str(run.get("configuration", {}).get(key, NOT_VARIED))
 
 
 def _without_paths(value: Any) -> Any:

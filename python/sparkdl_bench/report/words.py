@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkdl_bench.report.analysis import RATE, STEP, TO_ACCURACY, TOTAL, Analysis, Contrast, Group
+from sparkdl_bench.report.analysis import (
+    RATE,
+    STEP,
+    TO_ACCURACY,
+    TOTAL,
+    Analysis,
+    Contrast,
+    Group,
+    Recommendation,
+)
 
 # What a phase's milliseconds are, said after "a step spends 1.2 ms …".
 PHASES = {
@@ -92,7 +101,11 @@ def because(analysis: Analysis, fast: Group, slow: Group, subject: Group) -> str
         name = max(parts, key=lambda each: parts[each])
         word = {"prepare": "gets ready to train", "evaluation": "evaluates"}[name]
         return f" because it {word} in {number(_part(subject, name))} s instead of {number(_part(other, name))} s"
-    reasons = [_number_of_steps(subject, other), _length_of_step(subject, other)]
+    reasons = []
+    if _steps(analysis, slow) > _steps(analysis, fast):
+        reasons.append(_number_of_steps(analysis, subject, other))
+    if (slow.median(STEP) or 0.0) > (fast.median(STEP) or 0.0):
+        reasons.append(_length_of_step(subject, other))
     said = [reason for reason in reasons if reason]
     return f" because {', and '.join(said)}" if said else ""
 
@@ -107,14 +120,16 @@ def recommendation(analysis: Analysis) -> list[str]:
     alone = chosen.is_one_machine and any(not group.is_one_machine for group in analysis.groups)
     lines = [("Use one machine: " if alone else "Use ") + f"{_described(chosen)}."]
     lines.append(f"It needs {_price(analysis, chosen)}{_to_target(analysis)}.")
+    lines += _reservations(analysis, chosen)
     if found.ties:
         names = ", ".join(f"{group.name} ({_seconds(group, metric)})" for group in found.ties)
         lines.append(
-            f"These cannot be told from the fastest at 95 % with {_trials(chosen)}: {names}. Of all of them "
-            f"{chosen.name} takes the fewest cores."
+            f"These cannot be told from the fastest at 95 % with {_trials(chosen)}: {names}. {_why_of_ties(found)}"
         )
     else:
-        runner_up = [each.group for each in analysis.summaries(metric) if each.group is not chosen][:1]
+        others = [each.group for each in analysis.summaries(metric) if each.group is not chosen]
+        runner_up = [group for group in others if analysis.reaches_target(group) or not analysis.reaches_target(chosen)]
+        runner_up = runner_up[:1]
         for group in runner_up:
             contrast = analysis.contrast(chosen, group)
             if contrast is not None:
@@ -139,6 +154,41 @@ def recommendation(analysis: Analysis) -> list[str]:
     return lines
 
 
+def _reservations(analysis: Analysis, chosen: Group) -> list[str]:
+    """What speaks against it, or against those that seem faster."""
+    lines = []
+    if not analysis.reaches_target(chosen):
+        lines.append(
+            f"No group reached {analysis.target:.1%} test accuracy in all its trials: this one is fast, "
+            "and may not learn."
+        )
+    else:
+        quicker = [
+            group
+            for group in analysis.groups
+            if not analysis.reaches_target(group) and (group.median(TOTAL) or 0.0) < (chosen.median(TOTAL) or 0.0)
+        ]
+        if quicker and chosen.records:
+            names = ", ".join(group.name for group in quicker if group.records)
+            if names:
+                lines.append(f"Faster ones did not reach {analysis.target:.1%} in all their trials: {names}.")
+    if chosen.failures:
+        lines.append(
+            f"{len(chosen.failures)} of its {len(chosen.failures) + len(chosen.records)} trials failed: "
+            "find out why first."
+        )
+    return lines
+
+
+def _why_of_ties(found: Recommendation) -> str:
+    cores = [group.cores for group in found.ties]
+    if found.chosen.cores < min(cores):
+        return f"Of all of them {found.chosen.name} takes the fewest cores."
+    if found.chosen.cores < max(cores):
+        return f"Of those with the fewest cores {found.chosen.name} has the lowest median."
+    return f"All take as many cores; {found.chosen.name} has the lowest median."
+
+
 def _about(analysis: Analysis) -> str:
     trials = sorted({len(group.records) for group in analysis.groups if group.records})
     count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}" if trials else "no"
@@ -154,9 +204,9 @@ def _metric_words(analysis: Analysis) -> str:
     return {STEP: "the time a step", RATE: "rows a second"}[analysis.metric]
 
 
-def _number_of_steps(subject: Group, other: Group) -> str:
-    ours, theirs = subject.steps_to_accuracy, other.steps_to_accuracy
-    if ours is None or theirs is None or abs(ours / theirs - 1) < _SMALL:
+def _number_of_steps(analysis: Analysis, subject: Group, other: Group) -> str:
+    ours, theirs = _steps(analysis, subject), _steps(analysis, other)
+    if not ours or not theirs or abs(ours / theirs - 1) < _SMALL:
         return ""
     return f"it needs {number(ours)} steps instead of {number(theirs)}"
 
@@ -199,11 +249,15 @@ def _part(group: Group, layer: str) -> float:
 
 def _stepping(analysis: Analysis, group: Group) -> float:
     """Seconds of steps until the target, or of all of them."""
-    per_step = group.median(STEP) or 0.0
+    return (group.median(STEP) or 0.0) * _steps(analysis, group) / 1e3
+
+
+def _steps(analysis: Analysis, group: Group) -> float:
+    """Until the target, or all of them."""
     steps = group.steps_to_accuracy if analysis.metric == TO_ACCURACY else None
     if steps is None:
-        steps = len(group.typical["steps_ms"]) if group.records else 0
-    return per_step * steps / 1e3
+        steps = float(len(group.typical["steps_ms"])) if group.records else 0.0
+    return steps
 
 
 def _too_few(analysis: Analysis, told: set[str]) -> list[str]:
@@ -297,8 +351,10 @@ def _trials(group: Group) -> str:
 
 
 def _shares_a_host(analysis: Analysis) -> bool:
-    masters = {
-        str(record.get("spark", {}).get("spark.master", "")) for group in analysis.groups for record in group.records
-    }
-    several = any(not group.is_one_machine for group in analysis.groups)
-    return several and all(master.startswith("local") for master in masters if master)
+    masters = {_master(record) for group in analysis.groups if not group.is_one_machine for record in group.records}
+    masters.discard("")
+    return bool(masters) and all(master.startswith("local") for master in masters)
+
+
+def _master(record: Mapping[str, Any]) -> str:
+    return str(record.get("facts", {}).get("master") or record.get("spark", {}).get("spark.master", ""))

@@ -157,6 +157,9 @@ object PythonApi {
     catch {
       // The reason stands in the run's progress and summary, where Python reads it.
       case _: SparkDLException => ()
+      case e: Throwable =>
+        handle.run.progress.ended("failed", Some(train.Failures.reason(e))) // Python waits for an end
+        throw e
     }
 
   private def context: SparkContext = SparkSession.getActiveSession

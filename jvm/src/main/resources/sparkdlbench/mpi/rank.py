@@ -72,6 +72,7 @@ class Relay:
         self.about: list[tuple[Lane, int, bool]] = []
         self.generation = 0
         self.stopping = False
+        self.stopped_at = 0.0
         self.looked = self.watched = time.monotonic()
 
     def run(self) -> None:
@@ -83,6 +84,8 @@ class Relay:
             busy = self.start() | self.finish()
             now = time.monotonic()
             self.look(now)
+            if self.stopping and now - self.stopped_at > GOODBYE_S and self.in_vain():
+                fail("a rank has left while a message to it was under way")  # which ends all processes of the job
             if busy:
                 idle_since = now
             elif now - idle_since > YIELD_S:
@@ -93,6 +96,10 @@ class Relay:
 
     def unsent(self) -> bool:
         return any(sending for _, _, sending in self.about) or any(lane.words[0] > lane.next for lane in self.outgoing)
+
+    def in_vain(self) -> bool:
+        """Whether a message is under way to a rank that has left, and so will never take it."""
+        return any(sending and lane.peer in self.left for lane, _, sending in self.about)
 
     def start(self) -> bool:
         """Sends what the task has published, and makes its free slots ready to receive."""
@@ -145,8 +152,9 @@ class Relay:
         wanted = self.folder / f"open-{self.generation}.json"
         if wanted.exists():
             self.open(wanted)
-        if (self.folder / "stop").exists():
+        if not self.stopping and (self.folder / "stop").exists():
             self.stopping = True
+            self.stopped_at = now
         for peer, request in list(self.byes.items()):
             if request.Test():
                 del self.byes[peer]

@@ -203,7 +203,7 @@ private[algorithm] trait ShardRule {
  * @param workers
  *   ranks that compute: the first ones
  * @param stepOf
- *   number of the step, for the learning rate, that update number `version` belongs to
+ *   number of the step after the one that the run began at, for the learning rate, that update number `version` belongs to
  */
 private[algorithm] final class AtOnce(
     weights: FlatBuffer,
@@ -217,7 +217,12 @@ private[algorithm] final class AtOnce(
   /** By number of updates that a gradient did not know of when it arrived; the last place: as many or more. */
   val staleness = new Array[Long](AtOnce.MostStaleness + 1)
 
-  def beginAt(step: Long): Unit = java.util.Arrays.fill(clocks, step)
+  private var first = 0L
+
+  def beginAt(step: Long): Unit = {
+    java.util.Arrays.fill(clocks, step)
+    first = step
+  }
   def knows(from: Int, clock: Long): Unit = if (from < clocks.length) clocks(from) = clock
 
   /** Steps of every worker's. */
@@ -230,7 +235,7 @@ private[algorithm] final class AtOnce(
 
   def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit = {
     staleness(math.min(version - known, AtOnce.MostStaleness.toLong).toInt) += 1
-    optimizer.update(weights.floats, gradient, stepOf(version))
+    optimizer.update(weights.floats, gradient, first + stepOf(version))
     version += 1
   }
 }

@@ -2,6 +2,7 @@ package sparkdlbench.data
 
 import java.awt.image.{BufferedImage, IndexColorModel, Raster}
 import java.io.{ByteArrayInputStream, IOException}
+import javax.imageio.event.IIOReadWarningListener
 import javax.imageio.stream.MemoryCacheImageInputStream
 import javax.imageio.{IIOException, ImageIO, ImageReader}
 import scala.jdk.CollectionConverters._
@@ -48,7 +49,7 @@ private[data] final class ImageDecoder(shape: Seq[Int]) {
         s"says that it is $w × $h pixels; at most ${ImageDecoder.MostPixels} in all and ${ImageDecoder.MostSide} a side are read"
       )
     else
-      Right(
+      whole(reader, name)(
         try ImageLines.of(reader.read(0), channels)
         catch {
           case unsupported: IIOException if name == "jpeg" && reader.canReadRaster =>
@@ -58,6 +59,17 @@ private[data] final class ImageDecoder(shape: Seq[Int]) {
             ImageLines.ofInk(raster, ImageDecoder.adobeTransform(content), channels)
         }
       )
+  }
+
+  /** The JDK's JPEG reader fills what is missing of an image with grey, and warns of it alone. */
+  private def whole(reader: ImageReader, name: String)(read: => ImageLines): Either[String, ImageLines] = {
+    var cut = false
+    val listener: IIOReadWarningListener = (_, warning) => cut ||= warning.contains("premature end of data")
+    reader.addIIOReadWarningListener(listener)
+    val lines =
+      try read
+      finally reader.removeIIOReadWarningListener(listener)
+    if (cut) Left(s"is a damaged $name file: it ends in the middle") else Right(lines)
   }
 
   private def resized(image: ImageLines): Array[Byte] = {

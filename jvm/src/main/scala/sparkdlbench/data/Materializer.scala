@@ -104,6 +104,13 @@ private[data] object Materializer {
            else ".") +
           " Set `data.path` to files that hold some."
       )
+    if (parts.exists(_.test) && !parts.exists(part => part.test && part.rows > 0))
+      throw new ConfigurationException(
+        s"The rows to test on, at '${settings(FileSource.testPath)}', are none" +
+          (if (skipped.count > 0) s" (${skipped.count} bad records were left out, the first: ${skipped.listed.head})."
+           else ".") +
+          " Set `data.test_path` to files that hold some, or leave it out: then a part of the training rows tests."
+      )
     if (rows > Int.MaxValue)
       throw new ConfigurationException(
         s"The data set at '${settings(DataKeys.path)}' has $rows rows; at most ${Int.MaxValue} are supported."

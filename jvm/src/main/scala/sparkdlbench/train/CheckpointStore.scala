@@ -82,7 +82,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
   def complete: Seq[Long] = begun.filter(step => writers(step).isDefined)
 
   /** Numbers of steps after which a rank has begun to write, newest first. */
-  private def begun: Seq[Long] =
+  private[train] def begun: Seq[Long] =
     names(root).collect { case CheckpointStore.StepFolder(number) => number.toLong }.sorted.reverse
 
   /** What is in a folder; nothing when it is not there, for another rank may remove it at any moment. */

@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
@@ -34,8 +35,11 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
       (task: TaskContext, _: Iterator[Int]) => {
         val state = ExecutorRuns.rank(runId, task.partitionId())
         state.timer.restart(Phase.Data)
-        val result = body(state)
-        (result, state.timer.take())
+        // A job that Spark has given up leaves its tasks running: nobody may close the state under them.
+        state.synchronized {
+          val result = body(state)
+          (result, state.timer.take())
+        }
       },
       placements.indices,
       (rank: Int, result: (T, Array[Long])) => results(rank) = result
@@ -70,7 +74,23 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
 
   private def place(): IndexedSeq[Placement] = {
     val shipped = sc.broadcast(setup)
-    val found = sc
+    try made(shipped).sortBy(_.rank).toIndexedSeq
+    catch {
+      case cause: Throwable =>
+        forget() // those that were made
+        throw cause
+    } finally shipped.unpersist()
+  }
+
+  /** In every executor that takes one of the tasks, as far as Spark still can. */
+  private def forget(): Unit = {
+    val (runId, slots) = (setup.runId, math.max(1, SparkFacts.slots(sc)))
+    try sc.parallelize(0 until slots, slots).foreach(_ => ExecutorRuns.close(runId))
+    catch { case _: org.apache.spark.SparkException => () }
+  }
+
+  private def made(shipped: Broadcast[RunSetup]): Array[Placement] =
+    sc
       .parallelize(0 until setup.workers, setup.workers)
       .barrier()
       .mapPartitions { _ =>
@@ -81,9 +101,6 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
         Iterator(Placement(rank, env.blockManager.blockManagerId.host, env.executorId))
       }
       .collect()
-    shipped.unpersist()
-    found.sortBy(_.rank).toIndexedSeq
-  }
 
   /** Drops what the executors hold of the run. An executor that is gone has dropped it already. */
   override def close(): Unit = {

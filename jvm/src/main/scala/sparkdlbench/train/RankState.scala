@@ -95,7 +95,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       .foldLeft(Evaluation(0, 0.0, 0))(_ + _)
   }
 
-  override def close(): Unit = {
+  override def close(): Unit = synchronized {
     if (exchangeState != null) exchangeState.close()
     engine.close()
   }

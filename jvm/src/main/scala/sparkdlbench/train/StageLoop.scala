@@ -63,7 +63,11 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
   ): Try[Seq[RankOutcome]] = {
     val box = RankReports.open(setup.runId)
     @volatile var outcome: Option[Try[Array[RankOutcome]]] = None
-    val job = new Thread(() => outcome = Some(Try(runStage(setup))), s"sparkdl-stage-${setup.runId}")
+    // What no handler catches, such as a missing class, must end the wait below as well.
+    def attempt: Try[Array[RankOutcome]] =
+      try Success(runStage(setup))
+      catch { case cause: Throwable => Failure(cause) }
+    val job = new Thread(() => outcome = Some(attempt), s"sparkdl-stage-${setup.runId}")
     job.setDaemon(true)
     job.start()
     while (outcome.isEmpty) {
@@ -92,7 +96,11 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     val workers = if (watch.gaveUp) math.max(1, math.min(setup.workers, fitting)) else setup.workers
     setup.copy(
       submission = setup.submission + 1,
-      settings = setup.settings.updated(RunKeys.workers, workers.toString)
+      // The batch stays, and with it what the numbers of steps mean.
+      settings = setup.settings
+        .updated(RunKeys.workers, workers.toString)
+        .updated(RunKeys.batch, setup.batch.toString)
+        .updated(RunKeys.batchPerWorker, "0")
     )
   }
 

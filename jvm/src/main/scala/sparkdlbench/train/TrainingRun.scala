@@ -16,6 +16,7 @@ import sparkdlbench.transport.{JobTransport, OneStageTransport, RunSecret, Trans
 
 import java.util.UUID
 import scala.collection.immutable.ListMap
+import scala.util.control.NonFatal
 
 /** A finished run. `weights` and `statistics` are flat, in the layouts of `spec`. */
 final case class RunResult(
@@ -115,8 +116,9 @@ final class TrainingRun private (
     val cancelled = cancelRequested
     val reason = if (cancelled) "the user cancelled the run" else Failures.reason(cause)
     val state = if (cancelled) "cancelled" else "failed"
-    finish(recorder, state, Map.empty, Some(reason))
-    progress.ended(state, Some(reason))
+    try finish(recorder, state, Map.empty, Some(reason))
+    catch { case NonFatal(unwritten) => cause.addSuppressed(unwritten) } // nobody must wait for the end because of that
+    finally progress.ended(state, Some(reason))
     cause match {
       case e: VirtualMachineError => throw e
       case e: ConfigurationException => throw e
@@ -260,6 +262,7 @@ object TrainingRun {
 
   private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {
     val folder = settings(Checkpointing.resume)
+    checkUnused(settings(Checkpointing.folder), folder, sc)
     if (folder.nonEmpty) {
       val snapshot = CheckpointStore.require(folder, sc.hadoopConfiguration)
       val length = snapshot.parts.flatMap(_.ranges).filter(_.name == "weights").map(_.values.length).sum
@@ -280,6 +283,16 @@ object TrainingRun {
         )
     }
   }
+
+  /** A retry goes on from the newest checkpoint of its folder, which must not be another run's. */
+  private def checkUnused(folder: String, resumed: String, sc: SparkContext): Unit =
+    if (folder.nonEmpty && folder != resumed)
+      new CheckpointStore(folder, sc.hadoopConfiguration).begun.headOption.foreach { step =>
+        throw new ConfigurationException(
+          s"checkpoint.dir is '$folder', which holds checkpoints of another run (the newest after step $step): after the loss of an executor " +
+            s"this run would go on from those. Name an empty folder, remove what is there, or go on from it with --resume $folder."
+        )
+      }
 
   private def fromSpark(sc: SparkContext): Map[String, String] = Settings.named(
     sc.getConf.getAll.toMap.filter { case (name, _) =>

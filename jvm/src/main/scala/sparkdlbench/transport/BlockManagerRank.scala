@@ -38,6 +38,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   private val encodedWeights = new Staging(weightCodec, Seq(slices.size(rank)))
   private var updated = BlockManagerRank.NoStep
   private var live = List.empty[SliceBlock]
+  private var encoded = BlockManagerRank.NoStep
 
   /** Brings the engine's parameters to those after `step`; nothing to do before the first. */
   def fetchWeights(step: Long): Unit = if (step != BlockManagerRank.NoStep) {
@@ -54,6 +55,12 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   /** Makes this rank's gradient available, one slice for each owner. */
   def putGradient(step: Long): Unit = {
     state.timer.switch(Phase.Send)
+    if (codec.keepsResidual && encoded == step)
+      throw new RunFailedException(
+        s"Spark repeated the gradient task of rank $rank in step $step, and codec ${codec.name} keeps what it did not send: encoding the step " +
+          "once more would count that twice. Look for the first failure in the executor's log; with codec fp32 or bf16 a task may be repeated."
+      )
+    encoded = step
     encodedGradient.clear()
     for (to <- 0 until size)
       putPieces(SliceBlock.Gradient, step, to, state.gradients, slices.from(to), slices.until(to))

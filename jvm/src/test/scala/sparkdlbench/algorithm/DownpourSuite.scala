@@ -100,6 +100,22 @@ class DownpourSuite extends AnyFunSuite with LocalRuns {
     assert(message.contains("another algorithm or optimizer"))
   }
 
+  test("goes on where the schedule and the optimizer's steps were") {
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    val set = Seq(
+      "workers" -> "1",
+      "ps.shards" -> "1",
+      "downpour.stale" -> "0",
+      "optimizer.name" -> "adam",
+      "optimizer.learning_rate" -> "0.01",
+      "schedule.name" -> "cosine",
+      "schedule.steps" -> "58",
+      "epochs" -> "2"
+    )
+    run(set ++ Seq("checkpoint.dir" -> folder, "max_steps" -> "30"): _*)
+    assert(run(set :+ ("resume" -> folder): _*).weights === run(set: _*).weights)
+  }
+
   test("what it cannot do it refuses, and says why") {
     val refused = Seq(
       Seq("topology" -> "sliced") -> "Set topology = ps",

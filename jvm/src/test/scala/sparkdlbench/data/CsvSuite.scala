@@ -134,6 +134,17 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assertSays(refusal(source, "data.path" -> write("four.csv", "1,2\n1,2\n").toString), "0 to test on")
   }
 
+  test("rows to test on that are none are no reason to take training rows") {
+    val path = write("train.csv", (1 to 20).map(i => s"${i % 2},$i").mkString("\n")).toString
+    val empty = write("test.csv", "7,1\n").toString
+    val set = Seq("data.path" -> path, "data.test_path" -> empty, "data.classes" -> "2")
+    assertSays(
+      refusal(source, set ++ Seq("data.on_error" -> "skip", "data.max_skipped" -> "5"): _*),
+      "to test on",
+      "1 bad records"
+    )
+  }
+
   test("files of one set have the same names") {
     write("mixed/1.csv", "a,b,y\n1,2,0\n")
     write("mixed/2.csv", "a,y,b\n1,0,2\n")

@@ -108,6 +108,15 @@ class ImagesSuite extends AnyFunSuite with SourceFixture {
     files.sortBy(_.toString).map(path => path.getFileName.toString -> Files.readAllBytes(path))
   }
 
+  test("a JPEG that ends in the middle is bad, though its reader would make up the rest") {
+    val whole = encoded(painted(64, 64, BufferedImage.TYPE_INT_RGB)((x, y) => rgb(x % 7, y % 5)), "jpg")
+    decoded(whole, 3, 64, 64)
+    for (part <- Seq(0.3, 0.5, 0.8)) {
+      val cut = new ImageDecoder(Seq(3, 64, 64)).decode(whole.take((whole.length * part).toInt))
+      assert(cut.left.exists(_.contains("jpeg")), s"$part of it: $cut")
+    }
+  }
+
   test("malformed JPEGs never do worse than an error") {
     val found = jpegs("malformed").map { case (name, content) =>
       name -> new ImageDecoder(Seq(3, 16, 16)).decode(content)

@@ -62,6 +62,16 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     assert(file(resumed, "steps.json").size == 4000 - made(made.size / 2 - 1))
   }
 
+  test("a folder that holds another run's checkpoints is refused: a retry would go on from those") {
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    val set = Seq("checkpoint.dir" -> folder, "max_steps" -> "5")
+    run(set: _*)
+    val message = intercept[sparkdlbench.ConfigurationException](run(set: _*)).getMessage
+    assert(message.contains("holds checkpoints of another run (the newest after step 5)"), message)
+    run(set ++ Seq("resume" -> folder, "max_steps" -> "9"): _*)
+    assert(new CheckpointStore(folder, new Configuration()).newest.get.step == 9)
+  }
+
   private def delete(folder: Path): Unit = {
     Files.list(folder).iterator.asScala.foreach(Files.delete)
     Files.delete(folder)

@@ -1,6 +1,5 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.Loader
 import org.bytedeco.mkl.global.mkl_rt
 import org.bytedeco.openblas.global.openblas_full
 import sparkdlbench.ConfigurationException
@@ -23,7 +22,6 @@ private[libtorch] trait Blas {
  * kind of CPU.
  */
 private[libtorch] final class Mkl(cbwr: String) extends Blas {
-  Loader.load(classOf[mkl_rt])
   mkl_rt.MKL_Set_Threading_Layer(mkl_rt.MKL_THREADING_GNU)
   mkl_rt.MKL_Set_Dynamic(0)
   if (cbwr != "off") setReproducibility()
@@ -38,7 +36,7 @@ private[libtorch] final class Mkl(cbwr: String) extends Blas {
     val branch = mkl_rt.MKL_CBWR_Get(mkl_rt.MKL_CBWR_BRANCH)
     Map(
       "blas.version" -> new String(version, "US-ASCII").takeWhile(_ != '\u0000').trim,
-      "blas.threading" -> "gnu_thread",
+      "blas.threading" -> NativeLibraries.threadingLayers.toSeq.sorted.mkString(", "),
       "mkl.cbwr" -> Mkl.branches
         .collectFirst { case (branchName, code) if code == branch => branchName }
         .getOrElse(branch.toString)
@@ -74,7 +72,6 @@ private[libtorch] object Mkl {
  * ranks' threads run beside each other; with more, OpenBLAS lets one call in at a time.
  */
 private[libtorch] final class OpenBlas extends Blas {
-  Loader.load(classOf[openblas_full])
   private var current = 0
 
   def name = "openblas"

@@ -30,8 +30,13 @@ private[libtorch] final class MemoryPlan(layers: IndexedSeq[PlannedLayer], width
   /** True where layer i overwrites its input. */
   val inPlace: IndexedSeq[Boolean] = layers.map { layer =>
     val value = layer.inputs.head
-    layer.worksInPlace && value > 0 && consumers(value).size == 1 &&
-    (layer.keepsValues || !layers(value - 1).backwardReadsOutput)
+    layer.worksInPlace && value > 0 && consumers(value).size == 1 && (layer.keepsValues || !isRead(value))
+  }
+
+  /** Whether the backward pass reads the value: that of a layer which keeps values may lie where its input lies. */
+  private def isRead(value: Int): Boolean = value > 0 && {
+    val maker = layers(value - 1)
+    maker.backwardReadsOutput || (maker.keepsValues && isRead(maker.inputs.head))
   }
 
   /** Memory of each value, numbered by the last value that lies in it. */

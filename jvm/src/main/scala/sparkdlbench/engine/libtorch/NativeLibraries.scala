@@ -1,6 +1,8 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.javacpp.Loader
+import org.bytedeco.mkl.global.mkl_rt
+import org.bytedeco.openblas.global.openblas_full
 import org.bytedeco.pytorch.global.torch
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
@@ -74,6 +76,8 @@ object NativeLibraries {
       s"engine.blas=$blas, ${if (blas == "mkl") s"engine.cbwr=$cbwr, " else ""}engine.onednn=$onednn"
   }
 
+  private val ThreadingLayer = """.*/libmkl_(\w+_thread)\.so[.0-9]*""".r
+
   // Process-wide, because native libraries are.
   private var held: Option[(Choice, Either[Throwable, NativeLibraries])] = None
 
@@ -120,8 +124,11 @@ object NativeLibraries {
   private def loadOnce(choice: Choice, folder: Path): NativeLibraries = {
     if (choice.blas == "mkl") System.setProperty("org.bytedeco.openblas.load", "mkl_rt")
     loadOpenMp()
-    val library = if (choice.blas == "mkl") new Mkl(choice.cbwr) else new OpenBlas
+    // libtorch before the BLAS' first function: bytedeco also tries to load MKL's threading layer for Intel's OpenMP, which is not there.
+    // Before MKL has loaded another layer that fails, as it should; after that MKL would call it where it is loaded, and end the JVM.
+    Loader.load(if (choice.blas == "mkl") classOf[mkl_rt] else classOf[openblas_full])
     Loader.load(classOf[torch])
+    val library = if (choice.blas == "mkl") new Mkl(choice.cbwr) else new OpenBlas
     torch.globalContext().setUserEnabledMkldnn(choice.onednn == "on")
     val file = blasFile()
     val isMkl = file.map(_.contains("/org/bytedeco/mkl/"))
@@ -141,8 +148,13 @@ object NativeLibraries {
   }
 
   /** The file behind the name `libopenblas`, through which libtorch calls its BLAS; None where the system does not tell. */
-  private def blasFile(): Option[String] =
-    NativeCache.mappedFiles(Paths.get("/")).map(_.toString).find(_.matches(".*/libopenblas\\.so[.0-9]*"))
+  private def blasFile(): Option[String] = mapped.find(_.matches(".*/libopenblas\\.so[.0-9]*"))
+
+  private def mapped: Seq[String] = NativeCache.mappedFiles(Paths.get("/")).map(_.toString).toSeq
+
+  /** MKL's threading layers in this JVM. */
+  private[libtorch] def threadingLayers: Set[String] =
+    mapped.collect { case ThreadingLayer(name) => name }.toSet
 
   private def conflict(wanted: Choice, held: Choice) = new ConfigurationException(
     s"$wanted was asked for, but this JVM already holds the native libraries for $held, and a JVM can hold one choice only. Use the " +

@@ -100,13 +100,22 @@ object HostLocalSegment {
 
 /** Files that several processes map. */
 private[transport] object MappedFile {
+  private val CollectMillis = 50L
 
   /**
    * A new file of `bytes` zeros in the first of `directories` that can hold it, mode 0600, mapped. None where none can. The
    * zeros are really written: a sparse file on a full tmpfs would kill the process with SIGBUS at its first use.
    */
   def create(directories: Seq[Path], prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] =
-    directories.iterator.map(attempt(_, prefix, bytes)).collectFirst { case Some(made) => made }
+    directories.iterator.zipWithIndex
+      .map { case (directory, index) =>
+        attempt(directory, prefix, bytes).orElse {
+          // Earlier runs' mappings hold their memory until they are collected, which nothing else brings about.
+          if (index == 0) { System.gc(); Thread.sleep(CollectMillis); attempt(directory, prefix, bytes) }
+          else None
+        }
+      }
+      .collectFirst { case Some(made) => made }
 
   /** A word that another process may write, at a multiple of 8 bytes. */
   def word(memory: ByteBuffer, offset: Int): Long = SharedWords.getAcquire(memory, offset)

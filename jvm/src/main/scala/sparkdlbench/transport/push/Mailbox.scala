@@ -118,6 +118,9 @@ final class Mailbox(val inbox: Long, val rank: Int) extends AutoCloseable {
     finally sleeper = null
   }
 
+  /** Lets the connections be served for a while, whatever has happened; for the end of a run. */
+  def pause(nanos: Long): Unit = if (loop != null) loop.serve(nanos) else LockSupport.parkNanos(this, nanos)
+
   override def close(): Unit =
     try ownLoop.foreach(_.close())
     finally { Mailbox.forget(this); lanes.clear() }

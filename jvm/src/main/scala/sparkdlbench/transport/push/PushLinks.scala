@@ -31,7 +31,7 @@ final class PushLinks(
     val results = new ConcurrentHashMap[Int, Try[PushChannel]]
     val latch = new CountDownLatch(missing.size)
     val threads = missing.map { rank =>
-      val thread = new Thread(() => { results.put(rank, Try(connect(rank))); latch.countDown(); mailbox.wakeUp() })
+      val thread = new Thread(() => { results.put(rank, attempt(rank)); latch.countDown(); mailbox.wakeUp() })
       thread.setName(s"sparkdl-connect-${group.rank}-$rank")
       thread.setDaemon(true) // a connection attempt that hangs must not hold the executor
       thread.start()
@@ -51,8 +51,16 @@ final class PushLinks(
             )
         }
       }
-    finally threads.foreach(thread => if (thread.isAlive) thread.interrupt())
+    finally {
+      threads.foreach(thread => if (thread.isAlive) thread.interrupt())
+      results.forEach((rank, made) => if (!channels.containsKey(rank)) made.foreach(_.abort()))
+    }
   }
+
+  /** What no handler catches, such as a missing class, must not look like the peer's silence. */
+  private def attempt(rank: Int): Try[PushChannel] =
+    try Success(connect(rank))
+    catch { case cause: Throwable => Failure(cause) }
 
   private def connect(rank: Int): PushChannel =
     network.connect(
@@ -98,11 +106,13 @@ final class PushLinks(
     val open = channels.values.asScala.toSeq
     open.foreach(channel => Try(channel.finish()))
     val deadline = System.nanoTime() + math.min(group.timeoutMillis, PushLinks.FinishMillis) * 1000000L
-    while (!open.forall(_.isFinished) && System.nanoTime() < deadline)
-      mailbox.sleep(() => open.forall(_.isFinished), 5000000L)
+    while (!open.forall(_.isFinished) && System.nanoTime() < deadline) mailbox.pause(PushLinks.PauseNanos)
     open.filterNot(_.isFinished).foreach(_.abort())
     channels.clear()
   }
 }
 
-object PushLinks { private val FinishMillis = 3000L }
+object PushLinks {
+  private val FinishMillis = 3000L
+  private val PauseNanos = 1000000L
+}

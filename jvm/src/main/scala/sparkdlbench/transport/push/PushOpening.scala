@@ -66,10 +66,13 @@ final class PushOpening(
     links.tell(source, Control.Ready(generation, segment.map(_.offer)))
   }
 
-  /** Waits until rank `target` is ready for our lanes; maps what it offers. None: nothing was offered or it cannot be mapped. */
-  private def attach(target: Int): Option[HostLocalSegment] = {
+  /**
+   * Waits until rank `target` is ready for our lanes; maps what it offers. None: nothing was offered; Some(None): it cannot
+   * be mapped.
+   */
+  private def attach(target: Int): Option[Option[HostLocalSegment]] = {
     val ready = await(target, "open") { case word @ Control.Ready(`generation`, _) => word }
-    ready.offer.flatMap { offer =>
+    ready.offer.map { offer =>
       val segment = if (mayShare(target)) HostLocalSegment.attach(offer) else None
       segment.foreach(_.answer())
       links.tell(target, Control.Attached(generation, segment.isDefined))
@@ -93,13 +96,15 @@ final class PushOpening(
         if (shared) segment.slots(lanes, destination)
         else lanes.map(lane => LaneSlots.allocate(lane, destination(lane)))
       slots.foreach(mailbox.register)
-      if (word.attached) links.tell(source, Control.Verdict(generation, shared))
+      links.tell(source, Control.Verdict(generation, shared))
       slots.map(new Arrival(_, polled = shared))
   }
 
-  private def route(target: Int, lanes: Seq[Lane], segment: Option[HostLocalSegment]): Seq[Route] = {
-    val shared = segment.filter { _ =>
-      await(target, "share memory") { case word @ Control.Verdict(`generation`, _) => word }.shared
+  /** Whoever was offered memory waits for the verdict: before it the target has no other place for our lanes either. */
+  private def route(target: Int, lanes: Seq[Lane], offered: Option[Option[HostLocalSegment]]): Seq[Route] = {
+    val shared = offered.flatMap { segment =>
+      val verdict = await(target, "share memory") { case word @ Control.Verdict(`generation`, _) => word }
+      segment.filter(_ => verdict.shared)
     }
     if (links.isHere(target)) {
       val there = Mailbox.find(peers(target).inbox, target).getOrElse(left(target))

@@ -38,8 +38,11 @@ final class PushWait(mailbox: Mailbox, group: GroupContext, self: PushPeer, rank
       val limit = group.timeoutMillis * 1000000L
       while (!ready.getAsBoolean) {
         val elapsed = System.nanoTime() - start
-        if (polled && elapsed < YieldNanos) { Thread.`yield`(); failIfBroken() }
-        else {
+        if (polled && elapsed < YieldNanos) {
+          mailbox.poll() // what travels on sockets meanwhile has nobody else to serve it
+          Thread.`yield`()
+          failIfBroken()
+        } else {
           check(peers, phase, ready, elapsed > limit)
           if (polled) mailbox.sleep(ready, PolledSleepNanos) else mailbox.sleep(ready, SleepNanos)
         }

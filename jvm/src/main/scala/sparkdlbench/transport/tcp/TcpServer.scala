@@ -40,6 +40,8 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, tls: Option[
       channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
         timer.cancel(false); entry.leave()
       }
+      // Netty asks for it once, at the first read.
+      if (tls.isEmpty) channel.config().setRecvByteBufAllocator(new LendingAllocator(() => entry.reader))
       tls.foreach(pair => channel.pipeline().addLast(pair.server(channel.alloc())))
       channel.pipeline().addLast(entry)
     }
@@ -55,6 +57,9 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, tls: Option[
     private var hello: Array[Byte] = _
     private var nonce: Array[Byte] = _
     private var waiting = true
+
+    /** Of the stream's frames; null until the peer has proved who it is. */
+    var reader: FrameReader = _
 
     def late(channel: Channel): Unit =
       if (waiting) refuse(channel, s"it gave no proof within ${TcpServer.HandshakeMillis} ms")
@@ -87,10 +92,9 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, tls: Option[
           case None => refuse(context.channel(), s"rank ${read.stream.from} belongs to another attempt")
           case Some(mailbox) =>
             leave()
-            val reader = mailbox.reader(read.stream.from, read.number, read.of)
+            reader = mailbox.reader(read.stream.from, read.number, read.of)
             reader.beginEndless()
             val frames = new Frames(mailbox, reader, read.stream.from)
-            if (tls.isEmpty) context.channel().config().setRecvByteBufAllocator(new LendingAllocator(() => reader))
             context.pipeline().addLast(frames)
             context.writeAndFlush(accepted)
             mailbox.arrivesBy(context.channel())

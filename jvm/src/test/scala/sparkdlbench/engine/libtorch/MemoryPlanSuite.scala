@@ -16,6 +16,14 @@ class MemoryPlanSuite extends AnyFunSuite {
     assert(plan(4, 4, 2)(activation(0), layer(1)).inPlace.head == false)
   }
 
+  test("what is read backwards is not overwritten through a layer that keeps its values either") {
+    def flatten(input: Int) = layer(input).copy(hasParameters = false, worksInPlace = true, keepsValues = true)
+    val read = plan(4, 8, 8, 8, 8, 2)(layer(0), activation(1), flatten(2), activation(3), layer(4))
+    assert(read.inPlace == Seq(false, true, true, false, false))
+    val unread = plan(4, 8, 8, 8, 2)(layer(0), flatten(1), activation(2), layer(3))
+    assert(unread.inPlace == Seq(false, true, true, false))
+  }
+
   test("a value that two layers read is not overwritten") {
     val made = plan(4, 8, 8, 8)(layer(0), activation(1), layer(1, 2))
     assert(!made.inPlace(1))

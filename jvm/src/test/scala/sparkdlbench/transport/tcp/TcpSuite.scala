@@ -23,6 +23,8 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
       )
       assert(plain.forall(_("tcp") > 1000003L * 4 * 2) && plain.forall(_.keySet == Set("tcp", "tcp.framing")))
       assert(plain.forall(bytes => bytes("tcp.framing") < bytes("tcp") / 100))
+      val inPlace = LocalCluster.ranks(sc, 2, settings())(_ => push.FrameReader.inPlaceBytes.sum).sum
+      assert(inPlace > 1000003L * 4, "read by way of Netty's buffers")
       if (ServedBy.theRank)
         for (progress <- Seq("rank", "network")) {
           val served = LocalCluster.ranks(sc, 2, settings("progress" -> progress))(

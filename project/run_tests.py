@@ -78,6 +78,8 @@ def main() -> int:
     parser.add_argument("--scala", required=True, help="Scala version, which decides the Spark line")
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest")
     arguments = parser.parse_args()
+    # A caller that ends this must not leave sbt and pytest behind, which are in sessions of their own.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # Nothing that a test starts listens anywhere but on the loopback device.
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
 

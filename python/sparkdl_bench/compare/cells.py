@@ -77,6 +77,12 @@ class Cell:
         return int(self.run.settings.get("workers", "2"))
 
 
+def global_batch(settings: Mapping[str, str]) -> int:
+    """Rows of a step at all workers together."""
+    workers = int(settings.get("workers", "2"))
+    return workers * int(settings.get("batch_per_worker", "0")) or int(settings.get("batch", "128"))
+
+
 def group_name(factors: Mapping[str, str]) -> str:
     """`block-stream, workers 2`."""
     named = [factors[VARIANT]] if VARIANT in factors else []

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sparkdl_bench import peers
 from sparkdl_bench.compare import peer_data, record
 from sparkdl_bench.compare.application import Application
-from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.compare.store import ComparisonFolder
 from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
@@ -93,6 +93,8 @@ class ProcessExecutor:
             begun = time.time()
             (place / _BEGUN).write_text(json.dumps({"begun": begun}), encoding="utf-8")
             settings = {**cell.run.settings, "results": str(place)}
+            if folder := settings.get("checkpoint.dir"):  # a run of its own, and of this try
+                settings["checkpoint.dir"] = f"{folder.rstrip('/')}/{cell.id}-{begun:.0f}"
             if self._plan.fresh:
                 self._fresh(cell, settings, place)
             else:
@@ -127,8 +129,9 @@ class ProcessExecutor:
 
     def _warm_up(self, cell: Cell, application: Application) -> None:
         """After a failure or a resume measured trials go on in a new application, whose first run must not count."""
+        kept = {key: value for key, value in cell.run.settings.items() if key != "checkpoint.dir"}
         with tempfile.TemporaryDirectory(prefix="sparkdl-bench-warmup-") as place:
-            application.train({**cell.run.settings, "results": place}, self._plan.timeout_s)
+            application.train({**kept, "results": place}, self._plan.timeout_s)
 
     def _peer(self, cell: Cell) -> dict[str, Any]:
         self.close()
@@ -162,13 +165,12 @@ def fit_case(settings: Mapping[str, str], data: Path, spark: Mapping[str, str]) 
                 f"Peers train with {key} = {wanted}, and the run has {settings[key]}. Leave the peers out of the "
                 "comparison, or take that value."
             )
-    workers = int(settings.get("workers", "2"))
     return FitCase(
         data_path=str(data.resolve()),
-        batch=workers * int(settings.get("batch_per_worker", "0")) or int(settings.get("batch", "128")),
+        batch=global_batch(settings),
         epochs=int(settings.get("epochs", "5")),
         hidden=tuple(int(width) for width in settings.get("model.hidden", "1024").split(",") if width.strip()),
-        workers=workers,
+        workers=int(settings.get("workers", "2")),
         threads=int(settings.get("engine.threads", "0")) or int(spark.get("spark.task.cpus", "1")),
         learning_rate=float(settings.get("optimizer.learning_rate", "0.1")),
         momentum=float(settings.get("optimizer.momentum", "0")),

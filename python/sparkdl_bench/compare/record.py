@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkdl_bench import statistics
 from sparkdl_bench.compare import resources
-from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults
@@ -101,7 +101,7 @@ def of_peer(
     settings = cell.run.settings
     workers, threads = cell.workers, int(facts["threads"])
     history = list(facts["history"])
-    batch = int(settings.get("batch", "128"))
+    batch = global_batch(settings)
     training_s = sum(steps_ms) / 1e3
     layers = {
         "start": seconds - float(facts["seconds_total"]),
@@ -127,7 +127,7 @@ def of_peer(
 
 def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     threads = int(cell.run.settings.get("engine.threads", "1") or 1)
-    batch = int(cell.run.settings.get("batch", "128"))
+    batch = global_batch(cell.run.settings)
     return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
 
 

@@ -69,7 +69,7 @@ private[data] final class ImageDecoder(shape: Seq[Int]) {
     val lines =
       try read
       finally reader.removeIIOReadWarningListener(listener)
-    if (cut) Left(s"is a damaged $name file: it ends in the middle") else Right(lines)
+    if (cut) Left(s"is a damaged $name file: its image data end too early") else Right(lines)
   }
 
   private def resized(image: ImageLines): Array[Byte] = {

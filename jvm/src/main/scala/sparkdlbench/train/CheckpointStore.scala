@@ -172,6 +172,27 @@ object CheckpointStore {
   private val StepFolder = """step-(\d+)""".r
   private val RankFile = """rank-(\d+)-of-(\d+)""".r
 
+  /** That of a folder whose name a user gave. */
+  def in(folder: String, hadoop: Configuration): CheckpointStore =
+    try { qualified(folder, hadoop); new CheckpointStore(folder, hadoop) }
+    catch {
+      case cause @ (_: IOException | _: IllegalArgumentException) =>
+        throw new ConfigurationException(
+          s"'$folder' is no folder of any file system that this session knows: ${cause.getMessage}. Set checkpoint.dir and resume to folders " +
+            "that all executors can reach, such as hdfs://…/checkpoints.",
+          cause
+        )
+    }
+
+  /** Whether two names are one folder's. */
+  def same(one: String, other: String, hadoop: Configuration): Boolean =
+    qualified(one, hadoop) == qualified(other, hadoop)
+
+  private def qualified(folder: String, hadoop: Configuration): Path = {
+    val path = new Path(folder)
+    path.getFileSystem(hadoop).makeQualified(path)
+  }
+
   /** The newest whole checkpoint of a folder that the user named, or what to do about it. */
   def require(folder: String, hadoop: Configuration): Snapshot = new CheckpointStore(folder, hadoop).newest.getOrElse(
     throw new ConfigurationException(

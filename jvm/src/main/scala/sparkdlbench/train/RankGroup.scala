@@ -7,6 +7,8 @@ import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
 import sparkdlbench.metrics.Phase
 
 import scala.reflect.ClassTag
+import scala.util.Try
+import scala.util.control.NonFatal
 
 /** Where a rank's state lives. */
 final case class Placement(rank: Int, host: String, executorId: String)
@@ -79,14 +81,16 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
       case cause: Throwable =>
         forget() // those that were made
         throw cause
-    } finally shipped.unpersist()
+    } finally Try(shipped.unpersist())
   }
 
   /** In every executor that takes one of the tasks, as far as Spark still can. */
   private def forget(): Unit = {
-    val (runId, slots) = (setup.runId, math.max(1, SparkFacts.slots(sc)))
-    try sc.parallelize(0 until slots, slots).foreach(_ => ExecutorRuns.close(runId))
-    catch { case _: org.apache.spark.SparkException => () }
+    val runId = setup.runId
+    try {
+      val slots = if (sc.isStopped) 0 else SparkFacts.slots(sc)
+      if (slots > 0) sc.parallelize(0 until slots, slots).foreach(_ => ExecutorRuns.close(runId))
+    } catch { case NonFatal(_) => () } // what made them fail is what the user must know
   }
 
   private def made(shipped: Broadcast[RunSetup]): Array[Placement] =

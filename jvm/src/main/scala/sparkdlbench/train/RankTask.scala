@@ -146,7 +146,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       epochs += done
       report(done)
       losses = 0.0
-      checkpoints.filter(writer => writer.due(step) || step == steps).foreach(write(_, step, losses, algorithm))
+      // All ranks know the last step; an announcement then might find a rank that has left already.
+      checkpoints.filter(writer => step == steps || writer.due(step)).foreach(write(_, step, losses, algorithm))
     }
   }
 

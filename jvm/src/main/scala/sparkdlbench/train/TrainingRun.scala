@@ -286,8 +286,8 @@ object TrainingRun {
 
   /** A retry goes on from the newest checkpoint of its folder, which must not be another run's. */
   private def checkUnused(folder: String, resumed: String, sc: SparkContext): Unit =
-    if (folder.nonEmpty && folder != resumed)
-      new CheckpointStore(folder, sc.hadoopConfiguration).begun.headOption.foreach { step =>
+    if (folder.nonEmpty && (resumed.isEmpty || !CheckpointStore.same(folder, resumed, sc.hadoopConfiguration)))
+      CheckpointStore.in(folder, sc.hadoopConfiguration).begun.headOption.foreach { step =>
         throw new ConfigurationException(
           s"checkpoint.dir is '$folder', which holds checkpoints of another run (the newest after step $step): after the loss of an executor " +
             s"this run would go on from those. Name an empty folder, remove what is there, or go on from it with --resume $folder."

@@ -68,7 +68,9 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     run(set: _*)
     val message = intercept[sparkdlbench.ConfigurationException](run(set: _*)).getMessage
     assert(message.contains("holds checkpoints of another run (the newest after step 5)"), message)
-    run(set ++ Seq("resume" -> folder, "max_steps" -> "9"): _*)
+    // By its path, as a configuration may name it.
+    val path = java.nio.file.Paths.get(java.net.URI.create(folder)).toString
+    run("checkpoint.dir" -> path, "resume" -> folder, "max_steps" -> "9")
     assert(new CheckpointStore(folder, new Configuration()).newest.get.step == 9)
   }
 

@@ -63,7 +63,7 @@ class Part:
 
     def run(self, command: list[str], environment: dict[str, str]) -> Outcome:
         shutil.rmtree(self.reports, ignore_errors=True)
-        self.reports.mkdir(parents=True)
+        self.reports.mkdir(parents=True, exist_ok=True)
         status = run(command, environment)
         files = sorted(self.reports.glob("*.xml"))
         return Outcome(

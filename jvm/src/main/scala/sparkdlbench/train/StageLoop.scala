@@ -5,7 +5,7 @@ import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, Task
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
-import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLPlugin}
+import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException, SparkDLPlugin}
 
 import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec
@@ -63,11 +63,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
   ): Try[Seq[RankOutcome]] = {
     val box = RankReports.open(setup.runId)
     @volatile var outcome: Option[Try[Array[RankOutcome]]] = None
-    // What no handler catches, such as a missing class, must end the wait below as well.
-    def attempt: Try[Array[RankOutcome]] =
-      try Success(runStage(setup))
-      catch { case cause: Throwable => Failure(cause) }
-    val job = new Thread(() => outcome = Some(attempt), s"sparkdl-stage-${setup.runId}")
+    val job = new Thread(() => outcome = Some(AnyOutcome.of(runStage(setup))), s"sparkdl-stage-${setup.runId}")
     job.setDaemon(true)
     job.start()
     while (outcome.isEmpty) {

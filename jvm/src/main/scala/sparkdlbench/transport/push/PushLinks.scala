@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.{AnyOutcome, RunFailedException}
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
@@ -31,7 +31,9 @@ final class PushLinks(
     val results = new ConcurrentHashMap[Int, Try[PushChannel]]
     val latch = new CountDownLatch(missing.size)
     val threads = missing.map { rank =>
-      val thread = new Thread(() => { results.put(rank, attempt(rank)); latch.countDown(); mailbox.wakeUp() })
+      val thread = new Thread(() => {
+        results.put(rank, AnyOutcome.of(connect(rank))); latch.countDown(); mailbox.wakeUp()
+      })
       thread.setName(s"sparkdl-connect-${group.rank}-$rank")
       thread.setDaemon(true) // a connection attempt that hangs must not hold the executor
       thread.start()
@@ -56,11 +58,6 @@ final class PushLinks(
       results.forEach((rank, made) => if (!channels.containsKey(rank)) made.foreach(_.abort()))
     }
   }
-
-  /** What no handler catches, such as a missing class, must not look like the peer's silence. */
-  private def attempt(rank: Int): Try[PushChannel] =
-    try Success(connect(rank))
-    catch { case cause: Throwable => Failure(cause) }
 
   private def connect(rank: Int): PushChannel =
     network.connect(

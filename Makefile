@@ -3,7 +3,8 @@
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
-#   make soak            campaigns of kills and memory; first the digits run on other Spark versions (make smoke)
+#   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke)
+#   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -24,6 +25,9 @@ else ifeq ($(SPARK),3.5)
 else
   $(error SPARK=$(SPARK) is not known; valid are SPARK=4.1 (the default) and SPARK=3.5)
 endif
+
+# Words for the commands behind bench, bench-* and soak; from make's command line alone.
+ARGS :=
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
   $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $(name))))
@@ -48,18 +52,18 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 
 bench: $(INSTALLED) target/.jars-$(LINE)
-	$(BIN)/python -m sparkdl_bench.bench short
+	$(BIN)/python -m sparkdl_bench.bench short $(ARGS)
 
 bench-net bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
-	$(BIN)/python -m sparkdl_bench.bench $*
+	$(BIN)/python -m sparkdl_bench.bench $* $(ARGS)
 
 bench-train: $(INSTALLED) target/.jars-$(LINE)
-	$(BIN)/python -m sparkdl_bench.bench train
-	$(BIN)/python -m sparkdl_bench.bench ladder
-	$(BIN)/python -m sparkdl_bench.bench algorithms
+	$(BIN)/python -m sparkdl_bench.bench train $(ARGS)
+	$(BIN)/python -m sparkdl_bench.bench ladder $(ARGS)
+	$(BIN)/python -m sparkdl_bench.bench algorithms $(ARGS)
 
 soak: smoke
-	$(BIN)/python -m sparkdl_bench.bench soak
+	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)
 
 # The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.
 smoke: $(INSTALLED) target/.jars-4

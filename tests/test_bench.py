@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,19 +18,22 @@ import pytest
 from click.testing import CliRunner
 
 from sparkdl_bench import statistics
-from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, store, trials
+from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, refusals, store, trials
 from sparkdl_bench.bench.collective import Taken, Way
-from sparkdl_bench.bench.net import NetPlan, Skipped
+from sparkdl_bench.bench.net import Failed, NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
-from sparkdl_bench.bench.suites import ladder, memory, short, soak, train
+from sparkdl_bench.bench.suites import ladder, memory, models, short, soak, train
 from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.bench.victim import RunHungError, same
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import TrainCase
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass
@@ -177,6 +183,54 @@ class TestContestants:
         assert trial.samples_ms == [1.0, 2.0]
         assert trial.facts["engine"] == {"blas": "mkl"}
 
+    def test_every_executor_fits_its_worker(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        plans = (short.ShortPlan(), train.TrainPlan(), ladder.LadderPlan(), peers_suite.PeersPlan())
+        groups = [group for plan in plans for group in plan.groups(shared)]
+        groups += models.groups(models.NETS, {net.name: "{}" for net in models.NETS}, shared)
+        ours = [each for group in groups for each in group if isinstance(each, contestant.OursContestant)]
+        assert {each.settings.get("spark.executor.memory", "2g") for each in ours} == {"2g", "3g", "4g"}
+        for each in ours:
+            (tmp_path / "run.toml").write_text(contestant.run_file(each.case, str(tmp_path), each.settings))
+            spark = load_run_file(tmp_path / "run.toml").spark
+            master = re.fullmatch(r"local-cluster\[(\d+),1,(\d+)\]", spark["spark.master"])
+            assert master is not None
+            assert int(master[1]) == each.case.workers
+            assert contestant.mebibytes(spark["spark.executor.memory"]) <= int(master[2]), each.name
+
+    def test_a_size_of_memory_that_no_master_counts_is_refused(self) -> None:
+        assert (contestant.mebibytes("1536m"), contestant.mebibytes("3G")) == (1536, 3072)
+        with pytest.raises(ConfigurationError, match=r"'1\.5g'.*1536m"):
+            contestant.mebibytes("1.5g")
+
+    def test_the_models_suite_compares_what_it_measures(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        groups = models.groups(models.NETS, {net.name: "{}" for net in models.NETS}, shared)
+        measured = {each.name for group in groups for each in group}
+        compared = {name for each in models.comparisons(models.NETS) for name in (each.ours, each.theirs)}
+        assert compared <= measured
+        assert measured - compared == {f"{net.name}-openblas-2" for net in models.NETS}
+
+    def test_the_perceptrons_are_those_of_the_comparisons(self, tmp_path: Path) -> None:
+        found = {}
+        for name in ("mlp", "mlp-small", "mlp-cifar"):
+            net = models.net_of(name)
+            (tmp_path / "run.toml").write_text(contestant.run_file(net.case(2), str(tmp_path), net.settings))
+            settings = load_run_file(tmp_path / "run.toml").settings
+            kept = ("model.name", "data.shape", "model.hidden", "model.output_activation")
+            found[name] = [settings[key] for key in kept]
+        assert found == {
+            "mlp": ["mlp", "1,28,28", "1024", "none"],
+            "mlp-small": ["mlp", "1,28,28", "100,50", "tanh"],
+            "mlp-cifar": ["mlp", "3,32,32", "1024", "none"],
+        }
+
+    def test_a_net_that_there_is_none_of_is_refused_with_the_nearest(self) -> None:
+        with pytest.raises(ConfigurationError, match="Did you mean 'resnet-18'"):
+            models.chosen("lenet,resnet18")
+        assert [net.name for net in models.chosen(" lenet, cnn")] == ["lenet", "cnn"]
+        assert models.chosen("") == list(models.NETS)
+
     @pytest.mark.parametrize(("suite", "plan"), [(short, short.ShortPlan()), (train, train.TrainPlan())])
     def test_a_suite_compares_what_it_measures(self, suite: Any, plan: Any, tmp_path: Path) -> None:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
@@ -279,12 +333,89 @@ class TestCollective:
 
     def test_what_is_not_installed_is_skipped_with_the_command(self, tmp_path: Path) -> None:
         plan = NetPlan(sizes=(100,), workers=(2,), transports=("mpi", "memcpy"), warmup=1, iterations=4, trials=2)
-        found = list(net.measure(plan, 10.0, tmp_path, lambda _: None))
-        assert isinstance(found[0], Skipped)
-        assert "peers install mpi" in found[0].reason
-        assert isinstance(found[1], collective.Row)
-        assert found[1].correct
-        assert len(found[1].samples_ms) == 8
+        sweep = net.arrange(plan, tmp_path)
+        (skipped,) = sweep.skipped
+        assert skipped.name == "mpi"
+        assert "peers install mpi" in skipped.reason
+        (row,) = net.measure(plan, sweep, 10.0, tmp_path, lambda _: None)
+        assert isinstance(row, collective.Row)
+        assert row.correct
+        assert len(row.samples_ms) == 8
+
+    def test_a_refused_combination_is_left_out_and_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[dict[str, str]] = []
+
+        def reasons(settings: list[dict[str, str]]) -> list[str]:
+            asked.extend(settings)
+            refused = [each["transport"] == "shuffle" or (each["topology"], each["codec"]) == bad for each in settings]
+            return ["It cannot." if each else "" for each in refused]
+
+        bad = ("ring", "threshold")
+        monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
+        monkeypatch.setattr(refusals, "reasons", reasons)
+        names = {"topologies": ("sliced", "ring"), "codecs": ("fp32", "threshold")}
+        plan = NetPlan(sizes=(10, 20), workers=(2,), transports=("tcp", "shuffle", "memcpy"), **names)
+        sweep = net.arrange(plan, tmp_path)
+        assert len(asked) == 8
+        assert Skipped("tcp, ring, threshold, 2 workers", "It cannot.") in sweep.skipped
+        assert {each.name.split(",")[0] for each in sweep.skipped} == {"tcp", "shuffle"}
+        assert len(sweep.skipped) == 5
+        for group, elements in zip(sweep.groups, (10, 20), strict=True):
+            ways = [(way.transport, way.topology, way.codec, way.elements) for way in group]
+            assert ways == [
+                ("tcp", "sliced", "fp32", elements),
+                ("tcp", "sliced", "threshold", elements),
+                ("tcp", "ring", "fp32", elements),
+                ("memcpy", None, "fp32", elements),
+            ]
+
+    def test_an_encryption_that_is_missing_leaves_the_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
+        monkeypatch.setattr(refusals, "reasons", lambda settings: [""] * len(settings))
+        monkeypatch.setattr(encryption, "missing", lambda each, _: "Too old." if each == "tls" else None)
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("tcp",), encryptions=("off", "tls"))
+        sweep = net.arrange(plan, tmp_path)
+        assert sweep.skipped == (Skipped("tls", "Too old."),)
+        assert [[way.encryption for way in group] for group in sweep.groups] == [["off"]]
+
+    def test_a_way_that_fails_does_not_end_the_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+
+        def run_way(way: Way, *_: Any) -> Taken:
+            asked.append(way.transport)
+            if way.transport == "tcp":
+                raise RunFailedError("It broke.")
+            return Taken([1.0], True, "here")
+
+        monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
+        monkeypatch.setattr(refusals, "reasons", lambda settings: [""] * len(settings))
+        monkeypatch.setattr(net, "run_way", run_way)
+        plan = NetPlan(sizes=(10,), workers=(2,), transports=("tcp", "mpi-like", "memcpy"), trials=2)
+        rows = net.measure(plan, net.arrange(plan, tmp_path), 10.0, tmp_path, lambda _: None)
+        assert next(rows) == Failed("tcp, sliced, fp32, 2 workers, 10 values", "It broke.")
+        first = next(rows)
+        assert isinstance(first, collective.Row)
+        assert first.samples_ms == [1.0, 1.0]
+        # A row is given as soon as it is whole, and what failed is not tried again.
+        assert asked == ["tcp", "mpi-like", "memcpy", "mpi-like"]
+        (last,) = rows
+        assert isinstance(last, collective.Row)
+        assert last.transport == "memcpy"
+
+    def test_the_jvm_tells_what_has_nothing_to_measure(self) -> None:
+        settings = [
+            {"transport": "tcp", "topology": "ring", "codec": "fp32", "workers": "2"},
+            {"transport": "tcp", "topology": "ring", "codec": "threshold", "workers": "2"},
+            {"transport": "shuffle", "topology": "sliced", "codec": "fp32", "workers": "2"},
+        ]
+        fine, partial, jobs = refusals.reasons(settings)
+        assert fine == ""
+        assert "partial sums" in partial
+        assert "trains by Spark jobs" in jobs
+        with pytest.raises(ConfigurationError, match=r"no codec called 'fp23'.*Did you mean 'fp32'"):
+            refusals.reasons([{**settings[0], "codec": "fp23"}])
 
     def test_a_plain_stream_on_loopback_has_a_bandwidth(self) -> None:
         assert link.measure_link_gbps(0.2) > 0
@@ -311,6 +442,37 @@ class TestMemory:
         (tmp_path / "steps.json").write_text("[1000, 2000, 500]")
         (tmp_path / "run.json").write_text(json.dumps({"data": {"train_rows": 3}, "configuration": {"batch": "2"}}))
         assert memory.step_times(tmp_path) == [11.0, 13.0, 20.5]
+
+    def test_a_net_of_the_models_suite_brings_its_rows_and_its_memory(self, tmp_path: Path) -> None:
+        plan = memory.plan_of("resnet-18", "block-stream", (200, 2000), data_path="/mnist")
+        assert (plan.data, plan.batch) == ("mnist", 4)
+        case = memory.case_of(plan, "/mnist")
+        assert (case.model, case.shape, case.steps, case.data_path) == ("resnet-18", (1, 28, 28), 2100, "/mnist")
+        settings = models.net_of(plan.model).settings
+        (tmp_path / "run.toml").write_text(contestant.run_file(case, str(tmp_path), settings))
+        assert load_run_file(tmp_path / "run.toml").spark["spark.master"] == "local-cluster[2,1,3072]"
+        # MNIST's rows fit no other shape.
+        assert memory.plan_of("vgg-16", "block-stream", (1, 2), data_path="/mnist").data == "synthetic"
+        assert memory.plan_of("mlp", "block-manager", (500, 5000)) == memory.MemoryPlan()
+
+    def test_growth_is_from_an_earlier_step_to_a_later_one(self) -> None:
+        with pytest.raises(ConfigurationError, match="--last-step"):
+            memory.plan_of("mlp", "block-stream", (500, 500))
+
+    @pytest.mark.parametrize(("last_bytes", "status"), [(104.0, 0), (106.0, 1)])
+    def test_growth_above_the_limit_is_the_exit_status(
+        self,
+        cli: Callable[..., Any],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        last_bytes: float,
+        status: int,
+    ) -> None:
+        growths = [memory.Growth("driver", 100.0, 90.0), memory.Growth("executor 0", 100.0, last_bytes)]
+        monkeypatch.setattr(memory, "measure", lambda *_: growths)
+        result = cli("bench", "memory", "--results", str(tmp_path))
+        assert result.exit_code == status
+        assert ("executor 0 by 6.0%; less than 5% is allowed" in result.output) == (status == 1)
 
     def test_a_run_that_fails_is_an_error_with_its_reason(self, tmp_path: Path) -> None:
         with pytest.raises(RunFailedError, match=r"no-such\.toml"):
@@ -341,6 +503,9 @@ class FakeVictim:
     def stop(self) -> None:
         self.done.append("stop")
 
+    def summary(self) -> Any:
+        return {"final": {"steps": 1000, "ms_per_step_median": 1e-3}}
+
 
 class TestSoak:
     expected = {"w": np.arange(3, dtype=np.float32)}  # noqa: RUF012
@@ -366,6 +531,69 @@ class TestSoak:
         assert (outcome.held, outcome.error) == (False, "its words")
         assert victim.done[-1] == "stop"
 
+    def test_weights_are_the_same_bit_for_bit(self) -> None:
+        zeros = np.zeros(2, np.float32)
+        assert same({"w": zeros}, {"w": zeros.copy()})
+        assert not same({"w": zeros}, {"w": -zeros})
+        assert not same({"w": zeros}, {"v": zeros})
+
+    def campaign(self, monkeypatch: pytest.MonkeyPatch, file: ResultFile, *victims: Any) -> list[Any]:
+        """Runs the campaign over these victims, the undisturbed one before them; returns those that were not begun."""
+        waiting = [FakeVictim(self.expected), *victims]
+        monkeypatch.setattr(soak, "Victim", lambda *_: waiting.pop(0))
+        soak.campaign(soak.SoakPlan(runs=len(victims), kills=0), file)
+        return waiting
+
+    def test_one_wrong_sum_ends_the_campaign(self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile) -> None:
+        fine, wrong = FakeVictim(self.expected), FakeVictim({"w": np.ones(3, np.float32)})
+        unbegun = FakeVictim(self.expected)
+        with pytest.raises(RunFailedError, match="other weights than the undisturbed run"):
+            self.campaign(monkeypatch, result_file, fine, wrong, unbegun)
+        assert unbegun.done == []
+        assert [each["identical"] for each in result_file.content["outcomes"]] == [True, False]
+
+    def test_one_run_that_hangs_ends_the_campaign(
+        self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
+    ) -> None:
+        hung = FakeVictim(self.expected)
+        hung.finish = Mock(side_effect=RunHungError("It has not ended after 300 s."))  # type: ignore[method-assign]
+        with pytest.raises(RunFailedError, match=r"hung\. It has not ended after 300 s\."):
+            self.campaign(monkeypatch, result_file, hung)
+        assert hung.done[-1] == "stop"
+
+    def test_one_clean_failure_of_twenty_is_allowed(
+        self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
+    ) -> None:
+        failed = FakeVictim(self.expected)
+        failed.finish = Mock(side_effect=RunFailedError("its words"))  # type: ignore[method-assign]
+        assert self.campaign(monkeypatch, result_file, failed, FakeVictim(self.expected)) == []
+        held = soak.KilledRun([1], 1, True, "", 1.0)
+        miss = soak.KilledRun([1], 1, False, "its words", 1.0)
+        assert soak.missed([*[held] * 19, miss]) == ""
+        assert soak.missed([]) == ""
+        assert "18 of 20" in soak.missed([*[held] * 18, miss, miss])
+        assert "its words" in soak.missed([*[held] * 18, miss, miss])
+
+    def test_memory_is_part_of_it(
+        self, cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        watched: list[Any] = []
+
+        def measure(plan: memory.MemoryPlan, *_: Any) -> list[memory.Growth]:
+            watched.append((plan.model, plan.transport, plan.first_step, plan.last_step))
+            return [memory.Growth("driver", 100.0, 106.0 if plan.transport == "block-manager" else 101.0)]
+
+        monkeypatch.setattr(soak, "campaign", lambda *_: [])
+        monkeypatch.setattr(memory, "measure", measure)
+        result = cli("bench", "soak", "--results", str(tmp_path))
+        assert watched == [
+            ("mlp", "block-manager", 500, 5000),
+            ("mlp", "block-stream", 1000, 10000),
+            ("resnet-18", "block-stream", 200, 2000),
+        ]
+        assert result.exit_code == 1
+        assert "mlp over block-manager, steps 500 and 5,000" in result.output
+
 
 class TestCommand:
     def test_algorithms_are_skipped_without_mnist(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +607,26 @@ class TestCommand:
         assert result.exit_code == 0
         assert "short" in result.output
         assert "memory" in result.output
+
+    @pytest.mark.parametrize(
+        "suite", ["short", "net", "train", "ladder", "algorithms", "models", "data", "peers", "namespaces"]
+    )
+    def test_every_suite_of_make_resumes(self, suite: str) -> None:
+        assert "--resume" in CliRunner().invoke(bench_command, [suite, "--help"]).output
+
+    def test_make_hands_options_on(self) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+        said = subprocess.run(
+            ["make", "-n", "bench", "bench-train", "bench-models", "soak", "ARGS=--resume"],
+            cwd=ROOT,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+        suites = re.findall(r"sparkdl_bench\.bench (\S+) --resume$", said, re.MULTILINE)
+        assert suites == ["short", "train", "ladder", "algorithms", "models", "soak"]
 
     def test_wrong_sizes_are_refused(self, cli: Callable[..., Any]) -> None:
         result = cli("net", "--sizes", "1,x")
@@ -395,6 +643,39 @@ class TestCommand:
         rows = [json.loads(line) for line in out.read_text().splitlines()]
         assert [row["elements"] for row in rows] == [5, 50]
         assert all(row["correct"] for row in rows)
+
+    def test_net_shows_the_rows_there_are_when_one_fails(
+        self, cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run_way(way: Way, *_: Any) -> Taken:
+            if way.elements == 50:
+                raise RunFailedError("It broke.")
+            return Taken([1.0], way.elements != 7, "here")
+
+        monkeypatch.setattr(net, "run_way", run_way)
+        monkeypatch.setattr(link, "measure_link_gbps", lambda: 1.0)
+        out = tmp_path / "rows.jsonl"
+        result = cli("net", "--sizes", "5,50,7", "--transports", "memcpy", "--json", str(out))
+        assert result.exit_code == 1
+        assert [json.loads(line)["elements"] for line in out.read_text().splitlines()] == [5, 7]
+        assert "memcpy, 1 workers, 50 values: FAILED. It broke." in result.output
+        assert "memcpy (1 workers, 7 values) gave wrong sums." in result.output
+        assert "All-reduce of fp32 values" in result.output
+
+    def test_net_refuses_a_name_that_is_none_before_anything_runs(
+        self, cli: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
+        monkeypatch.setattr(
+            refusals, "reasons", Mock(side_effect=ConfigurationError("There is no transport called 'glooo'."))
+        )
+        monkeypatch.setattr(link, "measure_link_gbps", Mock(side_effect=AssertionError("it runs")))
+        kept = tmp_path / "rows.jsonl"
+        kept.write_text("an earlier row")
+        result = cli("net", "--sizes", "5", "--transports", "glooo", "--json", str(kept))
+        assert result.exit_code == 2
+        assert "no transport called 'glooo'. Peers that all-reduce: gloo, memcpy, mpi." in result.output
+        assert kept.read_text() == "an earlier row"
 
 
 @pytest.fixture

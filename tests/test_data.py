@@ -85,8 +85,10 @@ def test_names_of_frames_go_with_the_call(spark: SparkSession) -> None:
 
 def test_a_bad_row_of_a_frame_is_told(spark: SparkSession, tmp_path: Path) -> None:
     bad = frame(spark).union(spark.createDataFrame([(1, [1.0, 2.0])], "y int, x array<double>"))
-    with pytest.raises(ConfigurationError, match="the row has 2 values"):
+    with pytest.raises(ConfigurationError, match="the row has 2 values") as told:
         trainer(bad, tmp_path).fit(spark)
+    assert "of the training rows (table global_temp.sparkdl_" in str(told.value)
+    assert "byte offset" not in str(told.value)
     fitted = trainer(bad, tmp_path, data__on_error="skip").fit(spark)
     run = json.loads((fitted.results_dir / "run.json").read_text())
     assert run["data"]["skipped"]["count"] == 1
@@ -98,6 +100,8 @@ def test_wrong_settings_are_refused_without_a_job(spark: SparkSession, tmp_path:
         trainer(frame(spark), tmp_path, label="z").fit(spark)
     with pytest.raises(ConfigurationError, match="nowhere"):
         trainer({"source": "csv", "path": str(tmp_path / "nowhere.csv")}, tmp_path).fit(spark)
+    with pytest.raises(ConfigurationError, match=r"'data\.classes' is '3', and the data source 'digits' does not"):
+        trainer("digits", tmp_path).fit(spark)
     assert jobs() == before
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from sparkdl_bench.bench.victim import Victim, Weights, same
+from standalone import standalone_cluster
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +77,69 @@ def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> No
     told = [each for each in events if each["key"] == "rank_groups"]
     assert len(told) == 2
     assert told[0]["value"] == told[1]["value"] == told[1]["metadata"]["before"]
+
+
+def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Path, undisturbed: Weights) -> None:
+    victim = Victim(tmp_path, {"spark": {"spark.stage.maxConsecutiveAttempts": "1"}})
+    victim.wait_for_step(1000)
+    assert victim.kill_executor(1)
+    assert same(victim.finish(), undisturbed)
+    (told,) = _events(victim, "resubmitted")
+    assert told["metadata"]["workers"] == 2
+    begun = [each["metadata"]["from_step"] for each in _events(victim, "rank_groups")]
+    assert len(begun) == 2
+    assert begun[0] == 0
+    assert begun[1] >= 500
+    assert len(list(victim.checkpoints.iterdir())) == 2, "the newest two are kept"
+
+
+def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed: Weights) -> None:
+    with standalone_cluster(tmp_path, workers=2, memory="1g") as master:
+        victim = Victim(tmp_path / "run", {"master": master, "recovery": {"replacement_wait": 5}})
+        try:
+            victim.wait_for_step(1000)
+            lost = _end_a_worker_and_its_executor(tmp_path)
+            weights = victim.finish()
+        finally:
+            victim.stop()
+    assert lost
+    summary = victim.summary()
+    assert summary["status"] == "success"
+    assert summary["workers"] == 1
+    (told,) = _events(victim, "resubmitted")
+    assert told["metadata"]["workers"] == 1
+    assert "recovery.replacement_wait" in told["metadata"]["reason"]
+    for name, values in undisturbed.items():
+        assert np.allclose(weights[name], values, atol=1e-3), name
+
+
+def test_a_folder_that_is_named_relatively_is_one_folder_for_all(
+    tmp_path: Path, undisturbed: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    victim = Victim(tmp_path, {"epochs": 200, "checkpoint": {"dir": "checkpoints", "every": 500}})
+    victim.finish()
+    assert len(list(victim.checkpoints.iterdir())) == 2
+    assert same(Victim(tmp_path / "second", {"resume": "checkpoints"}).finish(), undisturbed)
+
+
+def _events(victim: Victim, key: str) -> list[dict[str, Any]]:
+    (run,) = (victim.folder / "results").iterdir()
+    events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [each for each in events if each["key"] == key]
+
+
+def _end_a_worker_and_its_executor(folder: Path) -> bool:
+    """Ends the second worker of a standalone cluster, so that nobody starts its executor anew, and then that one."""
+    work = str(folder / "work-1")
+    for word in ("org.apache.spark.deploy.worker.Worker", "org.apache.spark.executor.CoarseGrainedExecutorBackend"):
+        # An executor's working folder is below its worker's.
+        found = [
+            each
+            for each in psutil.process_iter(["cmdline"])
+            if word in (each.info["cmdline"] or []) and (work in each.info["cmdline"] or each.cwd().startswith(work))
+        ]
+        if len(found) != 1:
+            return False
+        found[0].kill()
+    return True

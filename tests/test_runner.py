@@ -30,6 +30,15 @@ def test_a_failure_carries_its_reason_and_the_folder() -> None:
         follow(api, "run-1")
 
 
+def test_what_a_rank_found_that_the_user_can_mend_is_no_failed_run() -> None:
+    failed = {"state": "failed", "error": "No such interface.", "error_kind": "configuration", "results": "results/x"}
+    with pytest.raises(ConfigurationError, match=r"No such interface\. What it wrote is in results/x\.") as caught:
+        follow(FakeApi([RUNNING, failed]), "run-1")
+    assert caught.value.exit_code == 2
+    with pytest.raises(RunFailedError):
+        follow(FakeApi([RUNNING, {**failed, "error_kind": "run"}]), "run-1")
+
+
 def test_cancelled_by_somebody_else() -> None:
     with pytest.raises(RunCancelledError):
         follow(FakeApi([{**RUNNING, "state": "cancelled"}]), "run-1")

@@ -1,13 +1,17 @@
-"""Every run file under conf/runs trains a few steps, on synthetic rows of its data set's shape."""
+"""Every run file under conf/runs trains a few steps, on a small set of its own data source."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from conftest import RUN_FILES
+import cifar10
+import idx
+from conftest import COMPARISON_FILES, ROOT, RUN_FILES
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.runner import follow
 from sparkdl_bench.session import check_session
@@ -15,12 +19,36 @@ from sparkdl_bench.session import check_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+TRAIN_ROWS, TEST_ROWS = 16, 4
 # Large nets on smaller images, and fewer classes, so that two executors of 1 GB hold them.
-SHAPES = {"idx": "1,28,28", "cifar10": "3,32,32", "digits": "1,8,8", "synthetic": "3,64,64"}
+SYNTHETIC = {
+    "data.shape": "3,64,64",
+    "data.classes": "10",
+    "data.rows": str(TRAIN_ROWS),
+    "data.test_rows": str(TEST_ROWS),
+}
+RESULTS_TABLE = ROOT / "docs" / "models.md"
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """By data source: the keys that put a small set in the place of a run file's own. Nothing else of it changes."""
+    folder = tmp_path_factory.mktemp("sets")
+    for seed, (names, rows) in enumerate(((idx.TRAIN, TRAIN_ROWS), (idx.TEST, TEST_ROWS))):
+        images = np.random.default_rng(seed).integers(0, 256, (rows, 28, 28), dtype=np.uint8)
+        idx.write(folder / "idx", names, idx.Set(images, (np.arange(rows) % 10).astype(np.uint8)))
+    cifar10.write(folder / "cifar10", TRAIN_ROWS, TEST_ROWS)
+    decoded = {"data.cache_dir": (folder / "decoded").as_uri()}
+    return {
+        "idx": {"data.path": (folder / "idx").as_uri()},
+        "cifar10": {"data.path": (folder / "cifar10").as_uri(), **decoded},
+        "synthetic": SYNTHETIC,
+        "digits": {},
+    }
 
 
 @pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.stem)
-def test_a_run_file_trains(spark: SparkSession, tmp_path: Path, path: Path) -> None:
+def test_a_run_file_trains(spark: SparkSession, tmp_path: Path, sets: dict[str, dict[str, str]], path: Path) -> None:
     settings: dict[str, Any] = dict(load_run_file(path).settings)
     source = settings["data.source"]
     shortened = {
@@ -30,21 +58,28 @@ def test_a_run_file_trains(spark: SparkSession, tmp_path: Path, path: Path) -> N
         "evaluate_every": "0",
         "memory_check": "off",
         "transport": "block-manager" if settings["transport"] == "block-manager" else "block-stream",
+        **sets[source],
     }
-    if source != "digits":
-        shortened |= {
-            "data.source": "synthetic",
-            "data.shape": SHAPES[source],
-            "data.rows": "16",
-            "data.test_rows": "4",
-        }
-        shortened |= {"data.classes": "10"}
     api = check_session(spark)
     run_id = api.start({**settings, **shortened})
     done = follow(api, run_id)
     api.forget(run_id)
     assert done.state == "done"
     assert done.step == 3
+    (folder,) = tmp_path.iterdir()
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    # What it trained on is the file's own: where the rows come from, and what is done to them.
+    own = {key: value for key, value in settings.items() if key.startswith("data.") and key not in sets[source]}
+    assert {key: run["configuration"][key] for key in own} == own
+    if source != "digits":
+        assert (run["data"]["train_rows"], run["data"]["test_rows"]) == (TRAIN_ROWS, TEST_ROWS)
+
+
+def test_the_run_files_have_every_source_and_every_change_of_rows_that_the_comparisons_need() -> None:
+    files = [load_run_file(path).settings for path in RUN_FILES]
+    assert {settings["data.source"] for settings in files} == {"digits", "idx", "cifar10", "synthetic"}
+    assert {settings.get("data.normalize") for settings in files} == {None, "mean", "channel"}
+    assert any({"data.padding", "data.crop", "data.flip"} <= set(settings) for settings in files)
 
 
 def test_there_is_a_run_file_for_every_model() -> None:
@@ -61,3 +96,15 @@ def test_there_is_a_run_file_for_every_model() -> None:
         "googlenet",
         "resnet-50",
     }
+
+
+def test_the_documentation_has_the_result_of_every_file() -> None:
+    """A row of the table for each file, and no row for a file that is gone; an honest one says `not measured yet`."""
+    lines = RESULTS_TABLE.read_text(encoding="utf-8").splitlines()
+    rows = {}
+    for line in lines:
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0].startswith("`") and cells[0].endswith(".toml`"):
+            rows[cells[0].strip("`")] = cells[1:]
+    assert sorted(rows) == sorted(path.name for path in [*RUN_FILES, *COMPARISON_FILES])
+    assert all(len(cells) == 2 and all(cells) for cells in rows.values())

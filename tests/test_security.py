@@ -24,7 +24,27 @@ from sparkdl_bench.bench import encryption
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
-TRANSPORTS = ("block-stream", "block-manager")
+# A job a step is slow, and a few steps of it show the same.
+_FEW = {"transport": "shuffle", "max_steps": 10}
+RUNS: dict[str, dict[str, object]] = {
+    "block-stream": {"transport": "block-stream"},
+    "block-manager": {"transport": "block-manager"},
+    "shuffle": _FEW,
+    "shuffle-tree": {**_FEW, "topology": "tree"},
+}
+# What carries gradients and weights, as the runs count it. Two workers' tree has the driver alone above them.
+CHANNELS = {
+    "block-stream": ("block-stream",),
+    "block-manager": ("block-manager",),
+    "shuffle": ("shuffle",),
+    "shuffle-tree": ("task-result", "broadcast"),
+}
+# So that what is looked for is on the wire, and in its own bytes: executors of one host would read each other's files.
+VISIBLE = {
+    "spark.shuffle.readHostLocalDisk": "false",
+    "spark.shuffle.compress": "false",
+    "spark.broadcast.compress": "false",
+}
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 300
 NEEDLE_VALUES = 16
@@ -38,10 +58,10 @@ SEED = secrets.randbelow(1 << 31)  # so that the weights are nobody else's
 
 @dataclass(frozen=True)
 class Captured:
-    """One session, in which each transport trained once: how it ended, and what was on the wire meanwhile.
+    """One session, in which each of `RUNS` trained once: how it ended, and what was on the wire meanwhile.
 
     Attributes:
-        weights, sent: by transport; `sent` is what the runs counted, by channel.
+        weights, sent: by run; `sent` is what the runs counted, by channel.
     """
 
     weights: dict[str, Weights]
@@ -50,7 +70,7 @@ class Captured:
 
     @property
     def channel_bytes(self) -> int:
-        return sum(self.sent[transport][transport] for transport in TRANSPORTS)
+        return sum(self.sent[run][channel] for run, channels in CHANNELS.items() for channel in channels)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -72,7 +92,7 @@ def plain(folder: Path) -> Captured:
 
 
 def train(folder: Path, properties: dict[str, str]) -> Captured:
-    """One all-reduce of known gradients and one training run a transport, on two executors, through sockets."""
+    """One all-reduce of known gradients and the training runs, on two executors, through sockets."""
     folder.mkdir()
     ports = {
         "spark.driver.port": str(PORTS[0]),
@@ -83,12 +103,12 @@ def train(folder: Path, properties: dict[str, str]) -> Captured:
     known = {"transport": "block-stream", "net.elements": NET_VALUES, "net.warmup": 1, "net.iterations": 1}
     model = {"model": {"name": "mlp", "hidden": [64]}, "data": "digits", "batch": 50, "epochs": 2}
     case = {
-        "spark": {**ports, **properties},
+        "spark": {**ports, **VISIBLE, **properties},
         "net": {name: str(value) for name, value in {**common, **known}.items()},
         # A seed each, so that the weights of one run are not those of the other.
         "runs": {
-            transport: {**common, **model, "transport": transport, "seed": SEED + number}
-            for number, transport in enumerate(TRANSPORTS)
+            run: {**common, **model, **settings, "seed": SEED + number}
+            for number, (run, settings) in enumerate(RUNS.items())
         },
     }
     (folder / "case.json").write_text(json.dumps(case))
@@ -104,12 +124,12 @@ def train(folder: Path, properties: dict[str, str]) -> Captured:
             check=False,
         )
     assert done.returncode == 0, done.stdout[-6000:]
-    sent = {transport: json.loads((folder / f"{transport}.json").read_text()) for transport in TRANSPORTS}
-    return Captured({transport: weights_of(folder, transport) for transport in TRANSPORTS}, sent, wire)
+    sent = {run: json.loads((folder / f"{run}.json").read_text()) for run in RUNS}
+    return Captured({run: weights_of(folder, run) for run in RUNS}, sent, wire)
 
 
-def weights_of(folder: Path, transport: str) -> Weights:
-    with np.load(folder / f"{transport}.npz") as stored:
+def weights_of(folder: Path, run: str) -> Weights:
+    with np.load(folder / f"{run}.npz") as stored:
         return dict(stored)
 
 
@@ -133,11 +153,11 @@ def gradients() -> list[bytes]:
 
 def test_without_encryption_gradients_and_weights_can_be_read_on_the_wire(plain: Captured) -> None:
     assert plain.wire.count(gradients()) == 2
-    for transport in TRANSPORTS:
-        needles = pieces(plain.weights[transport])
+    for run in RUNS:
+        needles = pieces(plain.weights[run])
         assert len(needles) > 200
         # A stretch at the edge of a slice or of a packet may lie in two places.
-        assert plain.wire.count(needles) > 0.8 * len(needles), transport
+        assert plain.wire.count(needles) > 0.8 * len(needles), run
     assert plain.wire.byte_count > plain.channel_bytes > 0
 
 
@@ -146,14 +166,14 @@ def test_with_encryption_they_cannot_and_the_training_is_the_same(name: str, pla
     reason = encryption.missing(name, pyspark.__version__)
     if reason:
         pytest.skip(reason)
-    run = train(folder / name, encryption.properties(name, folder))
-    assert run.wire.count([*gradients(), *swapped(gradients())]) == 0
-    for transport in TRANSPORTS:
-        weights, expected = run.weights[transport], plain.weights[transport]
+    done = train(folder / name, encryption.properties(name, folder))
+    assert done.wire.count([*gradients(), *swapped(gradients())]) == 0
+    for run in RUNS:
+        weights, expected = done.weights[run], plain.weights[run]
         assert weights.keys() == expected.keys()
-        assert all(np.array_equal(weights[each], expected[each]) for each in expected), transport
+        assert all(np.array_equal(weights[each], expected[each]) for each in expected), run
         needles = pieces(weights)
-        assert run.wire.count([*needles, *swapped(needles)]) == 0, transport
+        assert done.wire.count([*needles, *swapped(needles)]) == 0, run
     # As many bytes were seen as the runs counted, so the capture has not simply missed them.
-    assert run.channel_bytes == plain.channel_bytes
-    assert run.wire.byte_count > run.channel_bytes
+    assert done.channel_bytes == plain.channel_bytes
+    assert done.wire.byte_count > done.channel_bytes

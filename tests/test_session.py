@@ -131,6 +131,53 @@ def test_configure_fills_a_builder(jars: Jars, monkeypatch: pytest.MonkeyPatch) 
     assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
 
 
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_jvm, "is_running", lambda: False)
+
+
+def test_what_stands_in_sparks_own_files_is_joined(
+    make_jars: Any, no_jvm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    make_jars({"sparkdl-bench-spark-4_2.13-0.1.0.jar": [PLUGIN], NATIVE: []})
+    monkeypatch.setattr(pyspark, "__version__", "4.1.0")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    defaults = "# ours\nspark.plugins  com.example.Mine \nspark.jars=/user/a.jar,\\\n  /user/b.jar\nother.key x\n"
+    (tmp_path / "spark-defaults.conf").write_text(defaults, encoding="utf-8")
+    given = "--conf 'spark.executor.extraJavaOptions=-Da=b -Dc' --name x pyspark-shell"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
+    assert session.standing_options() == {
+        "spark.plugins": "com.example.Mine",
+        "spark.jars": "/user/a.jar,/user/b.jar",
+        "spark.executor.extraJavaOptions": "-Da=b -Dc",
+    }
+    options = session.configure(SparkSession.builder.master("yarn"))._options
+    assert options["spark.plugins"] == f"com.example.Mine,{PLUGIN}"
+    assert options["spark.jars"].startswith("/user/a.jar,/user/b.jar,/")
+    assert "spark.executor.extraJavaOptions" not in options  # Spark takes it by itself
+
+
+@pytest.mark.parametrize("words", ["", "--conf", "-c spark.a=1 pyspark-shell", "--conf=spark.a=1 pyspark-shell"])
+def test_the_words_of_pyspark_submit_args(
+    words: str, no_jvm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", words)
+    assert session.standing_options() == ({"spark.a": "1"} if "=" in words else {})
+
+
+def test_a_spark_defaults_file_that_cannot_be_read(
+    no_jvm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.a \\u12\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"spark-defaults\.conf cannot be read: Invalid"):
+        session.standing_options()
+
+
 def test_configure_with_an_unsupported_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyspark
     from pyspark.sql import SparkSession

@@ -27,6 +27,8 @@ WAYS = (
     ("block-stream", "on", "host-local"),
 )
 TIMEOUT_SECONDS = 600
+# What the package needs beside pyspark; a test of tests/test_packaging.py holds it to pyproject.toml.
+BESIDE = {"numpy": "2.2.6", "psutil": "7.0.0", "click": "8.1.8", "rich": "14.0.0", "javaproperties": "0.8.2"}
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -35,8 +37,8 @@ def python(request: pytest.FixtureRequest) -> Path:
     version = request.param
     environment = Environment(
         name=f"spark-{version}",
-        requirements=(f"pyspark=={version}", "numpy==2.2.6", "psutil==7.0.0", "click==8.1.8", "rich==14.0.0"),
-        imports=("pyspark", "numpy", "psutil", "click", "rich"),
+        requirements=(f"pyspark=={version}", *(f"{name}=={pinned}" for name, pinned in BESIDE.items())),
+        imports=("pyspark", *BESIDE),
         newest_python=(3, 13),
         disk_gb=0.6,
     )

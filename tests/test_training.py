@@ -76,7 +76,9 @@ def test_save_and_load(fitted: FitResult, tmp_path: Path) -> None:
 
 
 def test_plot(fitted: FitResult) -> None:
-    assert fitted.plot().read_bytes().startswith(b"\x89PNG")
+    drawn = fitted.results_dir / "plot.png"
+    assert drawn.read_bytes().startswith(b"\x89PNG")  # by fit itself
+    assert fitted.plot() == drawn
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -174,6 +174,11 @@ def running() -> Any:
     return SparkContext._jvm
 
 
+def spark_properties(jvm: Any) -> dict[str, str]:
+    """The Spark properties that a JVM was started with, which every new Spark context of it begins with."""
+    return {pair._1(): pair._2() for pair in jvm.org.apache.spark.SparkConf(True).getAll()}
+
+
 def has_api(jvm: Any) -> bool:
     """True where the JVM can load this package's classes."""
     # py4j cannot load a class that is not there, and then takes its name for a package.

@@ -62,13 +62,14 @@ def examine_session(spark: SparkSession, settings: Mapping[str, str] | None = No
     except ConfigurationError as error:
         return [Finding("installation", str(error))]
     properties = dict(spark.sparkContext.getConf().getAll())
-    # Its ports are taken by itself.
+    # Its ports are taken by itself. Its settings and its shuffle manager are looked at again, with the executors there.
     before = [
         finding
         for finding in _findings(api.doctor_beforehand(properties, settings or {}))
         if finding.check not in ("ports", "settings", "shuffle-manager")
     ]
-    return [*before, *_findings(api.doctor_session(settings or {}))]
+    found = [*before, *_findings(api.doctor_session(settings or {}))]
+    return list(dict.fromkeys(found))  # what both have found, once
 
 
 def _findings(found: list[dict[str, Any]]) -> list[Finding]:

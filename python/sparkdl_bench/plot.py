@@ -43,6 +43,14 @@ def draw(results: RunResults) -> Path:
     return path
 
 
+def draw_where_possible(results: RunResults) -> Path | None:
+    """As `draw`; None where matplotlib is not installed or no epoch has finished, because nobody has asked for it."""
+    try:
+        return draw(results)
+    except ConfigurationError:
+        return None
+
+
 def _line(axes: Any, history: list[dict[str, Any]], key: str, label: str) -> None:
     ends = accumulate(record["seconds"] for record in history)
     points = [(end, record[key]) for end, record in zip(ends, history, strict=True) if record.get(key) is not None]

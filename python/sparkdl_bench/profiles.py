@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import javaproperties
+
 from sparkdl_bench.errors import ConfigurationError
 
 _SUFFIX = ".conf"
@@ -32,27 +34,23 @@ def names() -> list[str]:
 
 
 def parse(text: str, origin: str) -> dict[str, str]:
-    """Lines of `key value` or `key=value`; `#` begins a comment line. `origin` names the text in errors."""
+    """The properties of a text in the format of `spark-defaults.conf` (`java.util.Properties`, values trimmed).
+
+    `origin` names the text in errors.
+    """
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            continue
-        key, value = _split(stripped)
-        if not key.startswith(("spark.", "hadoop.")) or not value:
+    try:
+        elements = [element for element in javaproperties.parse(text) if isinstance(element, javaproperties.KeyValue)]
+    except ValueError as error:
+        raise ConfigurationError(f"The Spark profile '{origin}' cannot be read: {error}.") from error
+    for key, value, source in elements:
+        if not key.startswith(("spark.", "hadoop.")) or not value.strip():
             raise ConfigurationError(
-                f"Line {number} of the Spark profile '{origin}' is {stripped!r}. Valid are lines of a Spark property "
+                f"A line of the Spark profile '{origin}' is {source.strip()!r}. Valid are lines of a Spark property "
                 "and its value, as in spark-defaults.conf, and comments that begin with #."
             )
-        found[key] = value
+        found[key] = value.strip()
     return found
-
-
-def _split(line: str) -> tuple[str, str]:
-    for index, character in enumerate(line):
-        if character in " \t=:":
-            return line[:index], line[index:].lstrip(" \t").removeprefix("=").removeprefix(":").strip()
-    return line, ""
 
 
 def _find(name_or_path: str) -> Path:

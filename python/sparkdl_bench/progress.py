@@ -29,6 +29,8 @@ class Progress:
         cores: processor cores that driver and executors use together.
         resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
+        error_kind: `configuration` where the user can mend it (a rank found out what nobody could tell before), else
+            `run`.
         results: the run's folder.
     """
 
@@ -44,6 +46,7 @@ class Progress:
     cores: float | None = None
     resident_bytes: int | None = None
     error: str | None = None
+    error_kind: str | None = None
     results: str | None = None
 
     @classmethod

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
-from sparkdl_bench.errors import Interrupted, RunCancelledError, RunFailedError
+from sparkdl_bench.errors import ConfigurationError, Interrupted, RunCancelledError, RunFailedError, SparkDLError
 from sparkdl_bench.progress import Progress
 
 _POLL_SECONDS = 0.1
@@ -84,6 +84,7 @@ def follow(
 
     Raises:
         RunFailedError: the run failed.
+        ConfigurationError: it failed because of what a rank found and the user can mend.
         RunCancelledError: somebody else cancelled it.
         Interrupted: one of the signals came; the run was cancelled.
     """
@@ -101,9 +102,8 @@ def follow(
     if progress.state == "cancelled":
         raise RunCancelledError(f"The run was cancelled. What it wrote is in {progress.results}.")
     if progress.state != "done":
-        raise RunFailedError(
-            f"{progress.error or 'The run failed without a reason.'} What it wrote is in {progress.results}."
-        )
+        kind: type[SparkDLError] = ConfigurationError if progress.error_kind == "configuration" else RunFailedError
+        raise kind(f"{progress.error or 'The run failed without a reason.'} What it wrote is in {progress.results}.")
     return progress
 
 

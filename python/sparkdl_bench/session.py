@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
+
+import javaproperties
 
 from sparkdl_bench import _jvm
 from sparkdl_bench.config import ENGINE_PROPERTY
@@ -43,7 +47,8 @@ _WITHOUT_PAGE = {"spark.ui.retainedJobs": "50", "spark.ui.retainedStages": "50",
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Adds what training needs to a session builder, and keeps what the user has set.
+    """Adds what training needs to a session builder, and keeps what the user has set: in the builder, on the command
+    line of spark-submit, or in spark-defaults.conf. Where both have a list (plugins, jars, class paths), it is joined.
 
     Call it before the first Spark session of the process starts, because the driver's class path is fixed from then on:
     `spark = sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate()`.
@@ -58,13 +63,48 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     jars = find_jars(pyspark.__version__)
     if _jvm.is_running():
         _check_api(_jvm.running(), jars.line)
-    options = {name: str(value) for name, value in _options(builder).items()}
+    options = {**standing_options(), **{name: str(value) for name, value in _options(builder).items()}}
     settings = session_settings(jars, options)
     _bind_loopback(settings)
     for name, value in settings.items():
         if options.get(name) != value:
             builder = builder.config(name, value)
     return builder
+
+
+def standing_options() -> dict[str, str]:
+    """What Spark takes where a session's builder is silent.
+
+    That is what spark-submit gave the JVM that runs already, or else spark-defaults.conf and, before it, the `--conf`
+    options in the environment variable PYSPARK_SUBMIT_ARGS.
+    """
+    if _jvm.is_running():
+        return _jvm.spark_properties(_jvm.running())
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    given = [
+        after if word in ("--conf", "-c") else word.removeprefix("--conf=")
+        for word, after in itertools.pairwise([*words, ""])
+        if word in ("--conf", "-c") or word.startswith("--conf=")
+    ]
+    pairs = (pair.partition("=") for pair in given)
+    return {**_defaults_file(), **{name.strip(): value for name, _, value in pairs if name.strip()}}
+
+
+def _defaults_file() -> dict[str, str]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    home = Path(_find_spark_home())  # type: ignore[no-untyped-call,unused-ignore]
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+    if not path.is_file():
+        return {}
+    try:
+        text = path.read_text(encoding="utf-8")
+        return {name: value.strip() for name, value in javaproperties.loads(text).items() if name.startswith("spark.")}
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"Spark's configuration file {path} cannot be read: {error}. Mend it, or name another folder in the "
+            "environment variable SPARK_CONF_DIR."
+        ) from error
 
 
 def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
@@ -162,7 +202,7 @@ def start_jvm(
     import pyspark
 
     jars = find_jars(pyspark.__version__, natives=natives)
-    settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **options})
+    settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
     _bind_loopback(settings)
     with _quiet_logs():
         jvm = _jvm.start(_spark_conf(settings), jvm_log)

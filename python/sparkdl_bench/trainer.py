@@ -80,14 +80,15 @@ class Trainer:
         return {**keywords_to_settings(self._keywords, keys), **data_to_settings(chosen, sources)}
 
     def fit(self, spark: SparkSession, on_progress: Callable[[Progress], None] | None = None) -> FitResult:
-        """Trains, and returns when the run has ended.
+        """Trains, and returns when the run has ended. With matplotlib installed, its results folder holds `plot.png`.
 
         Args:
             spark: a classic session with our jar, as `sparkdl_bench.configure` makes it.
             on_progress: called about ten times a second, in place of the display that notebooks and terminals get.
 
         Raises:
-            ConfigurationError: session, settings or data are not fit for the run; no Spark job was started.
+            ConfigurationError: session, settings or data are not fit for the run; no Spark job was started, unless only
+                a rank could tell.
             RunFailedError: the run failed.
         """
         api = check_session(spark)
@@ -99,7 +100,9 @@ class Trainer:
                 run_id = start(api, settings, show_decoding)
         with _display(on_progress) as show:
             done = follow(api, run_id, show)
-        return _result(api, run_id, done)
+        result = _result(api, run_id, done)
+        plot.draw_where_possible(RunResults(result.results_dir))
+        return result
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,6 +36,7 @@ def test_a_fault_in_the_running_session_and_its_remedy(command_line: CommandLine
     [
         (["--set", "spark.dynamicAllocation.enabled=true"], "dynamic-allocation"),
         (["--set", "spark.network.crypto.enabled=true"], "encryption"),
+        (["--spark-conf", "secure", "--set", "spark.authenticate.secret=x", "--set", "transport=tcp"], "encryption"),
         (["--set", "engine.threads=2"], "blas-threads"),
         (["--set", "codec=fp31"], "settings"),
         (["--set", "spark.shuffle.manager=com.example.None"], "shuffle-manager"),
@@ -59,3 +61,28 @@ def test_a_session_of_the_user_s_own(spark: SparkSession) -> None:
     assert doctor.examine_session(spark, {"batch": "32"}) == []
     found = doctor.examine_session(spark, {"batch": "32", "workers": "5", "slots_wait": "1"})
     assert [finding.check for finding in found] == ["slots"]
+
+
+def test_what_the_run_s_transport_would_find_when_it_connects(spark: SparkSession) -> None:
+    run = {"batch": "32", "model.hidden": "32"}
+    for transport in ("block-stream", "tcp"):
+        assert doctor.examine_session(spark, {**run, "transport": transport}) == []
+    [found] = doctor.examine_session(spark, {**run, "transport": "tcp", "tcp.interface": "nosuch0"})
+    assert found.check == "transport"
+    assert "tcp.interface = nosuch0 fits no address" in found.message
+
+
+def test_a_running_session_s_own_look_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(*checks: str) -> list[dict[str, str]]:
+        return [{"check": check, "message": f"Mend {check}."} for check in checks]
+
+    api = SimpleNamespace(
+        doctor_beforehand=lambda *_: told("ports", "settings", "shuffle-manager", "encryption", "blas-threads"),
+        doctor_session=lambda _: told("shuffle-manager", "encryption"),
+    )
+    monkeypatch.setattr(doctor.session, "check_session", lambda _: api)
+    session: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local")]))
+    )
+    found = [finding.check for finding in doctor.examine_session(session)]
+    assert found == ["encryption", "blas-threads", "shuffle-manager"]

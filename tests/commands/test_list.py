@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 from conftest import CommandLine
+from sparkdl_bench import models
 
 
 def test_every_axis(command_line: CommandLine) -> None:
@@ -26,3 +32,47 @@ def test_all_keys(command_line: CommandLine) -> None:
     done = command_line.run("list", "keys")
     assert done.returncode == 0, done.stderr
     assert "workers  Number of ranks" in done.stdout
+
+
+def test_one_variant_by_its_name(command_line: CommandLine) -> None:
+    done = command_line.run("list", "model", "lenet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("lenet  ")
+    assert "alexnet" not in done.stdout
+    wrong = command_line.run("list", "model", "lent")
+    assert wrong.returncode == 2
+    assert "no model called 'lent'. Valid: alexnet, " in wrong.stderr
+
+
+def test_a_model_s_whole_specification_for_python(command_line: CommandLine, tmp_path: Path) -> None:
+    usual = command_line.run("list", "model", "lenet", "--json")
+    assert usual.returncode == 0, usual.stderr
+    spec = models.read(usual.stdout)
+    assert spec.parameter_count == 431_080
+    assert spec.parameters[1].rate == 2
+    rows = ["--shape", "3,32,32", "--classes", "7", "--set", "model.hidden=20"]
+    small = models.read(command_line.run("list", "model", "mlp", "--json", *rows).stdout)
+    assert [each.shape for each in small.parameters] == [(20, 3072), (20,), (7, 20), (7,)]
+    path = tmp_path / "net.json"
+    path.write_text(json.dumps({key: json.loads(usual.stdout)[key] for key in USERS_FIELDS}), encoding="utf-8")
+    own = command_line.run("list", "model", "file", "--json", "--set", f"model.spec={path}")
+    assert own.returncode == 0, own.stderr
+    assert models.read(own.stdout) == models.read(path) == spec
+
+
+USERS_FIELDS = ("name", "input_shape", "classes", "layers")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["codec", "fp32", "--json"], "write `list model NAME --json`"),
+        (["model", "lenet", "--classes", "3"], "say for which model"),
+        (["model", "file", "--json"], "model.spec=my-net.toml names a file"),
+        (["model", "mlp", "--json", "--shape", "3x32"], "--shape '3x32' is not of the form 3,32,32"),
+    ],
+)
+def test_words_that_make_no_sense(command_line: CommandLine, words: list[str], told: str) -> None:
+    done = command_line.run("list", *words)
+    assert done.returncode == 2, done.stdout
+    assert told in done.stderr

@@ -130,12 +130,32 @@ from sparkdl_bench.bench import machine
 from sparkdl_bench.compare import execute, loop, record, store
 from sparkdl_bench.compare.cells import cells_of, in_order
 from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.peers import _process
 
 machine.load = lambda: machine.Load(0.0, 0.0)
 plan = load_plan(pathlib.Path({conf!r}))
 cells = in_order(plan, cells_of(plan))
 folder = store.resume(pathlib.Path({out!r}), plan) or store.create(pathlib.Path({out!r}), plan, cells)
 finished = pathlib.Path({log!r})
+
+# A peer that trains nothing either: its program's one line, which a kill may cut short.
+class Peer:
+    def run(self, case, timeout_s, directory, out):
+        history = [dict(epoch=1, seconds=0.9, train_loss=1.0, test_loss=1.0, accuracy=0.95)]
+        facts = dict(threads=1, seconds_total=1.2, seconds_prepare=0.1, seconds_evaluation=0.1, history=history)
+        line = json.dumps(dict(samples_ms=[1.0, 1.0], facts=facts))
+        with out.open("w") as lines:
+            lines.write(line[:40])
+            lines.flush()
+            time.sleep(0.01)
+            lines.write(line[40:])
+        with finished.open("a") as lines:
+            lines.write(out.parent.name + "\\n")
+        time.sleep(0.005)
+        return _process.left_whole("fake", out)
+
+execute.peers.find = lambda name: Peer()
+execute.peer_data.export = lambda settings, path: None
 
 class Executor(execute.ProcessExecutor):
     # As the real one, but what it starts is no Spark application: files that come one after the other.
@@ -175,7 +195,8 @@ print(folder.path)
 
 def test_kills_at_random_moments_lose_no_finished_cell_and_run_none_twice(tmp_path: Path) -> None:
     # More cells than the kills leave time for, also where this process is late to send them.
-    conf = fakes.write_conf(tmp_path, fakes.CONF.replace("trials = 3", "trials = 30"))
+    peer = '[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'
+    conf = fakes.write_conf(tmp_path, fakes.CONF.replace("trials = 3", "trials = 30") + peer)
     out, log = tmp_path / "out", tmp_path / "finished.log"
     program = PROGRAM.format(tests=str(Path(__file__).parent), conf=str(conf), out=str(out), log=str(log))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}

@@ -15,8 +15,11 @@ from sparkdl_bench.compare.cells import cells_of
 RUN_START_S = 100.0
 
 
-def write_run(folder: Path, *, whole: bool = True) -> Path:
-    """Two epochs of 2 s and 1.5 s after 3 s of preparation, half a second of evaluation each; 10 steps of 100 ms."""
+def write_run(folder: Path, *, whole: bool = True, attempts: int = 1) -> Path:
+    """Two epochs of 2 s and 1.5 s after 3 s of preparation, with 0.4 and 0.3 s of evaluation; 10 steps of 250 ms.
+
+    The clock starts 0.5 s before the first event.
+    """
     run = folder / "20260102-030405-000-test"
     run.mkdir(parents=True)
     events: list[dict[str, Any]] = []
@@ -24,7 +27,9 @@ def write_run(folder: Path, *, whole: bool = True) -> Path:
     def event(seconds: float, key: str, **metadata: Any) -> None:
         events.append({"time_ms": (RUN_START_S + seconds) * 1e3, "key": key, "value": None, "metadata": metadata})
 
-    event(0, "run_start")
+    event(0.5, "run_start", clock_started_ms=RUN_START_S * 1e3)
+    for _ in range(attempts):
+        event(2.5, "rank_groups")
     event(5.0, "eval_accuracy", epoch_num=1)
     event(5.0, "epoch_stop", epoch_num=1)
     event(6.5, "eval_accuracy", epoch_num=2)
@@ -32,19 +37,27 @@ def write_run(folder: Path, *, whole: bool = True) -> Path:
     event(7.0, "run_stop")
     (run / "events.jsonl").write_text("\n".join(json.dumps(each) for each in events))
     (run / "run.json").write_text(json.dumps({"threads_per_worker": 2, "versions": {"spark": "4.1.4"}}))
-    history = [
-        {"epoch": 1, "seconds": 2.0, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.8},
-        {"epoch": 2, "seconds": 1.5, "train_loss": 0.5, "test_loss": 0.5, "test_accuracy": 0.95},
+    parts = [
+        {"seconds": 2.0, "seconds_evaluation": 0.4, "seconds_checkpoint": 0.0},
+        {"seconds": 1.5, "seconds_evaluation": 0.3, "seconds_checkpoint": 0.1},
+    ]
+    history: list[dict[str, Any]] = [
+        {"epoch": 1, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.8, **parts[0]},
+        {"epoch": 2, "train_loss": 0.5, "test_loss": 0.5, "test_accuracy": 0.95, **parts[1]},
     ]
     summary = {
         "status": "success",
-        "final": {"seconds_total": 7.0},
+        "final": {"seconds_total": 7.0, "seconds_prepare": 3.0},
         "phases_ms": {"data": 20.0, "compute": 80.0, "send": 30.0, "wait": 70.0, "scheduler": 50.0},
         "bytes": {"block-manager": 1000},
         "variant": {"transport": "block-manager"},
         "workers": 2,
         "batch": 32,
         "history": history,
+        "spark": {
+            "layers_s": {"run": 4.0, "launch": 0.5, "serialisation": 0.9, "submission": 0.1, "outside": 1.5},
+            "before_steps_s": {"launch": 0.2, "serialisation": 0.8, "submission": 0.1},
+        },
     }
     (run / "summary.json").write_text(json.dumps(summary))
     if whole:
@@ -70,30 +83,100 @@ def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> N
 def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:
     layers = made["layers_s"]
     assert sum(layers.values()) == pytest.approx(17.0)
-    assert layers["start"] == 8.0
-    assert layers["prepare"] == 3.0
-    assert layers["data"] == pytest.approx(0.2)
-    assert layers["compute"] == pytest.approx(0.8)
-    assert layers["synchronise"] == pytest.approx(1.0)
-    assert layers["Spark scheduling"] == pytest.approx(0.5)
-    assert layers["evaluation"] == pytest.approx(1.0)
-    assert layers["finish"] == pytest.approx(0.5)
-    assert layers["stop"] == pytest.approx(2.0)
-    assert layers["other"] == pytest.approx(0.0, abs=1e-6)
+    assert layers == pytest.approx(
+        {
+            "start": 8.0,
+            "prepare": 3.0 - 1.1,
+            "data": 0.2,
+            "compute": 0.8,
+            "synchronise": 1.0,
+            "update": 0.0,
+            # Before the first step 0.2 s and later 0.3 s, and so on.
+            "task launch": 0.5,
+            "serialisation": 0.9,
+            "job submission": 0.1,
+            "Spark scheduling": 0.5 - 0.4,
+            "evaluation": 0.7,
+            "checkpoint": 0.1,
+            # 3.5 s of epochs without 2.5 s of steps, evaluation and checkpoint.
+            "idle": 0.2,
+            "finish": 0.5,
+            "stop": 2.0,
+            "other": 0.0,
+        },
+        abs=1e-6,
+    )
+
+
+def test_what_a_loss_took_is_no_rank_s_idle_time(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs", attempts=2)
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["idle"], layers["other"]) == (0.0, pytest.approx(0.2))
+    assert sum(layers.values()) == pytest.approx(7.0)
+
+
+def test_a_run_from_before_evaluations_were_measured_has_layers(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    for epoch in summary["history"]:
+        del epoch["seconds_evaluation"], epoch["seconds_checkpoint"]
+    del summary["final"]["seconds_prepare"], summary["spark"]["before_steps_s"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    # Of a folder alone nobody knows when its process began: its first event is later than its clock's start.
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S + 0.5, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["prepare"]) == (0.0, 3.0)
+    assert (layers["idle"], layers["other"]) == (0.0, pytest.approx(1.0))
+    assert sum(layers.values()) == pytest.approx(7.0)
 
 
 def test_what_listeners_explain_is_taken_from_scheduling_and_no_more() -> None:
     layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 10.0}
-    record._split_scheduling(layers, {"launch": 4.0, "serialisation": 1.0, "submission": 2.0, "run": 50.0})
+    record._explain(layers, "Spark scheduling", {"launch": 4.0, "serialisation": 1.0, "submission": 2.0, "run": 50.0})
     found = {name: layers[name] for name in ("task launch", "serialisation", "job submission", "Spark scheduling")}
     assert found == {"task launch": 4.0, "serialisation": 1.0, "job submission": 2.0, "Spark scheduling": 3.0}
     layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 1.0}
-    record._split_scheduling(layers, {"launch": 3.0, "serialisation": 1.0})
+    record._explain(layers, "Spark scheduling", {"launch": 3.0, "serialisation": 1.0})
     assert layers["task launch"] == 0.75
     assert layers["Spark scheduling"] == 0.0
-    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 1.0}
-    record._split_scheduling(layers, {})
-    assert layers["Spark scheduling"] == 1.0
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"prepare": 1.0}
+    record._explain(layers, "prepare", {})
+    assert layers["prepare"] == 1.0
+
+
+def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    facts: dict[str, Any] = {
+        "threads": 1,
+        "seconds_total": 4.0,
+        "seconds_prepare": 0.5,
+        "seconds_evaluation": 0.3,
+        "phases_ms": {"data": 10.0, "compute": 150.0, "wait": 90.0, "update": 50.0},
+        "history": [{"epoch": 1, "seconds": 4.0, "train_loss": 1.0, "test_loss": 1.0, "accuracy": 0.95}],
+    }
+    made = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    assert made["phases_ms"] == facts["phases_ms"]
+    assert "phases_ms" not in made["facts"]
+    assert made["layers_s"] == pytest.approx(
+        {
+            "start": 2.0,
+            "prepare": 0.5,
+            "data": 0.1,
+            "compute": 1.5,
+            "synchronise": 0.9,
+            "update": 0.5,
+            "evaluation": 0.3,
+            "other": 0.2,
+        }
+    )
+    del facts["phases_ms"]
+    uncut = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    assert uncut["phases_ms"] == {}
+    assert uncut["layers_s"] == pytest.approx(
+        {"start": 2.0, "prepare": 0.5, record.UNCUT: 3.0, "evaluation": 0.3, "other": 0.2}
+    )
 
 
 def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import golden
 from sparkdl_bench import engines, models
+from sparkdl_bench.engines.torch import TorchEngine
 from sparkdl_bench.errors import ConfigurationError
 
 TOLERANCE = 1e-4
@@ -27,8 +29,14 @@ def compare(engine_name: str, name: str) -> None:
     spec = models.read(file["model"])
     engine = engines.find(engine_name).load(spec, golden.SEED, False)
     found = golden.measure(engine, spec, file["rows"], file["learning_rate"])
+    check(found, file)
+
+
+def check(found: dict[str, Any], file: dict[str, Any]) -> None:
+    """Losses within 1e-4 whatever the net; gradients within what its rounding allows."""
     assert golden.deviation(found, file) <= golden.tolerance(file)
-    assert found["losses"] == pytest.approx(file["losses"], rel=TOLERANCE)
+    for loss in ("loss", "test_loss", "losses"):
+        assert found[loss] == pytest.approx(file[loss], rel=TOLERANCE), loss
 
 
 def test_every_engine_is_found_by_name() -> None:
@@ -46,6 +54,57 @@ def test_numpy_is_pytorch(name: str) -> None:
 def test_torch_repeats_the_golden_files(name: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'sparkdl-bench[torch]'")
     compare("torch", name)
+
+
+def torch_engine(name: str, device: str) -> Any:
+    pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'sparkdl-bench[torch]'")
+    spec = models.read(contents(name)["model"])
+    return TorchEngine(spec, golden.SEED, False, device=device)
+
+
+def gpus() -> int:
+    torch = pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'sparkdl-bench[torch]'")
+    return int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+
+
+def test_torch_computes_on_the_cpu_unless_told_otherwise() -> None:
+    named = torch_engine("mlp-784-100-50-10", "cpu")
+    by_default = engines.find("torch").load(models.read(contents("mlp-784-100-50-10")["model"]), golden.SEED, False)
+    rows = golden.batch(models.read(contents("mlp-784-100-50-10")["model"]), 20, 0)
+    assert named.step(rows, 1 / 20) == by_default.step(rows, 1 / 20)
+    assert np.array_equal(named.gradients, by_default.gradients)
+    held = named.parameters  # the buffer itself: what is written to it counts in the next step
+    held[:] -= np.float32(0.1) * named.gradients
+    assert named.parameters is held
+    assert named.step(rows, 1 / 20) < by_default.step(rows, 1 / 20)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:one", ""])
+def test_torch_refuses_devices_that_are_none(device: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"no device '{device}'\. Valid are cpu, cuda .* and cuda:N"):
+        torch_engine("softmax", device)
+
+
+def test_torch_refuses_a_gpu_that_is_not_there_and_says_what_pytorch_found() -> None:
+    missing = f"cuda:{gpus()}"
+    with pytest.raises(ConfigurationError, match=rf"device '{missing}', which PyTorch .* does not have here") as told:
+        torch_engine("softmax", missing)
+    found = "it finds cuda:0 \\(" if gpus() else r"it is built (without CUDA|for CUDA [\d.]+ and finds no GPU)"
+    assert re.search(found, str(told.value))
+    assert str(told.value).endswith("or take device cpu.")
+
+
+@pytest.mark.parametrize("name", ["lenet", "every-layer", "vgg-16"])
+def test_torch_on_a_gpu_repeats_the_golden_files(name: str) -> None:
+    if not gpus():
+        pytest.skip("no GPU that PyTorch can use")
+    file = contents(name)
+    spec = models.read(file["model"])
+    engine = TorchEngine(spec, golden.SEED, False, device="cuda")
+    before = engine.statistics.copy()
+    found = golden.measure(engine, spec, file["rows"], file["learning_rate"])
+    check(found, file)
+    assert not spec.statistics or not np.array_equal(engine.statistics, before)
 
 
 def test_numpy_refuses_what_it_cannot_compute() -> None:

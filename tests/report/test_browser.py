@@ -6,20 +6,20 @@ from pathlib import Path
 
 import fakes
 import pytest
-from test_report import make
+from test_report import RESOURCES, make
 
 import chromium
 from sparkdl_bench.report import html
 from sparkdl_bench.report.load import load
 
-PICTURES = ("time-to-accuracy", "trials", "phases", "layers", "scaling", "batch")
+PICTURES = ("time-to-accuracy", "trials", "phases", "layers", "scaling", "batch", "utilisation", "memory")
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("browser")
     conf = fakes.CONF.replace("batch = [32, 64]", "batch = [32, 64, 128]\nworkers = [1, 2]")
-    made = make(folder, conf, {"fast": 1.0, "slow": 3.0})
+    made = make(folder, conf, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES)
     path = folder / "report.html"
     path.write_text(html.page(load([made.path])), encoding="utf-8")
     return path

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,39 @@ from click.testing import CliRunner
 from sparkdl_bench.commands.report import command
 from sparkdl_bench.compare import store
 from sparkdl_bench.compare.cells import Cell, cells_of
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.compare.plan import Plan, load_plan
+from sparkdl_bench.compare.record import LAYER_OF_PHASE, LAYERS, UNCUT
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.report import formats, html, plots, tables, words
-from sparkdl_bench.report.analysis import RATE, TO_ACCURACY, TOTAL, Analysis, analyse
+from sparkdl_bench.report.analysis import ACCURACY, RATE, TO_ACCURACY, TOTAL, Analysis, Group, analyse
 from sparkdl_bench.report.load import Results, load
+from sparkdl_bench.statistics import inference
 
 # Trials differ a little, always in the same way.
 NOISE = (1.0, 1.02, 0.97, 1.01, 0.99)
+# As compare.resources keeps them: a driver and an executor on one host with a GPU.
+RESOURCES: dict[str, Any] = {
+    "seconds": [0.0, 1.0, 2.0],
+    "cpu_cores": [0.5, 1.5, 1.0],
+    "resident_bytes": [100_000_000, 700_000_000, 600_000_000],
+    "processes": [
+        {
+            "process": name,
+            "host": "a",
+            "resident_bytes_max": resident,
+            "heap_bytes_max": resident // 2,
+            "direct_bytes_max": resident // 4,
+            "gc_ms": 250,
+            "network_sent_bytes": {"eth0": 0, "lo": sent},
+        }
+        for name, resident, sent in (("driver", 300_000_000, 5_000_000), ("0", 400_000_000, 4_000_000))
+    ],
+    "gpus": [{"host": "a", "gpu": "0", "use_mean": 0.25, "memory_bytes_max": 2_000_000_000}],
+}
+# One variant on one worker and on two.
+CORES = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2]").replace('baseline = { variant = "slow" }', "")
+CORES = CORES.split('[[variant]]\nname = "slow"')[0]
+CONF_RUNS = Path(__file__).parents[2] / "conf" / "runs"
 
 
 def make(folder: Path, conf: str, factor: Mapping[str, float], **changes: Any) -> store.ComparisonFolder:
@@ -41,6 +66,21 @@ def _record(plan: Any, cell: Cell, factor: Mapping[str, float], changes: Mapping
     scale = next(value for name, value in factor.items() if name in cell.group)
     record = fakes.success(plan, cell, scale * NOISE[(cell.trial - 1) % len(NOISE)])
     return {**record, **changes}
+
+
+def make_each(folder: Path, conf: str, change: Callable[[Plan, Cell], Mapping[str, Any]]) -> store.ComparisonFolder:
+    """A comparison whose records are changed one by one."""
+    plan = fakes.plan_of(folder, conf)
+    cells = cells_of(plan)
+    made = store.create(folder / "out", plan, cells)
+    for cell in cells:
+        record = _record(plan, cell, {"": 1.0}, {})
+        made.add(cell, {**record, **change(plan, cell)})
+    return made
+
+
+def group_of(analysis: Analysis, name: str) -> Group:
+    return next(group for group in analysis.groups if group.name == name)
 
 
 @pytest.fixture
@@ -66,11 +106,10 @@ class TestAnalysis:
         assert (best.count, best.median) == (5, pytest.approx(3.0))
         assert best.olympic == pytest.approx(3.0)
         assert best.interval is not None
-        contrast = analysis.contrast(best.group)
-        assert contrast is not None
+        contrast = analysis.contrasts[best.group.name]
         assert contrast.baseline.name == f"slow, batch {best.group.batch}"  # the other factor held still
         assert contrast.effect.ratio == pytest.approx(3.0)
-        assert contrast.effect.differs
+        assert contrast.differs
 
     def test_both_factors_stand_in_the_two_way_table(self, folder: store.ComparisonFolder) -> None:
         found = analysed(folder).two_ways(TO_ACCURACY)
@@ -102,7 +141,9 @@ class TestWords:
         said = "\n".join(words.summary(analysed(folder)))
         assert "fast, batch 32 is 3 times faster than slow, batch 32 (95 % CI 2.9" in said
         assert re.search(
-            r"because a step takes 2\.1 ms instead of 6\.\d+ ms: 0\.\d+ ms in Spark's scheduler instead of 1\.9", said
+            r"because a step takes 2\.36 ms instead of 7\.08 ms on average, warm-up included: "
+            r"0\.\d+ ms in Spark's scheduler instead of 1\.99",
+            said,
         )
         assert "of the difference" in said
 
@@ -147,9 +188,7 @@ class TestWords:
     def test_the_recommendation_follows_the_measurement(
         self, tmp_path: Path, times: dict[str, float], first: str
     ) -> None:
-        conf = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2]").replace('baseline = { variant = "slow" }', "")
-        conf = "price_per_core_hour = 0.36\n" + conf.split('[[variant]]\nname = "slow"')[0]
-        analysis = analysed(make(tmp_path, conf, times))
+        analysis = analysed(make(tmp_path, "price_per_core_hour = 0.36\n" + CORES, times))
         lines = words.recommendation(analysis)
         assert lines[0].startswith(first)
         if times["workers 2"] == 1.0 and times["workers 1"] == 2.0:
@@ -169,15 +208,30 @@ class TestWords:
 
 
 def test_the_rank_that_waits_least_is_waited_for(tmp_path: Path) -> None:
+    phases = {"data": 0.1, "compute": 2.0, "wait": 1.5, "scheduler": 4.0}
     ranks = [
-        {"rank": 0, "host": "a", "executor": "0", "phases_ms": {"data": 0.1, "compute": 2.0, "wait": 1.5}},
+        {"rank": 0, "host": "a", "executor": "0", "phases_ms": phases, "made_others_wait_s": 0.0},
         {"rank": 1, "host": "b", "executor": "1", "phases_ms": {"data": 0.1, "compute": 3.2, "wait": 0.3}},
     ]
     made = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 2.0}, ranks=ranks)
     found = tables.stragglers(analysed(made))
     first, second = [[cell.text for cell in row] for row in found.rows[:2]]
-    assert first == ["fast, batch 32", "0", "a / 0", "0.1", "2", "1.5", "1.2", ""]
-    assert second == ["fast, batch 32", "1", "b / 1", "0.1", "3.2", "0.3", "0", "yes"]
+    assert first == ["fast, batch 32", "0", "a / 0", "0.1", "2", "2.1", "1.5", "1.2", "0", ""]
+    # The second one's record is an older one, which does not say for how long.
+    assert second == ["fast, batch 32", "1", "b / 1", "0.1", "3.2", "3.3", "0.3", "0", "–", "yes"]
+
+
+@pytest.mark.parametrize(("works", "marked"), [((1.0, 1.0), 0), ((0.982, 1.018), 0), ((0.975, 1.025), 1)])
+def test_ranks_that_work_about_equally_long_are_no_stragglers(
+    tmp_path: Path, works: tuple[float, float], marked: int
+) -> None:
+    ranks = [
+        {"rank": rank, "host": "a", "executor": "0", "phases_ms": {"data": 0.0, "compute": own, "wait": 4 - own}}
+        for rank, own in enumerate(works)
+    ]
+    made = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 2.0}, ranks=ranks)
+    found = tables.stragglers(analysed(made))
+    assert sum(row[-1].text == "yes" for row in found.rows) == marked * 4  # one of each group
 
 
 class TestForms:
@@ -227,13 +281,28 @@ class TestForms:
         content = json.loads(formats.as_json(results))["comparisons"][0]
         assert content["chosen"] in ("fast, batch 32", "fast, batch 64")
         assert content["summary"][0] in text
-        rows = list(csv.DictReader(io.StringIO(formats.comma_separated(results))))
+        written = formats.comma_separated(results)
+        head = written.splitlines()[0].split(",")
+        assert len(head) == len(set(head))
+        rows = list(csv.DictReader(io.StringIO(written)))
         assert len(rows) == 20
         assert {row["batch"] for row in rows} == {"32", "64"}
         assert float(rows[0]["seconds_to_accuracy"]) > 0
         assert float(rows[0]["compute_ms"]) == 1.0
+        assert (rows[0]["cores"], rows[0]["error"], rows[0]["block-stream_bytes"]) == ("2", "", "1000")
+        assert (rows[0]["load_busy"], rows[0]["load_average_1min"]) == ("0.0", "0.0")
+        assert rows[0]["epochs_to_accuracy"] == "3"
 
-    def test_pictures_are_written(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
+    def test_a_failed_run_s_line_holds_its_error(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
+        plan = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 5"))
+        folder.add(cells_of(plan)[0], fakes.failure(plan, cells_of(plan)[0]))
+        rows = list(csv.DictReader(io.StringIO(formats.comma_separated(load([folder.path])))))
+        (failed,) = [row for row in rows if row["status"] == "failed"]
+        assert failed["error"] == "It did not work."
+        assert failed["seconds_total"] == ""
+
+    def test_pictures_are_written(self, tmp_path: Path) -> None:
+        folder = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES)
         written = formats.pictures(load([folder.path]), tmp_path / "png")
         assert {path.name for path in written} == {
             "time-to-accuracy.png",
@@ -241,6 +310,8 @@ class TestForms:
             "phases.png",
             "layers.png",
             "batch.png",
+            "utilisation.png",
+            "memory.png",
         }
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 
@@ -274,33 +345,27 @@ class TestForms:
 
 class TestLoad:
     def test_rows_of_net_are_drawn(self, tmp_path: Path) -> None:
-        file = tmp_path / "net.jsonl"
-        rows = [
-            {
-                "transport": transport,
-                "topology": "sliced",
-                "codec": "fp32",
-                "host_local": False,
-                "channel": "tcp",
-                "workers": 2,
-                "elements": elements,
-                "median_ms": 1.0,
-                "p90_ms": 1.1,
-                "algbw_gbps": 1.0,
-                "busbw_gbps": elements / 1e5,
-                "link_gbps": 20.0,
-                "correct": True,
-            }
-            for transport in ("block-stream", "gloo")
-            for elements in (1, 10_000, 814_090)
-        ]
-        file.write_text("\n".join(json.dumps(row) for row in rows))
-        results = load([file])
+        results = load([_write_net(tmp_path)])
         plot = plots.bus_bandwidth(results.net)
         assert plot is not None
         assert len(plot.figure.axes[0].lines) == 3  # two ways and the link
         page = html.page(results)
         assert '<figure id="net-plot-bandwidth">' in page
+
+    def test_rows_of_net_are_a_table_of_their_own(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
+        net, written = _write_net(tmp_path), tmp_path / "net.csv"
+        done = CliRunner().invoke(command, [str(net), "--output", str(written)])
+        assert done.exit_code == 0, done.output
+        rows = list(csv.DictReader(io.StringIO(written.read_text(encoding="utf-8"))))
+        assert len(rows) == 6
+        assert (rows[0]["transport"], rows[0]["elements"], rows[0]["busbw_gbps"]) == ("block-stream", "1", "1e-05")
+        assert "samples_ms" not in rows[0]
+        # Together with runs they would be two tables.
+        done = CliRunner().invoke(command, [str(net), str(folder.path), "--output", str(tmp_path / "both.csv")])
+        assert isinstance(done.exception, ConfigurationError)
+        assert "20 runs and 6 rows" in str(done.exception)
+        assert "--format json" in str(done.exception)
+        assert not (tmp_path / "both.csv").exists()
 
     def test_other_things_are_refused(self, tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").write_text('{"a": 1}')
@@ -330,11 +395,37 @@ class TestLoad:
         assert "block-manager sliced fp32" in html.page(results)
 
 
-def _write_run(folder: Path, transport: str) -> None:
+def _write_net(folder: Path) -> Path:
+    file = folder / "net.jsonl"
+    rows = [
+        {
+            "transport": transport,
+            "topology": "sliced",
+            "codec": "fp32",
+            "host_local": False,
+            "channel": "tcp",
+            "workers": 2,
+            "elements": elements,
+            "median_ms": 1.0,
+            "p90_ms": 1.1,
+            "algbw_gbps": 1.0,
+            "busbw_gbps": elements / 1e5,
+            "link_gbps": 20.0,
+            "correct": True,
+            "samples_ms": [1.0, 1.1],
+        }
+        for transport in ("block-stream", "gloo")
+        for elements in (1, 10_000, 814_090)
+    ]
+    file.write_text("\n".join(json.dumps(row) for row in rows))
+    return file
+
+
+def _write_run(folder: Path, transport: str, accuracy: float = 0.9) -> None:
     folder.mkdir()
     events = [
         {"time_ms": 1000, "key": "run_start", "value": None, "metadata": {}},
-        {"time_ms": 3000, "key": "eval_accuracy", "value": 0.9, "metadata": {"epoch_num": 1}},
+        {"time_ms": 3000, "key": "eval_accuracy", "value": accuracy, "metadata": {"epoch_num": 1}},
         {"time_ms": 3000, "key": "epoch_stop", "value": None, "metadata": {"epoch_num": 1}},
         {"time_ms": 3500, "key": "run_stop", "value": None, "metadata": {}},
     ]
@@ -349,9 +440,17 @@ def _write_run(folder: Path, transport: str) -> None:
         "variant": {"algorithm": "sync-sgd", "topology": "sliced", "transport": transport, "codec": "fp32"},
         "workers": 2,
         "batch": 32,
-        "history": [{"epoch": 1, "seconds": 1.5, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.9}],
+        "history": [{"epoch": 1, "seconds": 1.5, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": accuracy}],
     }
     (folder / "summary.json").write_text(json.dumps(summary))
+
+
+def test_every_layer_and_phase_has_a_colour_that_the_page_knows() -> None:
+    assert {*LAYERS, UNCUT} <= set(plots.LAYER_COLOURS)
+    assert set(LAYER_OF_PHASE) == set(plots.PHASE_COLOURS)
+    page = Path(html.__file__).with_name("page.html").read_text(encoding="utf-8")
+    for index in range(len(plots.SERIES) + len(plots.MORE)):
+        assert page.count(f"--s{index}: ") == 3  # light, dark and print
 
 
 def test_the_highest_rate_comes_first(folder: store.ComparisonFolder) -> None:
@@ -395,11 +494,308 @@ class TestWhatIsNotToBeRecommended:
                 made.add(cell, fakes.failure(plan, cell))
         assert any("2 of its 5 trials failed" in line for line in words.recommendation(analysed(made)))
 
+    def test_single_runs_that_did_not_learn_alike(self, tmp_path: Path) -> None:
+        _write_run(tmp_path / "one", "block-stream", 0.4)
+        _write_run(tmp_path / "two", "block-manager", 0.97)
+        written = tmp_path / "report.json"
+        runs = [str(tmp_path / "one"), str(tmp_path / "two")]
+
+        def told(*options: str) -> dict[str, Any]:
+            done = CliRunner().invoke(command, [*runs, "--output", str(written), *options])
+            assert done.exit_code == 0, done.output
+            comparison: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))["comparisons"][0]
+            return comparison
+
+        without = told()
+        assert without["chosen"] is None
+        assert without["recommendation"][0].startswith("Nothing is recommended")
+        assert "there is no target accuracy" in without["recommendation"][1]
+        assert "57 percentage points apart: block-stream" in without["recommendation"][1]
+        assert "--target-accuracy" in without["recommendation"][2]
+        assert any("no answer to which is better" in line for line in without["summary"])
+        asked = told("--target-accuracy", "0.95")
+        assert asked["target_accuracy"] == 0.95
+        assert asked["chosen"].startswith("block-manager")
+        assert "Its test accuracy at the end is 97.0%." in asked["recommendation"]
+        assert not any("no answer to which is better" in line for line in asked["summary"])
+
+    def test_a_target_that_is_no_share_is_refused(self, folder: store.ComparisonFolder) -> None:
+        done = CliRunner().invoke(command, [str(folder.path), "--target-accuracy", "97"])
+        assert isinstance(done.exception, ConfigurationError)
+        assert "For 97 % give 0.97" in str(done.exception)
+
+    def test_another_target_is_read_off_the_histories(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
+        plan = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 5"))
+        folder.add(cells_of(plan)[0], fakes.failure(plan, cells_of(plan)[0]))
+        analysis = analyse(load([folder.path], 0.8).comparisons[0])
+        fast = group_of(analysis, "fast, batch 64")
+        assert fast.values(TO_ACCURACY) == pytest.approx([2 * noise for noise in NOISE])  # 0.85 in the second epoch
+        assert fast.median("epochs_to_accuracy") == 2
+        assert "80.0% test accuracy" in words.summary(analysis)[0]
+        # The page says what was asked, and still what was planned.
+        configuration = analysis.comparison.configuration
+        assert configuration["report"] == {"target_accuracy": 0.8}
+        assert configuration["plan"]["target_accuracy"] == 0.9
+
+    @pytest.mark.parametrize(
+        ("accuracies", "chosen"),
+        [
+            ((0.95, 0.941), True),
+            ((0.95, 0.939), False),
+            ((0.95, None), False),  # nobody knows
+            ((None, None), True),  # there is nothing to tell them apart by
+        ],
+    )
+    def test_without_a_target_only_those_that_learnt_alike_are_compared(
+        self, tmp_path: Path, accuracies: Sequence[float | None], chosen: bool
+    ) -> None:
+        def changed(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            record = fakes.success(plan, cell, NOISE[cell.trial - 1] * cell.workers)
+            return {**record, "metrics": {**record["metrics"], ACCURACY: accuracies[cell.workers - 1]}}
+
+        analysis = analysed(make_each(tmp_path, CORES.replace("target_accuracy = 0.9\n", ""), changed))
+        assert (analysis.recommendation is not None) is chosen
+        lines = words.recommendation(analysis)
+        if chosen and accuracies[0]:
+            assert "Its test accuracy at the end is 95.0% (median of 3 trials)." in lines
+        elif chosen:
+            assert "No test accuracy is known for all its trials: whether it learns cannot be said." in lines
+        elif accuracies[1]:
+            assert "1.1 percentage points apart" in lines[1]
+        else:
+            assert "These have no test accuracy in all their trials: fast, workers 2." in lines[1]
+
+    def test_the_noisy_one_on_fewer_cores_is_not_taken_for_equal(self, tmp_path: Path) -> None:
+        """No difference can be shown here, and it may be four times slower all the same."""
+        times = {1: (1.1, 2.5, 1.05), 2: (1.0, 1.02, 0.98)}
+
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            return fakes.success(plan, cell, times[cell.workers][cell.trial - 1])
+
+        analysis = analysed(make_each(tmp_path, CORES, change))
+        found = analysis.recommendation
+        assert found is not None
+        assert found.ties == ()
+        (undecided,) = found.undecided
+        assert undecided.p >= 0.05
+        assert undecided.effect.interval.high > 4
+        lines = words.recommendation(analysis)
+        assert lines[0].startswith("Use fast, workers 2")
+        (said,) = [line for line in lines if "cannot be told" in line]
+        assert re.search(r"fast, workers 1 \(could be up to 4\.\d+ times slower\)", said)
+        assert not any(line.startswith("The next,") for line in lines)
+        assert any("it could be up to" in line for line in words.summary(analysis))
+
     def test_ties_on_as_many_cores_are_no_saving(self, tmp_path: Path) -> None:
         lines = words.recommendation(analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 1.0})))
         (said,) = [line for line in lines if "cannot be told from the fastest" in line]
         assert "All take as many cores" in said
         assert "fewest" not in said
+
+
+def _stepped(plan: Plan, cell: Cell, steps: list[float], phases: Mapping[str, float], total: float) -> dict[str, Any]:
+    """A record of these steps; `total` seconds, more or less, for all of the training."""
+    record = fakes.success(plan, cell)
+    total *= NOISE[cell.trial - 1]
+    metrics = fakes.record.metrics(plan, steps, record["history"], total, record["batch"])
+    return {**record, "steps_ms": steps, "phases_ms": phases, "metrics": metrics}
+
+
+class TestWhy:
+    CONF = fakes.CONF.replace("target_accuracy = 0.9\n", "")
+
+    @pytest.mark.parametrize(
+        ("steady_ms", "medians"),
+        [
+            (2.0, " (the medians after it are 2 ms and 2 ms)"),
+            # After its long warm-up the slow one has the shorter steps.
+            (4.0, " (the medians after it are 4 ms and 2 ms)"),
+        ],
+    )
+    def test_a_long_warm_up_is_in_the_steps_as_it_is_in_the_phases(
+        self, tmp_path: Path, steady_ms: float, medians: str
+    ) -> None:
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            if cell.group.startswith("fast"):
+                return _stepped(plan, cell, [steady_ms] * 60, {"compute": steady_ms}, 1.0)
+            return _stepped(plan, cell, [200.0] * 2 + [2.0] * 58, {"compute": 2.0, "wait": 6.6}, 1.4)
+
+        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        assert (
+            f"because a step takes {steady_ms:g} ms instead of 8.6 ms on average, warm-up included{medians}: "
+            "0 ms waiting for other ranks instead of 6.6 ms"
+        ) in said
+        assert "getting ready" not in said
+
+    def test_phases_that_say_the_contrary_are_not_named(self, tmp_path: Path) -> None:
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            is_fast = cell.group.startswith("fast")
+            step, phase = (2.0, 1.5) if is_fast else (3.0, 1.4)
+            return _stepped(plan, cell, [step] * 60, {"compute": phase}, 1.0 if is_fast else 1.5)
+
+        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        assert "because a step takes 2 ms instead of 3 ms on average, warm-up included." in said
+
+    def test_what_nothing_recorded_explains_gets_no_reason(self, tmp_path: Path) -> None:
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            return _stepped(plan, cell, [2.0] * 60, {"compute": 2.0}, 1.0 if cell.group.startswith("fast") else 1.5)
+
+        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        assert "fast, batch 32 is 1.5 times faster than slow, batch 32" in said
+        assert "because" not in said
+
+    def test_the_end_counts_for_whole_trainings(self, tmp_path: Path) -> None:
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            is_fast = cell.group.startswith("fast")
+            record = _stepped(plan, cell, [2.0] * 60, {"compute": 2.0}, 1.0 if is_fast else 1.5)
+            return {**record, "layers_s": {"prepare": 0.2, "finish": 0.1 if is_fast else 0.6}}
+
+        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        assert "because it spends 0.1 s instead of 0.6 s at its end (weights to the driver, files)" in said
+
+    def test_only_what_came_before_the_target_counts_for_it(self, tmp_path: Path) -> None:
+        history = [
+            {"epoch": epoch, "seconds": float(epoch), "train_loss": 1.0, "test_loss": 1.0, "accuracy": accuracy}
+            for epoch, accuracy in ((1, 0.7), (2, 0.95), (3, 0.96), (4, 0.97))
+        ]
+
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            steps = [5.0] * 20 + [1.0] * 20
+            metrics = fakes.record.metrics(plan, steps, history, 4.5, 32)
+            layers = {"prepare": 0.5, "evaluation": 2.0, "checkpoint": 0.4, "idle": 0.2, "finish": 0.1}
+            return {"history": history, "steps_ms": steps, "metrics": metrics, "layers_s": layers}
+
+        group = analysed(make_each(tmp_path, fakes.CONF, change)).groups[0]
+        assert group.steps(TO_ACCURACY) == 20
+        assert group.steps(TOTAL) == 40
+        assert group.mean_step_ms == 3.0
+        assert group.clock(TO_ACCURACY) == pytest.approx(
+            {"steps": 0.1, "prepare": 0.5, "evaluation": 1.0, "checkpoint": 0.2, "idle": 0.1, "finish": 0.0}
+        )
+        assert group.clock(TOTAL) == pytest.approx(
+            {"steps": 0.12, "prepare": 0.5, "evaluation": 2.0, "checkpoint": 0.4, "idle": 0.2, "finish": 0.1}
+        )
+
+
+def test_p_of_all_comparisons_is_adjusted(folder: store.ComparisonFolder) -> None:
+    analysis = analysed(folder)
+    found = list(analysis.contrasts.values())
+    assert [each.group.name for each in found] == ["fast, batch 32", "fast, batch 64"]
+    assert [each.p for each in found] == pytest.approx(inference.holm([each.effect.p for each in found]))
+    assert found[0].p > found[0].effect.p
+    assert "adjusted by Holm for 2 comparisons" in words.summary(analysis)[0]
+
+
+def test_a_group_that_differs_in_more_than_the_baseline_s_factors_has_none(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2]").replace(
+        'baseline = { variant = "slow" }', 'baseline = { workers = 1 }\nskip = [{ variant = "slow", workers = 1 }]'
+    )
+    analysis = analysed(make(tmp_path, conf, {"workers 1": 2.0, "workers 2": 1.0}))
+    assert list(analysis.contrasts) == ["fast, workers 2"]
+    found = tables.groups(analysis)
+    at = found.headings.index("× faster than baseline [95 %]")
+    shown = {row[0].text: row[at].text for row in found.rows}
+    assert shown["slow, workers 2"] == "none fits"
+    assert shown["fast, workers 1"] == "baseline"
+    assert shown["fast, workers 2"].startswith("2 [1.8")
+    said = words.summary(analysis)
+    assert "Nothing was measured that differs in workers alone, so these have no baseline: slow, workers 2." in said
+    assert not any("slow, workers 2" in line and "fast, workers 1" in line for line in said if " times " in line)
+
+
+@pytest.mark.parametrize("name", ["algorithms", "batch", "blas", "inband-vs-outofband", "workers"])
+def test_in_our_own_comparisons_every_group_has_a_baseline(tmp_path: Path, name: str) -> None:
+    plan = load_plan(CONF_RUNS / f"{name}.toml", trials=1)
+    cells = cells_of(plan)
+    made = store.create(tmp_path, plan, cells)
+    for cell in cells:
+        made.add(cell, fakes.success(plan, cell))
+    analysis = analysed(made)
+    assert all(analysis.is_baseline(group) or analysis.baseline_of(group) is not None for group in analysis.groups)
+    assert words.summary(analysis)
+
+
+class TestSeeds:
+    def _change(self, seeds: bool) -> Callable[[Plan, Cell], Mapping[str, Any]]:
+        """The slow one needs an epoch more."""
+
+        def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
+            record = fakes.success(plan, cell, NOISE[cell.trial - 1])
+            accuracies = (0.7, 0.85, 0.95) if cell.group.startswith("fast") else (0.7, 0.8, 0.85, 0.95)
+            history = [
+                {**record["history"][0], "epoch": epoch, "seconds": NOISE[cell.trial - 1] * epoch, "accuracy": accuracy}
+                for epoch, accuracy in enumerate(accuracies, start=1)
+            ]
+            metrics = fakes.record.metrics(plan, record["steps_ms"], history, 5.0, record["batch"])
+            settings = {**record["settings"], "seed": str(cell.trial if seeds else 1)}
+            return {"history": history, "metrics": metrics, "settings": settings}
+
+        return change
+
+    @pytest.mark.parametrize("seeds", [False, True])
+    def test_one_seed_may_be_the_reason_for_a_number_of_epochs(self, tmp_path: Path, seeds: bool) -> None:
+        said = words.summary(analysed(make_each(tmp_path, fakes.CONF, self._change(seeds))))
+        lines = [line for line in said if "seed_per_trial" in line]
+        assert len(lines) == (0 if seeds else 1)
+        assert seeds or "the epochs to 90.0% differ between groups (3 to 4)" in lines[0]
+
+    def test_with_as_many_epochs_it_matters_to_nobody(self, folder: store.ComparisonFolder) -> None:
+        assert not any("seed" in line for line in words.summary(analysed(folder)))
+
+    def test_batches_are_compared_with_several_seeds(self) -> None:
+        assert load_plan(CONF_RUNS / "batch.toml").seed_per_trial
+
+
+class TestWarmUp:
+    @pytest.mark.parametrize(
+        ("steps", "said"),
+        [
+            ([2.0] * 102, []),
+            ([2.0] * 60, ["Fewer than 100 steps were measured after the 2 of the warm-up", "fast, batch 32 (58)"]),
+            ([5.0] * 52 + [2.0] * 100, ["The warm-up was too short", "fast, batch 32 (drift 0.40)", "now 2"]),
+        ],
+    )
+    def test_one_that_is_too_short_is_told(self, tmp_path: Path, steps: list[float], said: list[str]) -> None:
+        made = make_each(tmp_path, fakes.CONF, lambda plan, cell: _stepped(plan, cell, steps, {"compute": 2.0}, 3.5))
+        analysis = analysed(made)
+        text = "\n".join(words.summary(analysis))
+        assert all(part in text for part in said)
+        assert ("Fewer than" in text, "too short" in text) == (len(steps) == 60, len(steps) == 152)
+        found = tables.groups(analysis)
+        shown = dict(zip(found.headings, [cell.text for cell in found.rows[0]], strict=True))
+        assert shown["measured steps"] == str(len(steps) - 2)
+        assert shown["drift"] == ("0.4" if len(steps) == 152 else "1")
+
+
+class TestResources:
+    def test_what_was_used_is_a_table(self, tmp_path: Path) -> None:
+        found = tables.resources(analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES)))
+        assert [cell.text for cell in found.rows[0]] == [
+            "fast, batch 32",
+            "1",
+            "700.00 MB",
+            "400.00 MB",
+            "200.00 MB",
+            "100.00 MB",
+            "0.5",
+            "lo 5.00 MB",  # both processes of the host have seen the same bytes
+            "a/0 25%",
+            "a/0 2.00 GB",
+        ]
+        assert len(found.headings) == 10
+
+    def test_what_a_system_does_not_tell_is_no_number(self, tmp_path: Path) -> None:
+        processes = [{**RESOURCES["processes"][0], "resident_bytes_max": -1, "network_sent_bytes": {}}]
+        told = {**RESOURCES, "resident_bytes": [-1, -1, -1], "processes": processes, "gpus": []}
+        found = tables.resources(analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 3.0}, resources=told)))
+        shown = dict(zip(found.headings, [cell.text for cell in found.rows[0]], strict=True))
+        for heading in ("resident memory, peak", "resident, peak of a process", "sent by interface"):
+            assert shown[heading] == "–"
+        assert shown["heap, peak of a process"] == "150.00 MB"
+        assert "GPU use, mean" not in shown
+
+    def test_without_samples_there_is_none(self, folder: store.ComparisonFolder) -> None:
+        assert "resources" not in {table.name for table in tables.all_tables(analysed(folder))}
 
 
 def test_a_longer_step_is_no_reason_for_being_faster(tmp_path: Path) -> None:

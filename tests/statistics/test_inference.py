@@ -88,6 +88,26 @@ def test_tukey_as_r() -> None:
         assert ours[1:] == pytest.approx(theirs[1:], abs=2e-6)
 
 
+def test_holm_as_r() -> None:
+    # R: p.adjust(c(0.03, 0.01, 0.04, 0.005), "holm"): 0.06 0.03 0.06 0.02
+    assert inference.holm([0.03, 0.01, 0.04, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert inference.holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])  # never above 1
+    assert inference.holm([0.03]) == pytest.approx([0.03])
+    assert inference.holm([]) == []
+
+
+def test_among_many_equal_variants_one_seems_to_differ_in_at_most_7_of_100_repetitions() -> None:
+    random = np.random.default_rng(11)
+    raw = adjusted = 0
+    for _ in range(500):
+        base, *others = random.lognormal(2.0, 0.1, (9, 5)).tolist()
+        ps = [effect.p for each in others if (effect := inference.ratio(base, each)) is not None]
+        raw += min(ps) < inference.SIGNIFICANT
+        adjusted += min(inference.holm(ps)) < inference.SIGNIFICANT
+    assert raw / 500 > 0.15
+    assert adjusted / 500 <= 0.07
+
+
 def test_shapiro_as_r() -> None:
     # R: shapiro.test(residuals(aov(weight ~ group, PlantGrowth))): W = 0.96607, p-value = 0.4379
     residuals = [value - float(np.mean(values)) for values in PLANTS.values() for value in values]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from sparkdl_bench.peers._process import measure, run_to_end
 from sparkdl_bench.results import RunResults
 
 ENGINE_MAIN = "sparkdlbench.bench.EngineBench"
+_MEMORY_KEY = "spark.executor.memory"
+_MEBIBYTES = {"m": 1, "g": 1024}
 
 
 class Contestant(Protocol):
@@ -90,7 +93,12 @@ class EngineContestant:
 
 
 def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = None) -> str:
-    """The TOML file of a run that makes the case's steps, and evaluates only at its end."""
+    """The TOML file of a run that makes the case's steps, and evaluates only at its end.
+
+    Its workers have as much memory as an executor is to have, since Spark starts no executor on less.
+    """
+    memory = (settings or {}).get(_MEMORY_KEY, "2g")
+    master = f"local-cluster[{case.workers},1,{mebibytes(memory)}]"
     steps = case.warmup_steps + case.steps
     data: dict[str, object] = {"source": "idx", "path": case.data_path} if case.data_path else _synthetic(case)
     tables: dict[str, dict[str, object]] = {
@@ -108,12 +116,23 @@ def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = 
         "data": data,
         "engine": {"name": "libtorch", "threads": case.threads},
         "optimizer": {"name": "sgd", "learning_rate": case.learning_rate},
-        "spark": {"master": f"local-cluster[{case.workers},1,2048]", "spark.executor.memory": "2g"},
+        "spark": {"master": master, _MEMORY_KEY: memory},
     }
     for key, value in (settings or {}).items():
         table, _, name = ("spark", "", key) if key.startswith("spark.") else key.rpartition(".")
         tables.setdefault(table, {})[name] = value
     return "\n".join(_toml(table, values) for table, values in tables.items())
+
+
+def mebibytes(memory: str) -> int:
+    """A size of memory as Spark writes it, such as `3g`, in the MiB that a local-cluster's master counts in."""
+    found = re.fullmatch(r"(\d+)([mg])", memory.strip().lower())
+    if not found:
+        raise ConfigurationError(
+            f"{_MEMORY_KEY} is '{memory}'; a benchmark takes a whole number of mebibytes or gibibytes. Write it as "
+            "1536m or 3g."
+        )
+    return int(found.group(1)) * _MEBIBYTES[found.group(2)]
 
 
 def read_run(folder: Path, warmup_steps: int) -> Trial:

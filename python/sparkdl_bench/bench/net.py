@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 
 from sparkdl_bench import peers
-from sparkdl_bench.bench import collective, encryption
+from sparkdl_bench.bench import collective, encryption, refusals
 from sparkdl_bench.bench.collective import Row, Taken, Way
-from sparkdl_bench.bench.spark_collective import host_local_choices, run_spark_transport, spark_transport_missing
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.bench.spark_collective import (
+    host_local_choices,
+    run_settings,
+    run_spark_transport,
+    spark_transport_missing,
+)
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.peers import CollectiveCase
 
 HOST_LOCAL = ("both", "on", "off")
@@ -70,31 +75,92 @@ class NetPlan:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A transport or an encryption that cannot be measured here, and why."""
+    """A transport, an encryption or a combination that cannot be measured here, and why."""
 
     name: str
     reason: str
 
 
-def measure(plan: NetPlan, link_gbps: float, directory: Path, tell: Callable[[str], None]) -> Iterator[Row | Skipped]:
-    """Rows in the order of sizes and workers; what cannot be measured here gives one `Skipped` at the start."""
-    available = []
-    for transport in plan.transports:
-        peer = peers.discover().get(transport)
-        reason = peer.missing(directory) if peer else spark_transport_missing(transport)
-        if reason:
-            yield Skipped(transport, reason)
-        else:
-            available.append(transport)
-    for each in plan.encryptions:
-        reason = encryption.missing(each, pyspark.__version__)
-        if reason:
-            yield Skipped(each, reason)
-            plan = replace(plan, encryptions=tuple(other for other in plan.encryptions if other != each))
-    for workers in plan.workers:
-        for elements in plan.sizes:
-            ways = [way for transport in available for way in ways_of(plan, transport, workers, elements)]
-            yield from _rows(plan, ways, link_gbps, directory, tell)
+@dataclass(frozen=True)
+class Failed:
+    """A way whose measurement failed, and its words."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a plan measures here.
+
+    Attributes:
+        groups: ways of one size and number of workers, which take turns; in the order of workers and sizes.
+        skipped: what is left out.
+    """
+
+    groups: tuple[tuple[Way, ...], ...]
+    skipped: tuple[Skipped, ...]
+
+
+def arrange(plan: NetPlan, directory: Path) -> Sweep:
+    """Checks every combination before the first one runs.
+
+    Args:
+        directory: of the peers' environments.
+
+    Raises:
+        ConfigurationError: a name is none.
+    """
+    reasons = {each: _missing(each, directory) for each in plan.transports}
+    reasons |= {each: encryption.missing(each, pyspark.__version__) for each in plan.encryptions}
+    available = [each for each in plan.transports if not reasons[each]]
+    refused = _refused(plan, available)
+    groups = [
+        tuple(
+            way
+            for transport in available
+            for way in ways_of(plan, transport, workers, elements)
+            if not refused.get(_combination(way)) and not reasons.get(way.encryption or encryption.OFF)
+        )
+        for workers in plan.workers
+        for elements in plan.sizes
+    ]
+    left_out = [Skipped(name, reason) for name, reason in {**reasons, **refused}.items() if reason]
+    return Sweep(tuple(groups), tuple(left_out))
+
+
+def _missing(transport: str, directory: Path) -> str | None:
+    peer = peers.discover().get(transport)
+    return peer.missing(directory) if peer else spark_transport_missing(transport)
+
+
+def _refused(plan: NetPlan, available: Sequence[str]) -> dict[str, str]:
+    """By combination of ours why it has nothing to measure; empty where it has. Sizes and channels do not matter."""
+    ways = [
+        Way(transport, workers, plan.sizes[0], topology, codec)
+        for workers in plan.workers
+        for transport in available
+        if transport not in peers.discover()
+        for topology in plan.topologies
+        for codec in plan.codecs
+    ]
+    combinations = {_combination(way): run_settings(way) for way in ways}
+    try:
+        found = refusals.reasons(list(combinations.values()))
+    except ConfigurationError as error:
+        if "no transport called" not in str(error):
+            raise
+        able = [name for name, peer in peers.discover().items() if "allreduce" in peer.kinds]
+        raise ConfigurationError(f"{error} Peers that all-reduce: {', '.join(able)}.") from error
+    return dict(zip(combinations, found, strict=True))
+
+
+def measure(
+    plan: NetPlan, sweep: Sweep, link_gbps: float, directory: Path, tell: Callable[[str], None]
+) -> Iterator[Row | Failed]:
+    """Each row as soon as its last trial is there; a way that fails once is not measured again, and the others are."""
+    for ways in sweep.groups:
+        yield from _rows(plan, ways, link_gbps, directory, tell)
 
 
 def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[Way]:
@@ -134,16 +200,28 @@ def run_way(way: Way, counts: tuple[int, int], timeout_s: float, directory: Path
 
 def _rows(
     plan: NetPlan, ways: Sequence[Way], link_gbps: float, directory: Path, tell: Callable[[str], None]
-) -> Iterator[Row]:
+) -> Iterator[Row | Failed]:
     taken: dict[Way, list[Taken]] = {way: [] for way in ways}
     for trial in range(1, plan.trials + 1):
-        for way in ways:
-            what = f"{way.transport}{_encrypted(way)}, {way.workers} workers, {way.elements} values"
-            tell(f"{what}, trial {trial} of {plan.trials} …")
-            taken[way].append(run_way(way, plan.counts(way.elements), plan.timeout_s, directory))
-    for way, trials in taken.items():
-        yield collective.row(way, trials, link_gbps)
+        for way in list(taken):
+            tell(f"{describe(way)}, trial {trial} of {plan.trials} …")
+            try:
+                taken[way].append(run_way(way, plan.counts(way.elements), plan.timeout_s, directory))
+            except SparkDLError as problem:
+                del taken[way]
+                yield Failed(describe(way), str(problem))
+                continue
+            if trial == plan.trials:
+                yield collective.row(way, taken[way], link_gbps)
 
 
-def _encrypted(way: Way) -> str:
-    return "" if way.encryption in (None, encryption.OFF) else f" ({way.encryption})"
+def describe(way: Way) -> str:
+    """`tcp, ring, fp32, 2 workers, 10000 values`, with what else tells it from others."""
+    channel = ["host-local"] if way.host_local else []
+    secured = [] if way.encryption in (None, encryption.OFF) else [str(way.encryption)]
+    return ", ".join([_combination(way), *channel, *secured, f"{way.elements} values"])
+
+
+def _combination(way: Way) -> str:
+    own = [] if way.topology is None else [way.topology, way.codec]
+    return ", ".join([way.transport, *own, f"{way.workers} workers"])

@@ -85,18 +85,24 @@ def spark_transport_missing(transport: str) -> str | None:
     return None
 
 
-def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float, place: Place | None = None) -> Taken:
-    """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
-    place = place or Place()
-    case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
+def run_settings(way: Way) -> dict[str, str]:
+    """The keys of a run that make the way's transport, topology and codec."""
     transport = way.transport.removeprefix(OURS)
-    settings = {
+    return {
         "transport": transport,
         "topology": way.topology or "sliced",
         "codec": way.codec,
         "workers": str(way.workers),
         **_SHARED_MEMORY.get(transport, {}).get(bool(way.host_local), {}),
     }
+
+
+def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float, place: Place | None = None) -> Taken:
+    """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
+    place = place or Place()
+    case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
+    settings = run_settings(way)
+    transport = settings["transport"]
     command = [*place.prefix, sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-net-") as folder:
         secured = encryption.properties(way.encryption or encryption.OFF, Path(folder))

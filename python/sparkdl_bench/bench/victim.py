@@ -26,6 +26,10 @@ CHECKPOINT_EVERY = 500  # steps
 _BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
+class RunHungError(RunFailedError):
+    """The run did not end, or not come to where it was waited for, within its time; it was stopped."""
+
+
 def _files(checkpoint: Path) -> list[Path]:
     try:
         return list(checkpoint.glob("rank-*"))
@@ -38,7 +42,7 @@ class Victim:
 
     Args:
         folder: where the run's files go; one run a folder.
-        settings: keywords of `Trainer` that differ from the defaults below, and `master`.
+        settings: keywords of `Trainer` that differ from the defaults below, `master`, and further properties `spark`.
         timeout_s: bound of every wait.
     """
 
@@ -97,12 +101,17 @@ class Victim:
         return True
 
     def finish(self) -> Weights:
-        """Waits for the end and returns the trained weights; RunFailedError with the run's own words if it failed."""
+        """Waits for the end and returns the trained weights.
+
+        Raises:
+            RunFailedError: it failed; with its own words.
+            RunHungError: it did not end.
+        """
         try:
             status = self.process.wait(self.timeout_s)
         except subprocess.TimeoutExpired:
             self.stop()
-            raise RunFailedError(f"The run in '{self.folder}' has not ended after {self.timeout_s:.0f} s.") from None
+            raise RunHungError(f"The run in '{self.folder}' has not ended after {self.timeout_s:.0f} s.") from None
         if status != 0:
             raise RunFailedError(f"The run in '{self.folder}' ended with status {status}: {self._said()}")
         with np.load(self.folder / "weights.npz") as stored:
@@ -130,7 +139,7 @@ class Victim:
         while not done() and self.process.poll() is None:
             if time.monotonic() > deadline:
                 self.stop()
-                raise RunFailedError(f"The run in '{self.folder}' had not {what} after {self.timeout_s:.0f} s.")
+                raise RunHungError(f"The run in '{self.folder}' had not {what} after {self.timeout_s:.0f} s.")
             time.sleep(0.02)
 
     def _said(self) -> str:
@@ -139,7 +148,9 @@ class Victim:
 
 def same(left: Weights, right: Weights) -> bool:
     """Whether two runs ended with the same weights, bit for bit."""
-    return left.keys() == right.keys() and all(np.array_equal(left[name], right[name]) for name in left)
+    return left.keys() == right.keys() and all(
+        left[name].shape == right[name].shape and left[name].tobytes() == right[name].tobytes() for name in left
+    )
 
 
 def main() -> None:
@@ -150,6 +161,8 @@ def main() -> None:
     path = Path(sys.argv[1])
     settings = json.loads(path.read_text(encoding="utf-8"))
     builder = SparkSession.builder.master(settings.pop("master"))  # type: ignore[attr-defined,unused-ignore]
+    for name, value in settings.pop("spark", {}).items():
+        builder = builder.config(name, value)
     spark = sparkdl_bench.configure(builder).getOrCreate()
     defaults = {
         "model": {"name": "mlp", "hidden": [32]},

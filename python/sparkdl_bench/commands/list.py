@@ -2,38 +2,105 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from sparkdl_bench import session
+from sparkdl_bench import models, session
+from sparkdl_bench._jvm import Api
+from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
 AXES = ("algorithm", "topology", "transport", "codec", "engine", "model", "data", "optimizer", "schedule")
 PLURALS = {f"{axis}s": axis for axis in AXES}
 ALL_KEYS = "keys"
+_FILE_MODEL, _FILE_KEY = "file", "model.spec"
 
 
 @click.command("list")
 @click.argument("axis", required=False)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print the specification of model NAME as JSON (docs/models.md).")
+@click.option("--shape", metavar="C,H,W", help="With --json: of one row [default: the model's usual rows].")
+@click.option("--classes", type=click.IntRange(1), help="With --json: number of classes [default: the usual].")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="With --json: set a key of the model.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(axis: str | None, debug: bool) -> None:
-    """List the variants of every AXIS; of one axis, with their keys; or all keys (`list keys`)."""
+def command(
+    axis: str | None,
+    name: str | None,
+    as_json: bool,
+    shape: str | None,
+    classes: int | None,
+    assignments: tuple[str, ...],
+    debug: bool,
+) -> None:
+    """List the variants of every AXIS; of one axis, with their keys; one of them, by its NAME; or all keys
+    (`list keys`)."""
     axis = PLURALS.get(axis or "", axis)
     if axis is not None and axis not in (*AXES, ALL_KEYS):
         raise ConfigurationError(f"There is no axis called '{axis}'. Valid: {', '.join((*AXES, ALL_KEYS))}.")
+    if as_json and (axis != "model" or name is None):
+        raise ConfigurationError("--json prints a model's specification: write `list model NAME --json`.")
+    if not as_json and (shape or classes or assignments):
+        raise ConfigurationError("--shape, --classes and --set say for which model `list model NAME --json` is asked.")
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         api, _ = session.start_jvm({"spark.master": "local"}, None if debug else log.file, natives=False)
-        if axis == ALL_KEYS:
-            for key in api.all_keys():
+        if as_json and name is not None:
+            known = _named(api.variants("model"), "model", name)
+            click.echo(json.dumps(_specification(api, known, assignments, shape, classes), indent=1))
+        elif axis == ALL_KEYS:
+            keys = api.all_keys()
+            for key in [_named(keys, "key", name)] if name else keys:
                 _show_key(key, indent="")
         elif axis is not None:
-            _show_variants(api.variants(axis), with_keys=True)
+            variants = api.variants(axis)
+            _show_variants([_named(variants, axis, name)] if name else variants, with_keys=True)
         else:
             for name in AXES:
                 click.secho(name, bold=True)
                 _show_variants(api.variants(name), with_keys=False, indent="  ")
+
+
+def _named(variants: list[dict[str, Any]], axis: str, name: str) -> dict[str, Any]:
+    for variant in variants:
+        if variant["name"] == name:
+            return variant
+    raise ConfigurationError(
+        f"There is no {axis} called '{name}'. Valid: {', '.join(variant['name'] for variant in variants)}."
+    )
+
+
+def _specification(
+    api: Api, model: dict[str, Any], assignments: Sequence[str], shape: str | None, classes: int | None
+) -> dict[str, Any]:
+    """Of the model for these rows, for those of the user's file, or for its usual ones."""
+    settings = {**RunFile().with_settings(assignments).settings, "model.name": str(model["name"])}
+    usual: tuple[Sequence[int], int] | None = None
+    if "input_shape" in model:
+        usual = (model["input_shape"], model["classes"])
+    elif model["name"] == _FILE_MODEL and settings.get(_FILE_KEY):
+        read = models.read(Path(settings[_FILE_KEY]))
+        usual = (read.input_shape, read.classes)
+    rows = _sizes(shape) if shape else usual[0] if usual else None
+    count = classes or (usual[1] if usual else None)
+    if rows is None or count is None:
+        hint = f" --set {_FILE_KEY}=my-net.toml names a file that says both." if model["name"] == _FILE_MODEL else ""
+        raise ConfigurationError(
+            f"The model '{model['name']}' has no usual rows: say for which with --shape (such as 3,32,32) and "
+            f"--classes.{hint}"
+        )
+    return api.model(settings, rows, count)
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = [int(part) for part in text.split(",") if part.strip().isdigit()]
+    if len(sizes) != len(text.split(",")) or min(sizes) < 1:
+        raise ConfigurationError(f"--shape '{text}' is not of the form 3,32,32: whole numbers of at least 1.")
+    return sizes
 
 
 def _show_variants(variants: list[dict[str, Any]], *, with_keys: bool, indent: str = "") -> None:

@@ -64,7 +64,7 @@ def command(
     """All-reduce by ours, gloo, MPI and the floor (memcpy), with the share of the link that each reaches."""
     from sparkdl_bench.bench import link, table
     from sparkdl_bench.bench.collective import Row
-    from sparkdl_bench.bench.net import FLOOR, NetPlan, measure
+    from sparkdl_bench.bench.net import FLOOR, Failed, NetPlan, arrange, measure
 
     plan = NetPlan(
         sizes=_numbers("--sizes", sizes),
@@ -79,22 +79,31 @@ def command(
         trials=trials,
         timeout_s=timeout_s,
     )
+    sweep = arrange(plan, peers_dir)
+    for left_out in sweep.skipped:
+        click.echo(f"{left_out.name}: skipped. {left_out.reason}", err=True)
     if json_file:
         json_file.write_text("", encoding="utf-8")
     link_gbps = link.measure_link_gbps()
     rows: list[Row] = []
-    for found in measure(plan, link_gbps, peers_dir, lambda line: click.echo(line, err=True)):
-        if not isinstance(found, Row):
-            click.echo(f"{found.name}: skipped. {found.reason}", err=True)
-            continue
-        rows.append(found)
-        if json_file:
-            with json_file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(found.to_dict()) + "\n")
-    table.show_rows(rows, link_gbps)
-    wrong = [f"{row.transport} ({row.workers} workers, {row.elements} values)" for row in rows if not row.correct]
-    if wrong:
-        raise RunFailedError(f"These gave wrong sums: {', '.join(wrong)}.")
+    faults: list[str] = []
+    try:
+        for found in measure(plan, sweep, link_gbps, peers_dir, lambda line: click.echo(line, err=True)):
+            if isinstance(found, Failed):
+                click.echo(f"{found.name}: FAILED. {found.reason}", err=True)
+                faults.append(f"{found.name} failed: {found.reason}")
+                continue
+            rows.append(found)
+            if not found.correct:
+                faults.append(f"{found.transport} ({found.workers} workers, {found.elements} values) gave wrong sums.")
+            if json_file:
+                with json_file.open("a", encoding="utf-8") as lines:
+                    lines.write(json.dumps(found.to_dict()) + "\n")
+    finally:
+        # Also what an interrupted sweep has.
+        table.show_rows(rows, link_gbps)
+    if faults:
+        raise RunFailedError(" ".join(faults))
 
 
 def _names(text: str) -> tuple[str, ...]:

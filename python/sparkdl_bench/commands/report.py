@@ -21,8 +21,20 @@ _SUFFIX = {"html": ".html", "md": ".md", "csv": ".csv", "json": ".json", "png": 
     type=click.Choice(list(_SUFFIX)),
     help="folder: report.md with its pictures, and machine.json. [default: by the ending of --output, else html]",
 )
+@click.option(
+    "--target-accuracy",
+    "target",
+    type=float,
+    help="Compare times until this share of the test rows was right, such as 0.95. [default: the comparison's own]",
+)
 @click.option("--debug", is_flag=True, help="Show stack traces.")
-def command(results: tuple[Path, ...], output: Path | None, form: str | None, debug: bool) -> None:  # noqa: ARG001
+def command(
+    results: tuple[Path, ...],
+    output: Path | None,
+    form: str | None,
+    target: float | None,
+    debug: bool,  # noqa: ARG001
+) -> None:
     """Make a page of RESULTS: folders of `compare`, folders of runs, files of `net --json`."""
     # Matplotlib, SciPy and statsmodels take a second to load, and other commands do without them.
     from sparkdl_bench.report import formats, html
@@ -37,7 +49,7 @@ def command(results: tuple[Path, ...], output: Path | None, form: str | None, de
             f"--format png --output {output.with_suffix('')}."
         )
     path = output or Path(f"report{_SUFFIX[chosen]}")
-    found = load(results)
+    found = load(results, target)
     if chosen == "png":
         written = formats.pictures(found, path)
         click.echo(f"{len(written)} pictures in {path}")

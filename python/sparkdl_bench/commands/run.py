@@ -36,9 +36,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
     """Train as the TOML file CONF says."""
     if resume:
-        # Executors have other working folders than we: a plain path is made complete here.
-        folder = resume if "://" in resume else Path(resume).resolve().as_uri()
-        assignments = (*assignments, f"resume={folder}")
+        assignments = (*assignments, f"resume={resume}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file)

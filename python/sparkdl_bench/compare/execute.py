@@ -20,10 +20,11 @@ from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.compare.store import ComparisonFolder
 from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
 from sparkdl_bench.peers import FitCase
-from sparkdl_bench.peers._process import run_to_end, stop_all
+from sparkdl_bench.peers._process import left_whole, run_to_end, stop_all
 
 MARK_VARIABLE = "SPARKDL_COMPARISON"
 _BEGUN = "begun.json"
+_MEASURED = "peer.jsonl"
 # What decides how a net is trained and peers cannot be told, with the value by which they train.
 PEERS_WAY = {
     "model.name": "mlp",
@@ -88,10 +89,7 @@ class ProcessExecutor:
         place = self._folder.runs(cell)
         done = record.finished_run(place)
         if done is None:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            begun = time.time()
-            (place / _BEGUN).write_text(json.dumps({"begun": begun}), encoding="utf-8")
+            begun = _begin(place)
             settings = {**cell.run.settings, "results": str(place)}
             if folder := settings.get("checkpoint.dir"):  # a run of its own, and of this try
                 settings["checkpoint.dir"] = f"{folder.rstrip('/')}/{cell.id}-{begun:.0f}"
@@ -103,7 +101,7 @@ class ProcessExecutor:
             done = record.finished_run(place)
         else:
             # A killed comparison had trained it and could not write it down any more.
-            begun = float(json.loads((place / _BEGUN).read_text(encoding="utf-8"))["begun"])
+            begun = _begun(place)
             ended = (done / "steps.json").stat().st_mtime
         if done is None:
             raise RunFailedError(f"The run of '{cell.group}' ended without an error and left no result in '{place}'.")
@@ -135,15 +133,35 @@ class ProcessExecutor:
 
     def _peer(self, cell: Cell) -> dict[str, Any]:
         self.close()
-        settings = cell.run.settings
-        data = self._folder.path / "data" / peer_data.file_name(settings)
-        peer_data.export(settings, data)
-        start = time.monotonic()
-        measured = peers.find(cell.peer).run(
-            fit_case(settings, data, cell.run.spark), self._plan.timeout_s, self._peers
-        )
-        seconds = time.monotonic() - start
+        place = self._folder.runs(cell)
+        out = place / _MEASURED
+        measured = left_whole(cell.peer, out)
+        if measured is None:
+            settings = cell.run.settings
+            data = self._folder.path / "data" / peer_data.file_name(settings)
+            peer_data.export(settings, data)
+            case = fit_case(settings, data, cell.run.spark)
+            _begin(place)
+            start = time.monotonic()
+            measured = peers.find(cell.peer).run(case, self._plan.timeout_s, self._peers, out)
+            seconds = time.monotonic() - start
+        else:
+            # A killed comparison had trained it and could not write it down any more.
+            seconds = out.stat().st_mtime - _begun(place)
         return record.of_peer(self._plan, cell, [sample.ms for sample in measured.samples], measured.facts, seconds)
+
+
+def _begin(place: Path) -> float:
+    """Makes a cell's folder anew, and keeps the moment there for whoever finds what was trained and not recorded."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    begun = time.time()
+    (place / _BEGUN).write_text(json.dumps({"begun": begun}), encoding="utf-8")
+    return begun
+
+
+def _begun(place: Path) -> float:
+    return float(json.loads((place / _BEGUN).read_text(encoding="utf-8"))["begun"])
 
 
 def _same(value: str, other: str) -> bool:

@@ -28,6 +28,8 @@ LAYER_OF_PHASE = {
     "scheduler": "Spark scheduling",
 }
 _OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job submission": "submission"}
+# All steps of a peer that does not say what they are made of.
+UNCUT = "steps, not cut"
 # The default of spark.redaction.regex.
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 LAYERS = (
@@ -42,6 +44,8 @@ LAYERS = (
     "job submission",
     "Spark scheduling",
     "evaluation",
+    "checkpoint",
+    "idle",
     "finish",
     "stop",
     "other",
@@ -102,14 +106,14 @@ def of_peer(
     workers, threads = cell.workers, int(facts["threads"])
     history = list(facts["history"])
     batch = global_batch(settings)
-    training_s = sum(steps_ms) / 1e3
+    phases_ms = {name: float(mean) for name, mean in facts.get("phases_ms", {}).items()}
     layers = {
         "start": seconds - float(facts["seconds_total"]),
         "prepare": float(facts["seconds_prepare"]),
-        "compute": training_s,
+        **(_of_phases(phases_ms, len(steps_ms)) if phases_ms else {UNCUT: sum(steps_ms) / 1e3}),
         "evaluation": float(facts["seconds_evaluation"]),
     }
-    layers["other"] = seconds - sum(layers.values())
+    layers["other"] = layers.get("other", 0.0) + seconds - sum(layers.values())
     return {
         **_head(plan, cell, workers, threads, batch),
         "status": "success",
@@ -117,11 +121,11 @@ def of_peer(
         "variant": {"peer": cell.peer},
         "metrics": metrics(plan, steps_ms, history, float(facts["seconds_total"]), batch),
         "history": history,
-        "phases_ms": {},
+        "phases_ms": phases_ms,
         "layers_s": {name: round(value, 4) for name, value in layers.items()},
         "bytes": {},
         "steps_ms": [round(step, 4) for step in steps_ms],
-        "facts": {name: value for name, value in facts.items() if name != "history"},
+        "facts": {name: value for name, value in facts.items() if name not in {"history", "phases_ms"}},
     }
 
 
@@ -190,13 +194,17 @@ class _Times:
 
     def __init__(self, events: Sequence[Mapping[str, Any]]) -> None:
         self.start = self.stop = 0.0
+        self.attempts = 0
         self.evaluations: dict[int, float] = {}
         self.epochs: dict[int, float] = {}
         for event in events:
-            at, key = event["time_ms"] / 1e3, event["key"]
-            epoch = event.get("metadata", {}).get("epoch_num")
+            at, key, metadata = event["time_ms"] / 1e3, event["key"], event.get("metadata", {})
+            epoch = metadata.get("epoch_num")
             if key == "run_start":
-                self.start = at
+                # The clock starts before the data is touched, the event is written after that.
+                self.start = metadata.get("clock_started_ms", event["time_ms"]) / 1e3
+            elif key == "rank_groups":
+                self.attempts += 1
             elif key == "run_stop":
                 self.stop = at
             elif key == "eval_accuracy":
@@ -231,30 +239,51 @@ def _layers(
     ended_s: float,
 ) -> dict[str, float]:
     """Seconds of the process's wall clock by layer; they add up to it, `other` being what no clock covers."""
-    layers = dict.fromkeys(LAYERS, 0.0)
-    for phase, milliseconds in summary["phases_ms"].items():
-        layers[LAYER_OF_PHASE.get(phase, "other")] += milliseconds * steps / 1e3
-    stepping = sum(layers.values())
-    _split_scheduling(layers, summary.get("spark", {}).get("layers_s", {}))
-    epochs_s = sum(float(record["seconds"]) for record in history)
-    first_ends, last_ends = min(times.epochs.values()), max(times.epochs.values())
+    begun_s = min(begun_s, times.start)  # of a run's folder alone nobody knows when its process began
+    layers = {**dict.fromkeys(LAYERS, 0.0), **_of_phases(summary["phases_ms"], steps)}
+    layers["evaluation"] = sum(float(epoch.get("seconds_evaluation", 0.0)) for epoch in history)
+    layers["checkpoint"] = sum(float(epoch.get("seconds_checkpoint", 0.0)) for epoch in history)
+    left = sum(float(epoch["seconds"]) for epoch in history) - sum(layers.values())
+    # Of a run that lost executors the steps before the loss are not known; of one before these numbers, the evaluation.
+    if times.attempts <= 1 and all("seconds_evaluation" in epoch for epoch in history):
+        layers["idle"] = max(0.0, left)
     layers["start"] = times.start - begun_s
-    layers["prepare"] = max(0.0, first_ends - float(history[0]["seconds"]) - times.start)
-    layers["evaluation"] = max(0.0, epochs_s - stepping)
-    layers["finish"] = times.stop - last_ends
+    layers["prepare"] = _prepare_s(summary, times, history)
+    layers["finish"] = times.stop - max(times.epochs.values())
     layers["stop"] = ended_s - times.stop
     layers["other"] += (ended_s - begun_s) - sum(layers.values())
+    spark = summary.get("spark", {})
+    before = spark.get("before_steps_s") or {}
+    later = {key: seconds - before.get(key, 0.0) for key, seconds in spark.get("layers_s", {}).items()}
+    _explain(layers, "prepare", before)
+    _explain(layers, "Spark scheduling", later)
     return {name: round(value, 4) for name, value in layers.items()}
 
 
-def _split_scheduling(layers: dict[str, float], spark: Mapping[str, float]) -> None:
-    """Takes from `Spark scheduling` what Spark's listeners have an explanation for; never more than there is.
+def _of_phases(phases_ms: Mapping[str, float], steps: int) -> dict[str, float]:
+    """Seconds of all steps by layer, from the mean milliseconds of a step."""
+    layers: dict[str, float] = {}
+    for phase, milliseconds in phases_ms.items():
+        layer = LAYER_OF_PHASE.get(phase, "other")
+        layers[layer] = layers.get(layer, 0.0) + milliseconds * steps / 1e3
+    return layers
 
-    The listeners also saw the jobs before the first step and after the last one, so their parts may exceed it a little.
+
+def _prepare_s(summary: Mapping[str, Any], times: _Times, history: Sequence[Mapping[str, Any]]) -> float:
+    """From the run's clock's start to the first step, as the run says, or, of an older one, by its first epoch."""
+    told = summary["final"].get("seconds_prepare")
+    if told is not None:
+        return float(told)
+    return max(0.0, min(times.epochs.values()) - float(history[0]["seconds"]) - times.start)
+
+
+def _explain(layers: dict[str, float], whole: str, spark: Mapping[str, float]) -> None:
+    """Takes from a layer what Spark's listeners have an explanation for; never more than there is.
+
+    The listeners also saw the jobs of evaluations and after the last step, so their parts may exceed it a little.
     """
     parts = {name: float(spark.get(key, 0.0)) for name, key in _OF_LISTENERS.items()}
-    whole = layers["Spark scheduling"]
-    share = min(1.0, whole / total) if (total := sum(parts.values())) > 0 else 0.0
+    share = min(1.0, layers[whole] / total) if (total := sum(parts.values())) > 0 else 0.0
     for name, seconds in parts.items():
-        layers[name] = seconds * share
-        layers["Spark scheduling"] -= seconds * share
+        layers[name] += seconds * share
+        layers[whole] -= seconds * share

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,22 @@ Tensor = Any
 
 
 class TorchEngine:
-    """See `Engine`. Parameters and statistics are views of the flat buffers."""
+    """See `Engine`. On the CPU its properties are the flat buffers themselves.
 
-    def __init__(self, spec: ModelSpec, seed: int, double: bool) -> None:
+    On a GPU the flat buffers lie there, and the properties are arrays of the host: parameters and statistics, which may
+    be written to, are copied in when a step or an evaluation begins; statistics are copied out when a step ends, and
+    gradients when they are asked for.
+
+    Args:
+        device: `cpu`, `cuda` (the first GPU) or `cuda:N`.
+
+    Raises:
+        ConfigurationError: a layer of a kind that it does not have; a device that this PyTorch does not find.
+    """
+
+    def __init__(self, spec: ModelSpec, seed: int, double: bool, device: str = "cpu") -> None:
         torch = _torch()
+        self._device = _found(device)
         for layer in spec.layers:
             if layer.kind not in _FORWARD:
                 raise ConfigurationError(
@@ -27,9 +41,13 @@ class TorchEngine:
                 )
         self._spec, self._seed = spec, seed
         kind = np.float64 if double else np.float32
-        self._flat = torch.from_numpy(spec.initial_parameters(seed).astype(kind))
-        self._flat_statistics = torch.from_numpy(spec.initial_statistics().astype(kind))
-        self._gradients = torch.zeros_like(self._flat)
+        self._host_parameters: Values = spec.initial_parameters(seed).astype(kind)
+        self._host_statistics: Values = spec.initial_statistics().astype(kind)
+        self._host_gradients: Values = np.zeros_like(self._host_parameters)
+        # On the CPU the same memory.
+        self._flat = torch.from_numpy(self._host_parameters).to(self._device)
+        self._flat_statistics = torch.from_numpy(self._host_statistics).to(self._device)
+        self._gradients = torch.from_numpy(self._host_gradients).to(self._device)
         self._tensors: dict[str, Tensor] = {}
         for place in spec.parameters:
             span = slice(place.offset, place.offset + place.length)
@@ -42,37 +60,67 @@ class TorchEngine:
 
     @property
     def parameters(self) -> Values:
-        return np.asarray(self._flat.detach().numpy())
+        return self._host_parameters
 
     @property
     def gradients(self) -> Values:
-        return np.asarray(self._gradients.numpy())
+        self._copy(self._gradients, self._host_gradients, to_host=True)
+        return self._host_gradients
 
     @property
     def statistics(self) -> Values:
-        return np.asarray(self._flat_statistics.numpy())
+        return self._host_statistics
 
     def step(self, batch: Batch, weight: float) -> float:
         torch = _torch()
+        self._take_in()
         self._gradients.zero_()
-        logits = self._forward(batch, training=True)
-        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch.labels), reduction="sum")
-        (loss * weight).backward()
+        with self._exact():
+            logits = self._forward(batch, training=True)
+            labels = torch.from_numpy(batch.labels).to(self._device)
+            loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+            (loss * weight).backward()
+        self._copy(self._flat_statistics, self._host_statistics, to_host=True)
         return float(loss.item())
 
     def evaluate(self, batch: Batch) -> Evaluation:
         torch = _torch()
-        with torch.no_grad():
+        self._take_in()
+        with torch.no_grad(), self._exact():
             logits = self._forward(batch, training=False)
-            labels = torch.from_numpy(batch.labels)
+            labels = torch.from_numpy(batch.labels).to(self._device)
             loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
             correct = (logits.argmax(dim=1) == labels).sum()
         return Evaluation(len(batch.labels), float(loss.item()), int(correct.item()))
 
+    def _take_in(self) -> None:
+        """What was written to the host's arrays since the last step."""
+        self._copy(self._flat, self._host_parameters, to_host=False)
+        self._copy(self._flat_statistics, self._host_statistics, to_host=False)
+
+    def _copy(self, tensor: Tensor, host: Values, to_host: bool) -> None:
+        torch = _torch()
+        if self._device.type == "cpu":
+            return  # the same memory
+        with torch.no_grad():
+            if to_host:
+                torch.from_numpy(host).copy_(tensor)
+            else:
+                tensor.copy_(torch.from_numpy(host))
+
+    def _exact(self) -> AbstractContextManager[Any]:
+        """Convolutions on a GPU in full fp32: by default PyTorch rounds what they multiply to 10 bits there (TF32)."""
+        if self._device.type == "cpu":
+            return nullcontext()
+        exact: AbstractContextManager[Any] = _torch().backends.cudnn.flags(
+            enabled=True, deterministic=True, allow_tf32=False
+        )
+        return exact
+
     def _forward(self, batch: Batch, training: bool) -> Tensor:
         torch = _torch()
         shape = (len(batch.labels), *self._spec.input_shape)
-        values = {INPUT: torch.from_numpy(batch.features).to(self._flat.dtype).reshape(shape)}
+        values = {INPUT: torch.from_numpy(batch.features).to(self._flat).reshape(shape)}
         for index, layer in enumerate(self._spec.layers):
             context = _Context(self, layer, index, batch, training)
             values[layer.name] = _FORWARD[layer.kind](context, [values[name] for name in layer.inputs])
@@ -148,7 +196,7 @@ def _dropout(context: _Context, inputs: Sequence[Tensor]) -> Tensor:
     width = int(np.prod(inputs[0].shape[1:]))
     batch, rate = context.batch, context.layer.number("rate", 0.5)
     factors = initializers.dropout_factors(context.engine._seed, context.index, rate, batch.step, batch.row_ids, width)
-    return inputs[0] * _torch().from_numpy(factors).to(inputs[0].dtype).reshape(inputs[0].shape)
+    return inputs[0] * _torch().from_numpy(factors).to(inputs[0]).reshape(inputs[0].shape)
 
 
 _FORWARD: dict[str, Callable[[_Context, Sequence[Tensor]], Tensor]] = {
@@ -168,6 +216,36 @@ _FORWARD: dict[str, Callable[[_Context, Sequence[Tensor]], Tensor]] = {
     "avg-pool": lambda context, inputs: _torch().nn.functional.avg_pool2d(inputs[0], **context.window),
     "global-avg-pool": lambda _, inputs: inputs[0].mean((2, 3)),
 }
+
+
+def _found(name: str) -> Any:
+    """The device of that name, which is there."""
+    torch = _torch()
+    matched = re.fullmatch(r"cpu|cuda(?::(\d+))?", name)
+    if not matched:
+        raise ConfigurationError(
+            f"The engine 'torch' has no device '{name}'. Valid are cpu, cuda (the first GPU) and cuda:N, as cuda:0."
+        )
+    if name == "cpu":
+        return torch.device("cpu")
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    index = int(matched[1] or 0)
+    if index < devices:
+        return torch.device("cuda", index)
+    if devices:
+        found = "it finds " + ", ".join(f"cuda:{each} ({torch.cuda.get_device_name(each)})" for each in range(devices))
+        remedy = "Take one of these"
+    elif torch.version.cuda is None and torch.version.hip is None:
+        found = "it is built without CUDA"
+        remedy = "Install a PyTorch that is built with it"
+    else:
+        built = torch.version.cuda or torch.version.hip
+        found = f"it is built for CUDA {built} and finds no GPU: no driver is loaded, or no GPU is visible"
+        remedy = "Look whether nvidia-smi lists one, and at CUDA_VISIBLE_DEVICES"
+    raise ConfigurationError(
+        f"The engine 'torch' was to compute on device '{name}', which PyTorch {torch.__version__} does not have here: "
+        f"{found}. {remedy}, or take device cpu."
+    )
 
 
 def _torch() -> Any:

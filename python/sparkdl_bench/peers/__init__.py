@@ -166,8 +166,11 @@ class Peer(Protocol):
         """Refuse a case that it cannot run, with the reason."""
         ...
 
-    def run(self, case: Case, timeout_s: float, directory: Path, /) -> Measurement:
-        """Measure `case` in a process group of its own, of which nothing is left afterwards."""
+    def run(self, case: Case, timeout_s: float, directory: Path, out: Path | None = None, /) -> Measurement:
+        """Measure `case` in a process group of its own, of which nothing is left afterwards but `out`, where asked for.
+
+        The program of a case of kind `fit` writes to `out` once, at its end.
+        """
         ...
 
 

@@ -69,14 +69,14 @@ class EnvironmentPeer:
             f"`sparkdl-bench peers install {self.name}{option}` ({self.environment.disk_gb:g} GB)."
         )
 
-    def run(self, case: Case, timeout_s: float, directory: Path) -> Measurement:
+    def run(self, case: Case, timeout_s: float, directory: Path, out: Path | None = None) -> Measurement:
         self.check(case)
         reason = self.missing(directory)
         if reason:
             raise ConfigurationError(reason)
         launch = Launch(case, self.environment, directory)
         variables = {"PYTHONPATH": str(PROGRAMS), **self.variables(launch)}
-        return measure(self.name, self.command(launch), case, timeout_s, variables)
+        return measure(self.name, self.command(launch), case, timeout_s, variables, out)
 
     def check(self, case: Case) -> None:
         """Refuse a case that this peer cannot run, with the reason."""

@@ -25,18 +25,34 @@ _STOP_GRACE_S = 5.0
 
 
 def measure(
-    name: str, command: Sequence[str], case: Case, timeout_s: float, environment: Mapping[str, str] | None = None
+    name: str,
+    command: Sequence[str],
+    case: Case,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    out: Path | None = None,
 ) -> Measurement:
     """Run `command CASE.json OUT.jsonl`, and read the samples and facts that it wrote.
+
+    Args:
+        out: a file that is not there yet, where they are to stay.
 
     Raises:
         RunFailedError: it ended with an error, said nothing, or took longer than `timeout_s`.
     """
     with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-") as folder:
-        case_file, out_file = Path(folder, "case.json"), Path(folder, "out.jsonl")
+        case_file, out_file = Path(folder, "case.json"), out or Path(folder, "out.jsonl")
         case_file.write_text(json.dumps(case_to_dict(case)))
         run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, environment, folder)
         return _read(name, out_file)
+
+
+def left_whole(name: str, out: Path) -> Measurement | None:
+    """What a program that writes once, at its end, has left in `out`; None where that is nothing, or a part."""
+    try:
+        return _read(name, out)
+    except (RunFailedError, ValueError):
+        return None
 
 
 def run_to_end(

@@ -32,10 +32,10 @@ class MemoryCopy:
         if case.kind not in self.kinds:
             raise ConfigurationError(f"The peer 'memcpy' copies memory; it cannot run a case of kind '{case.kind}'.")
 
-    def run(self, case: Case, timeout_s: float, _directory: Path) -> Measurement:
+    def run(self, case: Case, timeout_s: float, _directory: Path, out: Path | None = None) -> Measurement:
         self.check(case)
         variables = {"PYTHONPATH": str(PROGRAMS), **thread_variables(1)}
-        return measure(self.name, [sys.executable, "-m", "measure.memory_copy"], case, timeout_s, variables)
+        return measure(self.name, [sys.executable, "-m", "measure.memory_copy"], case, timeout_s, variables, out)
 
 
 PEER = MemoryCopy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,17 @@ TO_ACCURACY = "seconds_to_accuracy"
 TOTAL = "seconds_total"
 STEP = "ms_per_step"
 RATE = "rows_per_second"
+ACCURACY = "test_accuracy"
+EPOCHS = "epochs_to_accuracy"
+DRIFT = "drift"
+# Equally fast is only what is at most this many times slower, with confidence: that a test found no difference may also
+# mean that there were too few trials to find it.
+MARGIN = 1.25
+# Groups whose median test accuracies are further apart than this (a share of the test rows) have not learnt alike.
+ALIKE = 0.01
+# Below this drift the steps still became faster while they were measured; fewer steps than these measure little.
+SETTLED = 0.9
+ENOUGH_STEPS = 100
 LABELS = {
     TO_ACCURACY: "seconds to the target accuracy",
     TOTAL: "seconds of training",
@@ -86,17 +97,30 @@ class Group:
         ordered = sorted(self.records, key=lambda record: float(record["metrics"][TOTAL]))
         return ordered[len(ordered) // 2]
 
+    @property
+    def accuracy(self) -> float | None:
+        """Median test accuracy at the end of training, a share of the test rows."""
+        return self.median(ACCURACY)
+
+    def steps(self, metric: str) -> float:
+        """Median number of steps in what `metric` measures: until the target was reached, or all."""
+        return statistics.median([float(len(_steps_ms(record, metric))) for record in self.records])
+
     @cached_property
-    def steps_to_accuracy(self) -> float | None:
-        """Median number of steps until the evaluation that reached the target."""
-        found = []
-        for record in self.records:
-            reached = record["metrics"][TO_ACCURACY]
-            epochs = [each["epoch"] for each in record["history"] if each["seconds"] == reached]
-            if reached is None or not epochs:
-                return None
-            found.append(epochs[0] * len(record["steps_ms"]) / len(record["history"]))
-        return statistics.median(found) if found else None
+    def mean_step_ms(self) -> float | None:
+        """Mean over trials of the mean of all steps: the same steps as in `phases_ms`, those of the warm-up too."""
+        means = [statistics.mean(record["steps_ms"]) for record in self.records if record["steps_ms"]]
+        return statistics.mean(means) if means else None
+
+    def clock(self, metric: str) -> dict[str, float]:
+        """Mean seconds of the parts of what `metric` measures: `steps`, and the layers around them."""
+        clocks = [_clock(record, metric) for record in self.records]
+        return {name: statistics.mean([clock[name] for clock in clocks]) for name in clocks[0]} if clocks else {}
+
+    @property
+    def has_one_seed(self) -> bool:
+        """Whether all its trials trained with the same seed."""
+        return len({record.get("settings", {}).get("seed") for record in self.records}) == 1
 
 
 @dataclass(frozen=True)
@@ -114,12 +138,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A group beside its baseline. `effect.ratio` is the baseline's time over the group's: above 1 is faster."""
+    """A group beside its baseline. `effect.ratio` is the baseline's time over the group's: above 1 is faster.
+
+    Attributes:
+        p: of "they are equally fast"; adjusted by Holm where several were asked together, otherwise the effect's own.
+    """
 
     group: Group
     baseline: Group
     effect: inference.Effect
     g: float | None
+    p: float
+
+    @property
+    def differs(self) -> bool:
+        return self.p < inference.SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -138,14 +171,16 @@ class Recommendation:
 
     Attributes:
         best: the one with the lowest median.
-        chosen: the cheapest of those that cannot be told from the best.
+        chosen: the cheapest of those that are as fast as the best: not to be told from it, and within MARGIN of it.
         ties: those, without `chosen`.
+        undecided: contrasts of the best with those that cannot be told from it, and may yet be slower than MARGIN.
         fastest_one_machine: the best single process, where there is one beside `chosen`.
     """
 
     chosen: Group
     best: Group
     ties: tuple[Group, ...]
+    undecided: tuple[Contrast, ...]
     fastest_one_machine: Group | None
 
 
@@ -169,7 +204,7 @@ class Analysis:
 
     @property
     def target(self) -> float | None:
-        return self.comparison.plan.get("target_accuracy")
+        return self.comparison.target
 
     @cached_property
     def metric(self) -> str:
@@ -196,33 +231,42 @@ class Analysis:
                 )
         return sorted(found, key=lambda summary: summary.median, reverse=metric == RATE)
 
-    def baseline_of(self, group: Group) -> Group | None:
-        """The group that differs from it in the baseline's factors alone."""
-        wanted = dict(self.comparison.plan.get("baseline") or {})
-        if not wanted:
-            slowest = self.summaries(self.metric)
-            return slowest[-1].group if slowest and slowest[-1].group is not group else None
-        if all(group.factors.get(name) == value for name, value in wanted.items()):
-            return None
-        others = [
-            each for each in self.groups if all(each.factors.get(name) == value for name, value in wanted.items())
-        ]
-        free = [name for name in group.factors if name not in wanted]
-        others.sort(key=lambda each: sum(each.factors.get(name) != group.factors[name] for name in free))
-        fitting = [each for each in others if _fits(each, group, free)]
-        return next(iter(fitting or others), None)
+    def is_baseline(self, group: Group) -> bool:
+        """Whether others are compared with it, and it with none."""
+        wanted: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
+        return _is_at(group, wanted) if wanted else group is self._slowest
 
-    def contrast(self, group: Group, baseline: Group | None = None, metric: str | None = None) -> Contrast | None:
-        """None without a baseline, or where a side has fewer than two trials."""
-        other = baseline or self.baseline_of(group)
-        name = metric or self.metric
-        if other is None:
+    def baseline_of(self, group: Group) -> Group | None:
+        """The group that differs from it in the baseline's factors alone; None for a baseline, or where none fits."""
+        if self.is_baseline(group):
             return None
-        ours, theirs = group.values(name), other.values(name)
+        wanted: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
+        if not wanted:
+            return self._slowest
+        free = [name for name in group.factors if name not in wanted]
+        fitting = [each for each in self.groups if _is_at(each, wanted) and _fits(each, group, free)]
+        # A factor that does not apply to one of them fits any value; the same value fits better.
+        return min(
+            fitting, key=lambda each: sum(each.factors.get(name) != group.factors[name] for name in free), default=None
+        )
+
+    @cached_property
+    def contrasts(self) -> dict[str, Contrast]:
+        """Every group beside its baseline, by the group's name; p is adjusted for all of them.
+
+        Without a baseline, or where a side has fewer than two trials, a group has none.
+        """
+        pairs = [(group, baseline) for group in self.groups if (baseline := self.baseline_of(group)) is not None]
+        found = [self.contrast(group, baseline) for group, baseline in pairs]
+        return {each.group.name: each for each in _adjusted([each for each in found if each is not None])}
+
+    def contrast(self, group: Group, baseline: Group) -> Contrast | None:
+        """These two alone, p not adjusted. None where a side has fewer than two trials."""
+        ours, theirs = group.values(self.metric), baseline.values(self.metric)
         if min(len(ours), len(theirs)) < 2:
             return None
-        effect = inference.ratio(theirs, ours) if name != RATE else inference.ratio(ours, theirs)
-        return None if effect is None else Contrast(group, other, effect, inference.hedges_g(theirs, ours))
+        effect = inference.ratio(theirs, ours)
+        return None if effect is None else Contrast(group, baseline, effect, inference.hedges_g(theirs, ours), effect.p)
 
     def one_way(self, metric: str) -> list[inference.AnovaRow] | None:
         return inference.one_way(self._values(metric), "group")
@@ -300,22 +344,79 @@ class Analysis:
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
-        """None where nothing can be compared."""
+        """None where nothing can be compared, or the groups have not learnt alike."""
         ranked = self.summaries(self.metric)
-        if not ranked:
+        if not ranked or not self.learnt_alike:
             return None
         # Whoever does not learn is not fast.
         ranked = [summary for summary in ranked if self.reaches_target(summary.group)] or ranked
         best = ranked[0].group
-        ties = [summary.group for summary in ranked[1:] if self._cannot_be_told(best, summary.group)]
+        beside = [self.contrast(best, summary.group) for summary in ranked[1:]]
+        untold = [each for each in _adjusted([each for each in beside if each is not None]) if not each.differs]
+        ties = [each.baseline for each in untold if each.effect.interval.high < MARGIN]
         chosen = min([best, *ties], key=lambda group: (group.cores, group.median(self.metric) or 0.0))
         ones = [summary.group for summary in ranked if summary.group.is_one_machine and summary.group is not chosen]
-        others = tuple(group for group in [best, *ties] if group is not chosen)
-        return Recommendation(chosen, best, others, ones[0] if ones else None)
+        return Recommendation(
+            chosen,
+            best,
+            tuple(group for group in [best, *ties] if group is not chosen),
+            tuple(each for each in untold if each.effect.interval.high >= MARGIN),
+            ones[0] if ones else None,
+        )
 
     def reaches_target(self, group: Group) -> bool:
         """Whether all its trials did that succeeded; always so where there is no target."""
         return self.target is None or bool(group.values(TO_ACCURACY))
+
+    @property
+    def is_target_reached(self) -> bool:
+        """Whether there is a target, and a group that reached it in all its trials."""
+        return any(group.values(TO_ACCURACY) for group in self.groups)
+
+    @cached_property
+    def accuracies(self) -> dict[str, float | None]:
+        """Median test accuracy of every group with a finished trial; None where it was not always evaluated."""
+        return {group.name: group.accuracy for group in self.groups if group.records}
+
+    @property
+    def learnt_alike(self) -> bool:
+        """Whether times alone may be compared: by a target that was reached, or because accuracies are about equal.
+
+        True as well where no group has any test accuracy: there is nothing to tell them apart by.
+        """
+        known = [accuracy for accuracy in self.accuracies.values() if accuracy is not None]
+        if self.is_target_reached or not known:
+            return True
+        return len(known) == len(self.accuracies) and max(known) - min(known) <= ALIKE + 1e-9
+
+    @property
+    def warmup_steps(self) -> int:
+        return int(self.comparison.plan.get("warmup_steps") or 0)
+
+    def measured_steps(self, group: Group) -> int | None:
+        """Median number of steps after the warm-up; None without a finished trial."""
+        if not group.records:
+            return None
+        counts = [max(0, len(record["steps_ms"]) - self.warmup_steps) for record in group.records]
+        return round(statistics.median(counts))
+
+    @property
+    def unsettled(self) -> list[Group]:
+        """Groups whose steps still became faster after the warm-up."""
+        return [group for group in self.groups if (drift := group.median(DRIFT)) is not None and drift < SETTLED]
+
+    @property
+    def hardly_measured(self) -> list[Group]:
+        """Groups with too few steps after the warm-up."""
+        counts = [(group, self.measured_steps(group)) for group in self.groups]
+        return [group for group, count in counts if count is not None and count < ENOUGH_STEPS]
+
+    @property
+    def one_seed_decides(self) -> bool:
+        """Whether groups need different numbers of epochs to the target, and each has tried one seed only."""
+        several = [group for group in self.groups if len(group.records) > 1]
+        epochs = {epochs for group in several if (epochs := group.median(EPOCHS)) is not None}
+        return len(epochs) > 1 and all(group.has_one_seed for group in several)
 
     def core_seconds(self, group: Group) -> float | None:
         median = group.median(self.metric)
@@ -327,12 +428,13 @@ class Analysis:
         seconds = self.core_seconds(group)
         return None if seconds is None or price == 0.0 else seconds / 3600 * price
 
+    @cached_property
+    def _slowest(self) -> Group | None:
+        timed = [group for group in self.groups if group.values(self.metric)]
+        return max(timed, key=lambda group: group.median(self.metric) or 0.0, default=None)
+
     def _values(self, metric: str) -> dict[str, list[float]]:
         return {group.name: group.values(metric) for group in self.groups if len(group.values(metric)) > 1}
-
-    def _cannot_be_told(self, best: Group, other: Group) -> bool:
-        contrast = self.contrast(best, other)
-        return contrast is not None and not contrast.effect.differs
 
     def _series_name(self, group: Group, without: Sequence[str]) -> str:
         kept = {name: value for name, value in group.factors.items() if name not in without}
@@ -358,6 +460,44 @@ def analyse(comparison: Comparison) -> Analysis:
     ]
     groups.sort(key=lambda group: [_natural(value) for value in group.factors.values()])
     return Analysis(comparison, groups)
+
+
+def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """The same with p adjusted by Holm for all of them."""
+    adjusted = inference.holm([each.p for each in contrasts])
+    return [replace(each, p=p) for each, p in zip(contrasts, adjusted, strict=True)]
+
+
+def _epochs(record: Mapping[str, Any], metric: str) -> int:
+    """Epochs in what `metric` measures: to the evaluation that reached the target, or all."""
+    history = record["history"]
+    reached = record["metrics"].get(TO_ACCURACY) if metric == TO_ACCURACY else None
+    ends = [count for count, each in enumerate(history, start=1) if reached is not None and each["seconds"] == reached]
+    return ends[0] if ends else len(history)
+
+
+def _steps_ms(record: Mapping[str, Any], metric: str) -> Sequence[float]:
+    """Milliseconds of the steps in those epochs; every epoch has as many steps."""
+    steps: Sequence[float] = record["steps_ms"]
+    whole = len(record["history"])
+    return steps[: round(len(steps) * _epochs(record, metric) / whole)] if whole else steps
+
+
+def _clock(record: Mapping[str, Any], metric: str) -> dict[str, float]:
+    """Seconds by part. Epochs are alike in what they do beside steps; the time to the target has no end of the run."""
+    layers: Mapping[str, float] = record.get("layers_s", {})
+    whole = len(record["history"])
+    share = _epochs(record, metric) / whole if whole else 1.0
+    return {
+        "steps": sum(_steps_ms(record, metric)) / 1e3,
+        "prepare": layers.get("prepare", 0.0),
+        **{name: share * layers.get(name, 0.0) for name in ("evaluation", "checkpoint", "idle")},
+        "finish": 0.0 if metric == TO_ACCURACY else layers.get("finish", 0.0),
+    }
+
+
+def _is_at(group: Group, point: Mapping[str, str]) -> bool:
+    return all(group.factors.get(name) == value for name, value in point.items())
 
 
 def _natural(text: str) -> tuple[int, float, str]:

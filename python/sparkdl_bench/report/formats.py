@@ -12,15 +12,27 @@ from typing import Any
 
 import matplotlib as mpl
 
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text
 from sparkdl_bench.report import plots, tables, words
-from sparkdl_bench.report.analysis import LABELS, RATE, STEP, TO_ACCURACY, TOTAL, Analysis, analyse
+from sparkdl_bench.report.analysis import (
+    ACCURACY,
+    DRIFT,
+    EPOCHS,
+    LABELS,
+    RATE,
+    STEP,
+    TO_ACCURACY,
+    TOTAL,
+    Analysis,
+    analyse,
+)
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.plots import Plot
 from sparkdl_bench.report.tables import Table
 
 BANDWIDTH = "bandwidth"
-_METRICS = (TO_ACCURACY, TOTAL, STEP, RATE, "test_accuracy", "ms_per_step_p90", "best_accuracy", "drift")
+_METRICS = (TO_ACCURACY, EPOCHS, TOTAL, STEP, RATE, ACCURACY, "ms_per_step_p90", "best_accuracy", DRIFT)
 
 
 def markdown(results: Results) -> str:
@@ -70,20 +82,55 @@ def _picture(plot: Plot, file: str) -> list[str]:
 
 
 def comma_separated(results: Results) -> str:
-    """One line a run: its factors, its numbers, its phases and layers."""
+    """One line a run (its factors, numbers, phases, layers, bytes), or one line a row of `sparkdl-bench net`.
+
+    Raises:
+        ConfigurationError: the results hold both, which are two tables, and a CSV file is one.
+    """
     records = [record for comparison in results.comparisons for record in comparison.records]
-    factors = _names(records, "factors")
+    if records and results.net:
+        raise ConfigurationError(
+            f"The results hold {len(records)} runs and {len(results.net)} rows of `sparkdl-bench net --json`, and a "
+            "CSV file is one table. Make two reports, one of the folders of runs and one of net's files, or take "
+            "--format json, which holds both."
+        )
+    return _runs_separated(records) if records else _net_separated(results.net)
+
+
+def _runs_separated(records: Sequence[Mapping[str, Any]]) -> str:
+    head = ["comparison", "group", "trial", "warmup", "status", "error", "workers", "threads", "cores", "batch"]
+    # A factor that is among these already is no second column of that name.
+    factors = [name for name in _names(records, "factors") if name not in head]
     phases, layers = _names(records, "phases_ms"), _names(records, "layers_s")
-    head = ["comparison", "group", "trial", "warmup", "status", "workers", "threads", "batch"]
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*head, *factors, *_METRICS, *(f"{name}_ms" for name in phases), *(f"{name}_s" for name in layers)])
+    channels, loads = _names(records, "bytes"), _names(records, "load")
+    columns = [*head, *factors, *_METRICS, *(f"{name}_ms" for name in phases), *(f"{name}_s" for name in layers)]
+    rows = []
     for record in records:
         row = [record.get(name, "") for name in head]
         row += [record["factors"].get(name, "") for name in factors]
-        for part, names in (("metrics", _METRICS), ("phases_ms", phases), ("layers_s", layers)):
+        for part, names in (
+            ("metrics", _METRICS),
+            ("phases_ms", phases),
+            ("layers_s", layers),
+            ("bytes", channels),
+            ("load", loads),
+        ):
             row += [_blank(record.get(part, {}).get(name)) for name in names]
-        writer.writerow(row)
+        rows.append(row)
+    return _separated([*columns, *(f"{name}_bytes" for name in channels), *(f"load_{name}" for name in loads)], rows)
+
+
+def _net_separated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """All that a row holds but its list of samples."""
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, list))
+    return _separated(list(names), [[_blank(row.get(name)) for name in names] for row in rows])
+
+
+def _separated(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
     return buffer.getvalue()
 
 
@@ -133,11 +180,11 @@ def _analyses(results: Results) -> list[Analysis]:
     return [analyse(comparison) for comparison in results.comparisons if comparison.records]
 
 
-def _names(records: list[Any], part: str) -> list[str]:
+def _names(records: Sequence[Mapping[str, Any]], part: str) -> list[str]:
     return list(dict.fromkeys(name for record in records for name in record.get(part, {})))
 
 
-def _blank(value: float | None) -> float | str:
+def _blank(value: Any) -> Any:
     return "" if value is None else value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +36,12 @@ class Comparison:
 
     Attributes:
         content: as in plan.json: `plan`, `machine`, `commit`, `started`.
+        asked: the target accuracy that the report was asked for in place of the plan's; None: the plan's.
     """
 
     content: Mapping[str, Any]
     records: Sequence[Mapping[str, Any]]
+    asked: float | None = None
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -51,9 +53,19 @@ class Comparison:
         return str(self.plan["title"])
 
     @property
+    def target(self) -> float | None:
+        """The test accuracy that times are measured to, a share of the test rows; None: not asked."""
+        return self.plan.get("target_accuracy") if self.asked is None else self.asked
+
+    def with_target(self, accuracy: float) -> Comparison:
+        """The same trials, asked when each reached another accuracy."""
+        return replace(self, records=[_reaching(record, accuracy) for record in self.records], asked=accuracy)
+
+    @property
     def configuration(self) -> dict[str, Any]:
         """Its plan and the facts of the machine, to be passed on: without where things lie on that machine."""
         return {
+            **({} if self.asked is None else {"report": {"target_accuracy": self.asked}}),
             "plan": _without_paths(self.plan),
             "machine": _without_paths(self.content.get("machine", {})),
             "commit": self.content.get("commit", "unknown"),
@@ -69,12 +81,20 @@ class Results:
     net: list[dict[str, Any]] = field(default_factory=list)
 
 
-def load(paths: Sequence[Path]) -> Results:
+def load(paths: Sequence[Path], target_accuracy: float | None = None) -> Results:
     """Reads every path: a comparison's folder, a run's folder, a folder of either, or a file of `net --json`.
 
+    Args:
+        target_accuracy: a share of the test rows, in place of every plan's; when it was reached is read off histories.
+
     Raises:
-        ConfigurationError: a path is none of these, or nothing is finished yet.
+        ConfigurationError: a path is none of these, nothing is finished yet, or the target is no such share.
     """
+    if target_accuracy is not None and not 0 < target_accuracy <= 1:
+        raise ConfigurationError(
+            f"The target accuracy {target_accuracy} is not valid; it is a share of the test rows, above 0 and at most "
+            "1. For 97 % give 0.97."
+        )
     results = Results()
     runs: list[Path] = []
     for path in paths:
@@ -86,6 +106,8 @@ def load(paths: Sequence[Path]) -> Results:
             f"{', '.join(repr(str(path)) for path in paths)}: no finished cell or run there. Give the folder that "
             "`sparkdl-bench compare` has named, run folders, or files of `sparkdl-bench net --json`."
         )
+    if target_accuracy is not None:
+        results.comparisons = [comparison.with_target(target_accuracy) for comparison in results.comparisons]
     return results
 
 
@@ -181,6 +203,18 @@ def _varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _configured(run: Mapping[str, Any], key: str) -> str:
     return str(run.get("configuration", {}).get(key, NOT_VARIED))
+
+
+def _reaching(record: Mapping[str, Any], accuracy: float) -> Mapping[str, Any]:
+    """The record with the time and the epochs to this accuracy, by its own evaluations; a failed one has none."""
+    if record["status"] != "success":
+        return record
+    reached = [each for each in record["history"] if each["accuracy"] is not None and each["accuracy"] >= accuracy]
+    to_target = {
+        "seconds_to_accuracy": reached[0]["seconds"] if reached else None,
+        "epochs_to_accuracy": reached[0]["epoch"] if reached else None,
+    }
+    return {**record, "metrics": {**record["metrics"], **to_target}}
 
 
 def _without_paths(value: Any) -> Any:

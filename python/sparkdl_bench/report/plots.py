@@ -24,7 +24,7 @@ except ImportError as error:
 INK, GRID, GROUND = "#1c2127", "#d6dbe1", "#fffffe"
 SERIES = ("#1f6fb3", "#c2570d", "#2a8a4b", "#8b4bb5", "#b3892a", "#c73e6e", "#2b9aa0", "#6b7683", "#7a5230", "#4d57c9")
 # Where ten are not enough.
-MORE = ("#a9b4c1", "#8a8f5d", "#4a5562")
+MORE = ("#a9b4c1", "#8a8f5d", "#4a5562", "#7fa86b", "#e3b7a0", "#9cc4e4")
 PHASE_COLOURS = {
     "data": SERIES[4],
     "compute": SERIES[2],
@@ -41,6 +41,7 @@ LAYER_COLOURS = {
     "prepare": MORE[0],
     "data": SERIES[4],
     "compute": SERIES[2],
+    "steps, not cut": MORE[5],
     "synchronise": SERIES[1],
     "update": SERIES[9],
     "task launch": SERIES[0],
@@ -48,6 +49,8 @@ LAYER_COLOURS = {
     "job submission": SERIES[8],
     "Spark scheduling": SERIES[5],
     "evaluation": SERIES[6],
+    "checkpoint": MORE[3],
+    "idle": MORE[4],
     "finish": MORE[1],
     "stop": MORE[2],
     "other": GRID,
@@ -291,6 +294,7 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
             samples["seconds"],
             [value * scale for value in samples[key]],
             color=_colour(index),
+            linestyle=_line(index),
             linewidth=1.2,
             label=group.name,
         )
@@ -329,7 +333,7 @@ def _stacked(
     _name_rows(axes, [each for each, _ in ordered])
     axes.set(xlabel=label)
     axes.set_xlim(left=0)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(6, len(parts)))
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=min(5, len(parts)))
     return Plot(name, title, f"{label}, stacked, for {', '.join(rows)}.", figure)
 
 

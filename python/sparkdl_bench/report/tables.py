@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparkdl_bench.report.analysis import LABELS, RATE, STEP, TO_ACCURACY, TOTAL, Analysis, Group
+from sparkdl_bench import statistics
+from sparkdl_bench.report.analysis import (
+    DRIFT,
+    ENOUGH_STEPS,
+    LABELS,
+    RATE,
+    SETTLED,
+    STEP,
+    TO_ACCURACY,
+    TOTAL,
+    Analysis,
+    Contrast,
+    Group,
+)
 from sparkdl_bench.report.words import number
 from sparkdl_bench.results import describe_bytes
 from sparkdl_bench.statistics import Interval, inference
@@ -33,6 +46,9 @@ class Table:
 
 
 NONE = Cell("–", float("inf"))
+_NONE_FITS = "none fits"
+# A rank that works longer than this many times the ranks' mean is waited for; as in the tab Training of Spark's pages.
+_STRAGGLES = 1.02
 _SHORT = {TO_ACCURACY: "s to target", TOTAL: "s in total", STEP: "ms a step", RATE: "rows/s"}
 
 
@@ -50,6 +66,8 @@ def groups(analysis: Analysis) -> Table:
         "p",
         "ms a step",
         "rows/s",
+        "measured steps",
+        "drift",
         "accuracy",
         "core-seconds",
         "bytes a step",
@@ -63,16 +81,18 @@ def groups(analysis: Analysis) -> Table:
     rows = []
     for group in ordered:
         summary = summaries.get(group.name)
-        contrast = analysis.contrast(group)
+        contrast = analysis.contrasts.get(group.name)
         row = [_text(group.name), _count(group.cores), _count(group.batch), _trials(group)]
         row += [
             _interval(summary.median, summary.interval) if summary else NONE,
             _number(summary.olympic) if summary else NONE,
-            _interval(contrast.effect.ratio, contrast.effect.interval) if contrast else NONE,
-            _probability(contrast.effect.p) if contrast else NONE,
+            _faster(analysis, group, contrast),
+            _probability(contrast.p) if contrast else NONE,
             _number(group.median(STEP)),
             _number(group.median(RATE)),
-            _share(group.median("test_accuracy")),
+            _steps(analysis.measured_steps(group)),
+            _number(group.median(DRIFT)),
+            _share(group.accuracy),
             _number(analysis.core_seconds(group)),
             _bytes(group),
         ]
@@ -83,8 +103,11 @@ def groups(analysis: Analysis) -> Table:
     base = analysis.comparison.plan.get("baseline") or {}
     against = ", ".join(f"{name} {value}" for name, value in base.items()) or "the slowest"
     note = (
-        f"Baseline: {against}. Ratios compare geometric means (Welch's test on logarithms); intervals of medians are "
-        f"bootstrapped (BCa).{target} Core-seconds: the median times workers and threads."
+        f"Baseline: {against}; 'none fits' where no group differs in that alone. Ratios compare geometric means "
+        "(Welch's test on logarithms), p is adjusted by Holm for all of them; intervals of medians are bootstrapped "
+        f"(BCa).{target} Core-seconds: the median times workers and threads. Measured steps are those after the "
+        f"warm-up, fewer than {ENOUGH_STEPS} are too few; drift is the median of their last third over that of their "
+        f"first, below {SETTLED} the warm-up was too short."
     )
     return Table("groups", "Groups", note, headings, rows)
 
@@ -97,11 +120,11 @@ def tests(analysis: Analysis) -> Table:
         values = group.values(analysis.metric)
         baseline = analysis.baseline_of(group)
         found = inference.welch(values, baseline.values(analysis.metric)) if baseline else None
-        contrast = analysis.contrast(group)
+        contrast = analysis.contrasts.get(group.name)
         rows.append(
             [
                 _text(group.name),
-                _text(baseline.name if baseline else "–"),
+                _text(baseline.name if baseline else "–" if analysis.is_baseline(group) else _NONE_FITS),
                 _number(summary.mean),
                 _number(found.difference) if found else NONE,
                 _number(found.interval.low) if found else NONE,
@@ -117,8 +140,8 @@ def tests(analysis: Analysis) -> Table:
     headings = ["group", "baseline", "mean", "difference", "low", "high", "t", "df", "p", "Hedges' g", "W", "p of W"]
     note = (
         f"Welch's t-test of {LABELS[analysis.metric]} (group minus baseline, 95 %), not of logarithms as in the table "
-        "of groups; Hedges' g of baseline minus group; Shapiro and Wilk's W of the group's trials: a small p of W says "
-        "that they are not normally distributed."
+        "of groups, and p not adjusted for their number; Hedges' g of baseline minus group; Shapiro and Wilk's W of "
+        "the group's trials: a small p of W says that they are not normally distributed."
     )
     return Table("tests", "Tests against the baseline", note, headings, rows)
 
@@ -134,8 +157,11 @@ def stragglers(analysis: Analysis) -> Table:
         ranks = group.typical.get("ranks", []) if group.records else []
         if len(ranks) < 2:
             continue
+        works = [_own_ms(rank) for rank in ranks]
         shortest = min(float(rank["phases_ms"]["wait"]) for rank in ranks)
-        for rank in ranks:
+        longest = max(works)
+        is_uneven = longest > _STRAGGLES * statistics.mean(works)
+        for rank, own in zip(ranks, works, strict=True):
             wait = float(rank["phases_ms"]["wait"])
             rows.append(
                 [
@@ -144,15 +170,19 @@ def stragglers(analysis: Analysis) -> Table:
                     _text(f"{rank['host']} / {rank['executor']}"),
                     _number(float(rank["phases_ms"]["data"])),
                     _number(float(rank["phases_ms"]["compute"])),
+                    _number(own),
                     _number(wait),
                     _number(wait - shortest),
-                    _text("yes" if wait == shortest else ""),
+                    _number(rank.get("made_others_wait_s")),
+                    _text("yes" if is_uneven and own == longest else ""),
                 ]
             )
-    headings = ["group", "rank", "host / executor", "data", "compute", "wait", "waits longer by", "waited for"]
+    headings = ["group", "rank", "host / executor", "data", "compute", "works", "wait", "waits longer by"]
+    headings += ["made others wait, s", "waited for"]
     note = (
-        "Milliseconds a step of the trial in the middle, one-stage transports only. The rank that waits least is the "
-        "one for which the others wait: by the difference of their waits."
+        "Milliseconds a step of the trial in the middle; works: all but waiting for other ranks and for Spark. The "
+        "others wait for the rank that works longest, where that is more than 2 % above the ranks' mean. The seconds "
+        "that it made the others wait are summed over them and over the steps in which it was the last."
     )
     return Table("stragglers", "Stragglers", note, headings, rows)
 
@@ -165,6 +195,40 @@ def layers(analysis: Analysis) -> Table:
         "Layers, seconds of the whole process",
         "From the start of the process to its end; `other` is what no clock covers.",
     )
+
+
+def resources(analysis: Analysis) -> Table:
+    """What each group's processes used: medians over the trials that were sampled."""
+    sampled = {
+        group.name: found
+        for group in analysis.groups
+        if (found := [record["resources"] for record in group.records if record.get("resources")])
+    }
+    has_gpus = any(each.get("gpus") for found in sampled.values() for each in found)
+    headings = ["group", "cores in use, mean", "resident memory, peak", "resident, peak of a process"]
+    headings += ["heap, peak of a process", "direct buffers, peak of a process", "GC seconds", "sent by interface"]
+    headings += ["GPU use, mean", "GPU memory, peak"] if has_gpus else []
+    rows = []
+    for name, found in sampled.items():
+        row = [
+            _text(name),
+            _number(_middle(statistics.mean(each["cpu_cores"]) for each in found)),
+            _memory(_middle(_most(each["resident_bytes"]) for each in found)),
+            _memory(_middle(_most(_of_processes(each, "resident_bytes_max")) for each in found)),
+            _memory(_middle(_most(_of_processes(each, "heap_bytes_max")) for each in found)),
+            _memory(_middle(_most(_of_processes(each, "direct_bytes_max")) for each in found)),
+            _number(_middle(sum(_of_processes(each, "gc_ms")) / 1e3 for each in found)),
+            _interfaces(found),
+        ]
+        if has_gpus:
+            row += [_gpus(found, "use_mean", "{:.0%}".format), _gpus(found, "memory_bytes_max", describe_bytes)]
+        rows.append(row)
+    note = (
+        "Medians over the trials. Resident memory is that of driver and executors together, at most 120 moments of a "
+        "run; GC seconds are summed over them. Bytes by network interface, and GPUs, are of the whole host, whoever "
+        "used them. Peers are not sampled."
+    )
+    return Table("resources", "Resources", note, headings, rows)
 
 
 def anovas(analysis: Analysis) -> list[Table]:
@@ -247,9 +311,69 @@ def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def all_tables(analysis: Analysis) -> list[Table]:
-    tables = [groups(analysis), phases(analysis), stragglers(analysis), layers(analysis), tests(analysis)]
-    tables += [*anovas(analysis), tukey(analysis), runs(analysis)]
+    tables = [groups(analysis), phases(analysis), stragglers(analysis), layers(analysis), resources(analysis)]
+    tables += [tests(analysis), *anovas(analysis), tukey(analysis), runs(analysis)]
     return [table for table in tables if table.rows]
+
+
+def _own_ms(rank: Mapping[str, Any]) -> float:
+    """Milliseconds a step in which it waited neither for other ranks nor for Spark."""
+    return sum(float(value) for phase, value in rank["phases_ms"].items() if phase not in ("wait", "scheduler"))
+
+
+def _of_processes(sampled: Mapping[str, Any], name: str) -> list[float]:
+    """A number of every process; -1 is what its system does not tell, and left out."""
+    found = [each.get(name, -1) for each in sampled.get("processes", [])]
+    return [float(value) for value in found if value >= 0]
+
+
+def _most(values: Sequence[float]) -> float | None:
+    """The largest; None where none was told."""
+    most = max(values, default=-1.0)
+    return float(most) if most >= 0 else None
+
+
+def _middle(values: Iterable[float | None]) -> float | None:
+    """The median of what is known."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _sent(sampled: Mapping[str, Any]) -> dict[str, float]:
+    """Bytes sent by interface, summed over hosts. Processes of a host see the same: who was there longest counts."""
+    hosts: dict[tuple[str, str], float] = {}
+    for each in sampled.get("processes", []):
+        for interface, count in each.get("network_sent_bytes", {}).items():
+            if count >= 0:
+                key = (each["host"], interface)
+                hosts[key] = max(hosts.get(key, 0.0), float(count))
+    totals: dict[str, float] = {}
+    for (_, interface), count in hosts.items():
+        totals[interface] = totals.get(interface, 0.0) + count
+    return totals
+
+
+def _interfaces(found: Sequence[Mapping[str, Any]]) -> Cell:
+    """The interfaces over which something went, the busiest first."""
+    trials = [_sent(each) for each in found]
+    names = dict.fromkeys(name for sent in trials for name in sent)
+    if not names:
+        return NONE
+    sent = {name: statistics.median([each.get(name, 0.0) for each in trials]) for name in names}
+    busy = sorted((name for name in sent if sent[name] > 0), key=lambda name: -sent[name])
+    return Cell(", ".join(f"{name} {describe_bytes(sent[name])}" for name in busy) or "0 B", sum(sent.values()))
+
+
+def _gpus(found: Sequence[Mapping[str, Any]], name: str, write: Callable[[float], str]) -> Cell:
+    """A number of every GPU, sorted by the largest."""
+    seen: dict[str, list[float | None]] = {}
+    for each in found:
+        for gpu in each.get("gpus", []):
+            seen.setdefault(f"{gpu['host']}/{gpu['gpu']}", []).append(gpu[name])
+    known = {gpu: value for gpu, values in seen.items() if (value := _middle(values)) is not None}
+    if not known:
+        return NONE
+    return Cell(", ".join(f"{gpu} {write(value)}" for gpu, value in known.items()), max(known.values()))
 
 
 def _parts(analysis: Analysis, part: str, name: str, title: str, note: str) -> Table:
@@ -288,6 +412,23 @@ def _count(value: int) -> Cell:
 def _trials(group: Group) -> Cell:
     failed = len(group.failures)
     return Cell(f"{len(group.records)}" + (f" ({failed} failed)" if failed else ""), len(group.records))
+
+
+def _faster(analysis: Analysis, group: Group, contrast: Contrast | None) -> Cell:
+    """The ratio to the baseline, or why there is none."""
+    if contrast is not None:
+        return _interval(contrast.effect.ratio, contrast.effect.interval)
+    if analysis.is_baseline(group):
+        return Cell("baseline", NONE.key)
+    return NONE if analysis.baseline_of(group) is not None else Cell(_NONE_FITS, NONE.key)
+
+
+def _steps(count: int | None) -> Cell:
+    return NONE if count is None else _count(count)
+
+
+def _memory(value: float | None) -> Cell:
+    return NONE if value is None else Cell(describe_bytes(value), value)
 
 
 def _number(value: float | None) -> Cell:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkdl_bench.report.analysis import (
+    DRIFT,
+    ENOUGH_STEPS,
+    EPOCHS,
+    MARGIN,
     RATE,
     STEP,
     TO_ACCURACY,
@@ -27,6 +31,14 @@ PHASES = {
     "decode": "decoding",
     "update": "in the optimiser",
     "scheduler": "in Spark's scheduler",
+}
+# What a part of the clock is, said after "because it spends 1 s instead of 2 s".
+_PARTS = {
+    "prepare": "getting ready to train",
+    "evaluation": "on evaluations",
+    "checkpoint": "on checkpoints",
+    "idle": "idle between steps",
+    "finish": "at its end (weights to the driver, files)",
 }
 _MOST_PHASES = 2
 _ENOUGH = 0.8
@@ -57,12 +69,15 @@ def circumstances(content: Mapping[str, Any]) -> list[str]:
 def summary(analysis: Analysis) -> list[str]:
     """One sentence a group against its baseline, the clearest difference first, then what else matters."""
     lines = [_about(analysis)]
-    contrasts = [found for group in analysis.groups if (found := analysis.contrast(group)) is not None]
-    contrasts.sort(key=lambda each: -each.effect.ratio)
+    contrasts = sorted(analysis.contrasts.values(), key=lambda each: -each.effect.ratio)
     lines += [contrast_sentence(analysis, each) for each in contrasts]
-    lines += _too_few(analysis, {each.group.name for each in contrasts})
+    lines += _too_few(analysis)
+    lines += _without_baseline(analysis)
     lines += _costs(analysis)
     lines += _not_reached(analysis)
+    lines += _not_alike(analysis)
+    lines += _warm_up(analysis)
+    lines += _one_seed(analysis)
     lines += _failed(analysis)
     lines += _spoilt(analysis)
     return lines
@@ -72,10 +87,11 @@ def contrast_sentence(analysis: Analysis, contrast: Contrast) -> str:
     """`A is 3.1 times faster than B (95 % CI 2.9 to 3.4) because …`."""
     ratio, interval = contrast.effect.ratio, contrast.effect.interval
     one, other = contrast.group.name, contrast.baseline.name
-    if not contrast.effect.differs:
+    if not contrast.differs:
+        adjusted = "adjusted p" if len(analysis.contrasts) > 1 else "p"
         return (
             f"{one} cannot be told from {other}: {number(ratio)} times as fast, 95 % CI {number(interval.low)} to "
-            f"{number(interval.high)} (p = {contrast.effect.p:.2f})."
+            f"{number(interval.high)} ({adjusted} = {contrast.p:.2f}){_how_far(contrast)}."
         )
     if ratio < 1:
         ratio, low, high = 1 / ratio, 1 / interval.high, 1 / interval.low
@@ -91,20 +107,22 @@ def contrast_sentence(analysis: Analysis, contrast: Contrast) -> str:
 def because(analysis: Analysis, fast: Group, slow: Group, subject: Group) -> str:
     """The reason from what was measured, said of `subject`; nothing where the records do not tell.
 
-    The difference is cut into steps (their number × their length), evaluation and preparation; the largest part is
-    named, and for steps the phases that make up most of it.
+    The difference is cut into steps, preparation, the rest of the epochs and, for whole trainings, the end; the largest
+    part is named, and for steps their number, their mean length, and the phases that make up most of it.
     """
-    parts = {name: _part(slow, name) - _part(fast, name) for name in ("prepare", "evaluation")}
-    steps = _stepping(analysis, slow) - _stepping(analysis, fast)
+    slow_s, fast_s = slow.clock(analysis.metric), fast.clock(analysis.metric)
+    parts = {name: slow_s[name] - fast_s[name] for name in slow_s}
+    name = max(parts, key=lambda each: parts[each])
+    if parts[name] <= 0:
+        return ""
     other = slow if subject is fast else fast
-    if steps < max(parts.values(), default=0.0):
-        name = max(parts, key=lambda each: parts[each])
-        word = {"prepare": "gets ready to train", "evaluation": "evaluates"}[name]
-        return f" because it {word} in {number(_part(subject, name))} s instead of {number(_part(other, name))} s"
+    if name != "steps":
+        ours, theirs = (slow_s, fast_s) if subject is slow else (fast_s, slow_s)
+        return f" because it spends {number(ours[name])} s instead of {number(theirs[name])} s {_PARTS[name]}"
     reasons = []
-    if _steps(analysis, slow) > _steps(analysis, fast):
+    if slow.steps(analysis.metric) > fast.steps(analysis.metric):
         reasons.append(_number_of_steps(analysis, subject, other))
-    if (slow.median(STEP) or 0.0) > (fast.median(STEP) or 0.0):
+    if (slow.mean_step_ms or 0.0) > (fast.mean_step_ms or 0.0):
         reasons.append(_length_of_step(subject, other))
     said = [reason for reason in reasons if reason]
     return f" because {', and '.join(said)}" if said else ""
@@ -112,6 +130,8 @@ def because(analysis: Analysis, fast: Group, slow: Group, subject: Group) -> str
 
 def recommendation(analysis: Analysis) -> list[str]:
     """What to use, why, and what it costs; the last section of a report."""
+    if not analysis.learnt_alike:
+        return _refusal(analysis)
     found = analysis.recommendation
     if found is None:
         return ["No group has a finished trial, so nothing can be recommended."]
@@ -120,14 +140,17 @@ def recommendation(analysis: Analysis) -> list[str]:
     alone = chosen.is_one_machine and any(not group.is_one_machine for group in analysis.groups)
     lines = [("Use one machine: " if alone else "Use ") + f"{_described(chosen)}."]
     lines.append(f"It needs {_price(analysis, chosen)}{_to_target(analysis)}.")
+    lines.append(_learnt(chosen))
     lines += _reservations(analysis, chosen)
     if found.ties:
         names = ", ".join(f"{group.name} ({_seconds(group, metric)})" for group in found.ties)
         lines.append(
-            f"These cannot be told from the fastest at 95 % with {_trials(chosen)}: {names}. {_why_of_ties(found)}"
+            f"These cannot be told from the fastest with {_trials(chosen)}, and are less than {MARGIN} times slower "
+            f"(95 %): {names}. {_why_of_ties(found)}"
         )
     else:
-        others = [each.group for each in analysis.summaries(metric) if each.group is not chosen]
+        told = [chosen, *(each.baseline for each in found.undecided)]
+        others = [each.group for each in analysis.summaries(metric) if each.group not in told]
         runner_up = [group for group in others if analysis.reaches_target(group) or not analysis.reaches_target(chosen)]
         runner_up = runner_up[:1]
         for group in runner_up:
@@ -137,6 +160,15 @@ def recommendation(analysis: Analysis) -> list[str]:
                     f"The next, {group.name}, takes {number(contrast.effect.ratio)} times as long "
                     f"(95 % CI {number(contrast.effect.interval.low)} to {number(contrast.effect.interval.high)})."
                 )
+    if found.undecided:
+        names = ", ".join(
+            f"{each.baseline.name} (could be up to {number(each.effect.interval.high)} times slower)"
+            for each in found.undecided
+        )
+        lines.append(
+            f"Whether these are slower than the fastest cannot be told with {_trials(found.best)}, so they do not "
+            f"count as equally fast: {names}. More trials would tell."
+        )
     if found.fastest_one_machine is not None and not chosen.is_one_machine:
         one = found.fastest_one_machine
         slower = (one.median(metric) or 0.0) / (chosen.median(metric) or 1.0)
@@ -152,6 +184,42 @@ def recommendation(analysis: Analysis) -> list[str]:
             "measures it, and this comparison should be repeated there."
         )
     return lines
+
+
+def _refusal(analysis: Analysis) -> list[str]:
+    """Why the fastest is not simply recommended, and what to do."""
+    if analysis.target is None:
+        why = "there is no target accuracy"
+        remedy = "Say which accuracy is good enough"
+    else:
+        why = f"no group reached {analysis.target:.1%} test accuracy in all its trials"
+        remedy = "Train longer, or say which lower accuracy is good enough"
+    return [
+        "Nothing is recommended: the groups have not learnt alike, so the fastest may be the one that learnt least.",
+        f"Only times are left to compare, because {why}. {_accuracies(analysis)}",
+        f"{remedy}: sparkdl-bench report … --target-accuracy X, a share of the test rows such as 0.95. Then the time "
+        "until it was reached counts, and who did not reach it is not recommended.",
+    ]
+
+
+def _accuracies(analysis: Analysis) -> str:
+    """How far apart the groups' accuracies are, or who has none."""
+    without = [name for name, accuracy in analysis.accuracies.items() if accuracy is None]
+    if without:
+        return f"These have no test accuracy in all their trials: {', '.join(without)}."
+    known = {name: accuracy for name, accuracy in analysis.accuracies.items() if accuracy is not None}
+    least, most = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
+    return (
+        f"The median test accuracies are {number(100 * (known[most] - known[least]))} percentage points apart: "
+        f"{least} {known[least]:.1%}, {most} {known[most]:.1%}."
+    )
+
+
+def _learnt(group: Group) -> str:
+    if group.accuracy is None:
+        return "No test accuracy is known for all its trials: whether it learns cannot be said."
+    median = "" if len(group.records) == 1 else f" (median of {_trials(group)})"
+    return f"Its test accuracy at the end is {group.accuracy:.1%}{median}."
 
 
 def _reservations(analysis: Analysis, chosen: Group) -> list[str]:
@@ -193,7 +261,9 @@ def _about(analysis: Analysis) -> str:
     trials = sorted({len(group.records) for group in analysis.groups if group.records})
     count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}" if trials else "no"
     what = _metric_words(analysis)
-    return f"{len(analysis.groups)} combinations, {count} measured trials each, compared by {what}."
+    asked = len(analysis.contrasts)
+    adjusted = f" Two differ where p < 0.05, adjusted by Holm for {asked} comparisons." if asked > 1 else ""
+    return f"{len(analysis.groups)} combinations, {count} measured trials each, compared by {what}.{adjusted}"
 
 
 def _metric_words(analysis: Analysis) -> str:
@@ -204,24 +274,44 @@ def _metric_words(analysis: Analysis) -> str:
     return {STEP: "the time a step", RATE: "rows a second"}[analysis.metric]
 
 
+def _how_far(contrast: Contrast) -> str:
+    """How much an untold difference could yet be; nothing where both ways it is less than MARGIN."""
+    interval = contrast.effect.interval
+    ways = [(1 / interval.low, "slower"), (interval.high, "faster")]
+    said = [f"{number(factor)} times {way}" for factor, way in ways if factor >= MARGIN]
+    return f"; it could be up to {' or '.join(said)}" if said else ""
+
+
 def _number_of_steps(analysis: Analysis, subject: Group, other: Group) -> str:
-    ours, theirs = _steps(analysis, subject), _steps(analysis, other)
+    ours, theirs = subject.steps(analysis.metric), other.steps(analysis.metric)
     if not ours or not theirs or abs(ours / theirs - 1) < _SMALL:
         return ""
     return f"it needs {number(ours)} steps instead of {number(theirs)}"
 
 
 def _length_of_step(subject: Group, other: Group) -> str:
-    ours, theirs = subject.median(STEP), other.median(STEP)
+    """Mean steps, because the phases are means of all steps: medians after the warm-up are of others."""
+    ours, theirs = subject.mean_step_ms, other.mean_step_ms
     if ours is None or theirs is None or abs(ours / theirs - 1) < _SMALL:
         return ""
-    said = f"a step takes {number(ours)} ms instead of {number(theirs)} ms"
+    said = f"a step takes {number(ours)} ms instead of {number(theirs)} ms on average, warm-up included"
+    said += _after_warm_up(subject, other, ours > theirs)
     mine, their = subject.mean_of("phases_ms"), other.mean_of("phases_ms")
     if not mine or not their:
         without = subject if not mine else other
         return f"{said} (the phases of {without.name} are not recorded)"
+    if (sum(mine.values()) > sum(their.values())) != (ours > theirs):
+        return said  # Older runs took a step from its slowest rank and phases from all: they need not agree.
     phases = _largest_phases(mine, their)
     return f"{said}: {' and '.join(phases)}" if phases else said
+
+
+def _after_warm_up(subject: Group, other: Group, is_longer: bool) -> str:
+    """The medians after the warm-up, where they do not say what the means say."""
+    ours, theirs = subject.median(STEP), other.median(STEP)
+    if not ours or not theirs or ((ours > theirs) == is_longer and abs(ours / theirs - 1) >= _SMALL):
+        return ""
+    return f" (the medians after it are {number(ours)} ms and {number(theirs)} ms)"
 
 
 def _largest_phases(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[str]:
@@ -243,29 +333,12 @@ def _largest_phases(ours: Mapping[str, float], theirs: Mapping[str, float]) -> l
     return said
 
 
-def _part(group: Group, layer: str) -> float:
-    return group.mean_of("layers_s").get(layer, 0.0)
-
-
-def _stepping(analysis: Analysis, group: Group) -> float:
-    """Seconds of steps until the target, or of all of them."""
-    return (group.median(STEP) or 0.0) * _steps(analysis, group) / 1e3
-
-
-def _steps(analysis: Analysis, group: Group) -> float:
-    """Until the target, or all of them."""
-    steps = group.steps_to_accuracy if analysis.metric == TO_ACCURACY else None
-    if steps is None:
-        steps = float(len(group.typical["steps_ms"])) if group.records else 0.0
-    return steps
-
-
-def _too_few(analysis: Analysis, told: set[str]) -> list[str]:
+def _too_few(analysis: Analysis) -> list[str]:
     """Medians beside each other where there are too few trials for more."""
     lines = []
     for group in analysis.groups:
         baseline = analysis.baseline_of(group)
-        if group.name in told or baseline is None:
+        if group.name in analysis.contrasts or baseline is None:
             continue
         if group.values(analysis.metric) and baseline.values(analysis.metric):
             lines.append(
@@ -274,6 +347,18 @@ def _too_few(analysis: Analysis, told: set[str]) -> list[str]:
                 "said about how sure that is."
             )
     return lines
+
+
+def _without_baseline(analysis: Analysis) -> list[str]:
+    names = [
+        group.name
+        for group in analysis.groups
+        if group.records and not analysis.is_baseline(group) and analysis.baseline_of(group) is None
+    ]
+    if not names:
+        return []
+    factors = " and ".join(analysis.comparison.plan.get("baseline") or {})
+    return [f"Nothing was measured that differs in {factors} alone, so these have no baseline: {', '.join(names)}."]
 
 
 def _costs(analysis: Analysis) -> list[str]:
@@ -302,6 +387,45 @@ def _not_reached(analysis: Analysis) -> list[str]:
                 "time to that accuracy."
             )
     return lines
+
+
+def _not_alike(analysis: Analysis) -> list[str]:
+    if analysis.learnt_alike:
+        return []
+    return [f"{_accuracies(analysis)} Their times are no answer to which is better."]
+
+
+def _warm_up(analysis: Analysis) -> list[str]:
+    """Whose milliseconds a step are not yet those of a long training."""
+    lines = []
+    count = analysis.warmup_steps
+    if analysis.unsettled:
+        names = ", ".join(f"{group.name} (drift {group.median(DRIFT) or 0.0:.2f})" for group in analysis.unsettled)
+        remedy = f"Raise warmup_steps, now {count}" if count else "None is left out here; a comparison leaves some out"
+        lines.append(
+            f"The warm-up was too short, steps still became faster while they were measured: {names}. Drift is the "
+            f"median of the last third of the steps over that of the first. {remedy}."
+        )
+    if analysis.hardly_measured:
+        names = ", ".join(f"{group.name} ({analysis.measured_steps(group)})" for group in analysis.hardly_measured)
+        after = f" after the {count} of the warm-up" if count else ""
+        lines.append(
+            f"Fewer than {ENOUGH_STEPS} steps were measured{after}, so the time a step is uncertain: {names}. Train "
+            "more epochs."
+        )
+    return lines
+
+
+def _one_seed(analysis: Analysis) -> list[str]:
+    """That a number of epochs may be one seed's luck, which no interval here holds."""
+    if not analysis.one_seed_decides:
+        return []
+    found = [epochs for group in analysis.groups if (epochs := group.median(EPOCHS)) is not None]
+    return [
+        f"The trials of each group trained with one seed, and the epochs to {analysis.target:.1%} differ between "
+        f"groups ({number(min(found))} to {number(max(found))}): with another seed they may differ otherwise, and no "
+        "interval here says by how much. Set seed_per_trial = true in the comparison."
+    ]
 
 
 def _failed(analysis: Analysis) -> list[str]:

@@ -237,6 +237,18 @@ def tukey(groups: Mapping[str, Sequence[float]]) -> list[TukeyPair] | None:
     ]
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """p-values adjusted for having asked all of them: Holm (1979), Scandinavian Journal of Statistics 6(2).
+
+    In the order given. Each is at least as large as before, and a single one stays as it is.
+    """
+    if not ps:
+        return []
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(_array(ps), method="holm")[1]]
+
+
 def _array(values: Sequence[float]) -> np.ndarray:
     return np.asarray(values, dtype=np.float64)
 

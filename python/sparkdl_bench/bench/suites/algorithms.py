@@ -21,8 +21,16 @@ CONF = Path("conf") / "runs" / "algorithms.toml"
     "--results", type=click.Path(path_type=Path), default=compare.RESULTS, show_default=True, help="Comparisons."
 )
 @click.option("--dry-run", is_flag=True, help="List the cells; run none.")
+@click.option("--resume", is_flag=True, help="As it does by itself: for make, which gives all suites the same options.")
 @click.pass_context
-def command(context: click.Context, data_path: str, trials: int, results: Path, dry_run: bool) -> None:
+def command(
+    context: click.Context,
+    data_path: str,
+    trials: int,
+    results: Path,
+    dry_run: bool,
+    resume: bool,  # noqa: ARG001 (it always does)
+) -> None:
     """Every algorithm over block-stream and tcp to 97 % on MNIST; goes on with what an interrupted one has finished."""
     if not data_path:
         click.echo(

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -20,25 +20,48 @@ from rich.table import Table
 from sparkdl_bench import statistics
 from sparkdl_bench.bench import contestant, store
 from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
+from sparkdl_bench.bench.suites import models
 from sparkdl_bench.bench.table import default_console
-from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import TrainCase
 from sparkdl_bench.peers._process import MARK, marked, stop_all
 
 NAME = "memory"
 GROWTH_LIMIT = 0.05
 POLL_S = 0.5
+WORKERS = 2
+# Two rows a worker: thousands of steps of a large net in minutes, and all its buffers are there.
+FEW_ROWS = 4
+MNIST_SHAPE = (1, 28, 28)
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """One run of a little more than `last_step` steps. Growth is between the windows around the two steps."""
+    """One run of a little more than `last_step` steps. Growth is between the windows around the two steps.
+
+    Attributes:
+        model: a net of `make bench-models`, with that suite's row shape and executor memory.
+        batch: rows a step over both workers.
+    """
 
     transport: str = "block-manager"
     first_step: int = 500
     last_step: int = 5000
     data: str = "synthetic"
     trials: int = 1
+    model: str = "mlp"
+    batch: int = 128
+
+    def __post_init__(self) -> None:
+        if self.first_step >= self.last_step:
+            raise ConfigurationError(
+                f"The first step is {self.first_step} and the last is {self.last_step}; growth is measured from an "
+                "earlier to a later one. Lower --first-step or raise --last-step."
+            )
+
+    @property
+    def title(self) -> str:
+        return f"{self.model} over {self.transport}, steps {self.first_step:,} and {self.last_step:,}"
 
 
 @dataclass(frozen=True)
@@ -68,28 +91,88 @@ class Resident:
 
 @click.command(NAME)
 @click.option("--transport", default="block-manager", show_default=True, help="Transport of the run.")
+@click.option("--model", default="mlp", show_default=True, help="A net of `bench models`, such as resnet-18.")
+@click.option(
+    "--batch",
+    type=click.IntRange(WORKERS),
+    help=f"Rows a step [default: the net's own; {FEW_ROWS} where it has convolutions].",
+)
 @click.option("--first-step", type=click.IntRange(1), default=500, show_default=True)
 @click.option("--last-step", type=click.IntRange(2), default=5000, show_default=True)
 @data_option
 @results_option
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=1800.0, show_default=True, help="Seconds.")
-def command(transport: str, first_step: int, last_step: int, data_path: str, results: Path, timeout_s: float) -> None:
+def command(
+    transport: str,
+    model: str,
+    batch: int | None,
+    first_step: int,
+    last_step: int,
+    data_path: str,
+    results: Path,
+    timeout_s: float,
+) -> None:
     """Resident memory of driver and executors between two steps of one run; it must grow less than 5 %."""
-    plan = MemoryPlan(transport, first_step, last_step, "mnist" if data_path else "synthetic")
-    file = store.create(results, NAME, asdict(plan))
+    plan = plan_of(model, transport, (first_step, last_step), batch, data_path)
     warn_if_busy()
-    steps = last_step + last_step // 20
-    case = TrainCase(workers=2, warmup_steps=0, steps=steps, data_path=data_path)
+    faults = exceeded(plan, measure(plan, data_path, results, timeout_s))
+    if faults:
+        raise RunFailedError(faults)
+
+
+def plan_of(
+    model: str, transport: str, steps: tuple[int, int], batch: int | None = None, data_path: str = ""
+) -> MemoryPlan:
+    """The plan for a net of the suite `models`; MNIST where the net takes such rows and `data_path` names them.
+
+    Args:
+        batch: rows a step; None: the net's own, or few where a step takes long, since memory is what is looked at.
+    """
+    net = models.net_of(model)
+    rows = batch or (FEW_ROWS if net.is_convolutional else net.batch)
+    data = "mnist" if data_path and net.shape == MNIST_SHAPE else "synthetic"
+    return MemoryPlan(transport, *steps, data, model=net.name, batch=rows)
+
+
+def case_of(plan: MemoryPlan, data_path: str) -> TrainCase:
+    return replace(
+        models.net_of(plan.model).case(WORKERS),
+        batch=plan.batch,
+        warmup_steps=0,
+        steps=plan.last_step + plan.last_step // 20,
+        rows=20_000,
+        data_path=data_path if plan.data == "mnist" else "",
+    )
+
+
+def measure(plan: MemoryPlan, data_path: str, results: Path, timeout_s: float) -> list[Growth]:
+    """Watch the plan's run, keep all samples in a file of `results`, and show the growth of each process."""
+    file = store.create(results, NAME, asdict(plan))
+    settings = {**models.net_of(plan.model).settings, "transport": plan.transport}
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-memory-") as name:
         folder = Path(name)
-        (folder / "run.toml").write_text(contestant.run_file(case, name, {"transport": transport}), encoding="utf-8")
-        resident = watch_run(folder / "run.toml", timeout_s)
+        conf = folder / "run.toml"
+        conf.write_text(contestant.run_file(case_of(plan, data_path), name, settings), encoding="utf-8")
+        resident = watch_run(conf, timeout_s)
         reached_s = step_times(contestant.only_run(folder / "results"))
-    growths = [growth(process, resident, reached_s, (first_step, last_step)) for process in resident.bytes_by_process]
+    steps = (plan.first_step, plan.last_step)
+    growths = [growth(process, resident, reached_s, steps) for process in resident.bytes_by_process]
     file.set("resident", asdict(resident))
     file.set("growth", [{**asdict(each), "share": each.share, "met": each.met} for each in growths])
     show(growths, plan)
     click.echo(f"All samples: {file.path}")
+    return growths
+
+
+def exceeded(plan: MemoryPlan, growths: Sequence[Growth]) -> str:
+    """A sentence on the processes that have grown too much; empty where none has."""
+    grown = [f"{each.process} by {each.share:.1%}" for each in growths if not each.met]
+    if not grown:
+        return ""
+    return (
+        f"Resident memory has grown ({plan.title}): {', '.join(grown)}; less than {GROWTH_LIMIT:.0%} is allowed. "
+        "docs/performance.md says what makes it grow; on a busy machine measure again."
+    )
 
 
 def watch_run(conf: Path, timeout_s: float) -> Resident:
@@ -152,7 +235,7 @@ def growth(process: str, resident: Resident, reached_s: Sequence[float], steps: 
 
 
 def show(growths: Sequence[Growth], plan: MemoryPlan) -> None:
-    table = Table(title=f"Resident memory, {plan.transport}, steps {plan.first_step} and {plan.last_step}")
+    table = Table(title=f"Resident memory, {plan.title}")
     for heading in ("process", f"MB at {plan.first_step}", f"MB at {plan.last_step}", "growth", "target", "met"):
         table.add_column(heading, justify="left" if heading == "process" else "right")
     for each in growths:

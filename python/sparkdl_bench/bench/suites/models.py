@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from math import prod
 
 import click
@@ -19,28 +20,65 @@ from sparkdl_bench.peers import TrainCase
 NAME = "models"
 TARGET = 1.10
 BLAS = ("mkl", "openblas")
-_BASE = {"topology": "sliced", "codec": "fp32", "transport": "block-stream", "memory_check": "off", "timeout": "300"}
+_BASE = {"topology": "sliced", "codec": "fp32", "transport": "block-stream"}
 
 
 @dataclass(frozen=True)
 class Net:
-    """A model as it is measured: rows of `shape`, `batch` of them a step over all workers, so many steps."""
+    """A model as it is measured: rows of `shape`, `batch` of them a step over all workers, so many steps.
 
-    model: str
+    Attributes:
+        name: of the model, or of one with widths of its own.
+        memory: of an executor.
+        hidden: widths of an mlp's hidden layers; empty for other models.
+        output_activation: of an mlp.
+    """
+
+    name: str
     shape: tuple[int, ...]
     classes: int
     batch: int
     warmup: int
     steps: int
     memory: str = "2g"
+    hidden: tuple[int, ...] = ()
+    output_activation: str = "none"
+
+    @property
+    def model(self) -> str:
+        return "mlp" if self.hidden else self.name
 
     @property
     def is_convolutional(self) -> bool:
         return self.model not in ("softmax", "mlp")
 
+    @property
+    def model_settings(self) -> dict[str, str]:
+        """The keys of a run that make the model."""
+        if not self.hidden:
+            return {"model.name": self.model}
+        widths = ",".join(str(width) for width in self.hidden)
+        return {
+            "model.name": self.model,
+            "model.hidden": widths,
+            "model.output_activation": self.output_activation,
+        }
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What its runs have besides their case, whatever is measured of them."""
+        return {
+            **self.model_settings,
+            "memory_check": "off",
+            "timeout": "300",
+            "data.test_rows": "2",
+            "spark.executor.memory": self.memory,
+        }
+
     def case(self, workers: int) -> TrainCase:
         return TrainCase(
             batch=self.batch,
+            hidden=self.hidden,
             features=prod(self.shape),
             classes=self.classes,
             workers=workers,
@@ -55,7 +93,9 @@ class Net:
 
 NETS = (
     Net("softmax", (1, 28, 28), 10, 128, 1000, 500),
-    Net("mlp", (1, 28, 28), 10, 128, 1000, 500),
+    Net("mlp", (1, 28, 28), 10, 128, 1000, 500, hidden=(1024,)),
+    Net("mlp-small", (1, 28, 28), 10, 128, 1000, 500, hidden=(100, 50), output_activation="tanh"),
+    Net("mlp-cifar", (3, 32, 32), 10, 128, 1000, 500, hidden=(1024,)),
     Net("lenet", (1, 28, 28), 10, 64, 200, 200),
     Net("cnn", (1, 28, 28), 10, 64, 200, 200),
     Net("cifar-quick", (3, 32, 32), 10, 100, 100, 100),
@@ -67,33 +107,39 @@ NETS = (
 )
 
 
+def net_of(name: str) -> Net:
+    """The net called `name`."""
+    known = {net.name: net for net in NETS}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    suggestion = f" Did you mean '{near[0]}'?" if near else ""
+    raise ConfigurationError(f"There is no net called '{name}' in this suite.{suggestion} Valid: {', '.join(known)}.")
+
+
 def chosen(names: str) -> list[Net]:
     """The nets called `names`, separated by commas; all for an empty text."""
     wanted = [name.strip() for name in names.split(",") if name.strip()]
-    known = {net.model: net for net in NETS}
-    for name in wanted:
-        if name not in known:
-            raise ConfigurationError(f"There is no model '{name}' in this suite. Valid: {', '.join(known)}.")
-    return [known[name] for name in wanted] if wanted else list(NETS)
+    return [net_of(name) for name in wanted] or list(NETS)
 
 
 def groups(nets: Sequence[Net], specifications: dict[str, str], shared: Options) -> list[list[Contestant]]:
     """The contestants of each net, which take turns."""
-    return [[*_ours(net), _pytorch(net, specifications[net.model], shared)] for net in nets]
+    return [[*_ours(net), _pytorch(net, specifications[net.name], shared)] for net in nets]
 
 
 def comparisons(nets: Sequence[Net]) -> list[Comparison]:
     return [
-        Comparison(f"{net.model}, batch {net.batch}, 1 core", f"{net.model}-mkl-1", f"{net.model}-pytorch", TARGET)
+        Comparison(f"{net.name}, batch {net.batch}, 1 core", f"{net.name}-mkl-1", f"{net.name}-pytorch", TARGET)
         for net in nets
         if net.is_convolutional
     ] + [
-        Comparison(f"{net.model}, batch {net.batch}, {title}", ours, theirs, 1.0)
+        Comparison(f"{net.name}, batch {net.batch}, {title}", ours, theirs, 1.0)
         for net in nets
         for title, ours, theirs in (
-            ("MKL beside OpenBLAS", f"{net.model}-mkl-1", f"{net.model}-openblas-1"),
-            ("2 workers beside 1", f"{net.model}-mkl-2", f"{net.model}-mkl-1"),
-            ("2 workers beside PyTorch", f"{net.model}-mkl-2", f"{net.model}-pytorch"),
+            ("MKL beside OpenBLAS", f"{net.name}-mkl-1", f"{net.name}-openblas-1"),
+            ("2 workers beside 1", f"{net.name}-mkl-2", f"{net.name}-mkl-1"),
+            ("2 workers beside PyTorch", f"{net.name}-mkl-2", f"{net.name}-pytorch"),
         )
     ]
 
@@ -101,15 +147,15 @@ def comparisons(nets: Sequence[Net]) -> list[Comparison]:
 def specifications_of(nets: Sequence[Net]) -> dict[str, str]:
     """Each net's specification as the JVM builds it."""
     api, _ = session.start_jvm({"spark.master": "local"}, natives=False)
-    return {net.model: json.dumps(api.model({"model.name": net.model}, net.shape, net.classes)) for net in nets}
+    return {net.name: json.dumps(api.model(net.model_settings, net.shape, net.classes)) for net in nets}
 
 
 def _ours(net: Net) -> list[Contestant]:
     return [
         OursContestant(
-            f"{net.model}-{blas}-{workers}",
+            f"{net.name}-{blas}-{workers}",
             net.case(workers),
-            {**_BASE, "engine.blas": blas, "spark.executor.memory": net.memory, "data.test_rows": "2"},
+            {**_BASE, **net.settings, "engine.blas": blas},
         )
         for blas in BLAS
         for workers in (1, 2)
@@ -118,11 +164,11 @@ def _ours(net: Net) -> list[Contestant]:
 
 def _pytorch(net: Net, specification: str, shared: Options) -> Contestant:
     case = replace(net.case(1), specification=specification)
-    return PeerContestant(f"{net.model}-pytorch", "pytorch-model", case, shared.peers_dir)
+    return PeerContestant(f"{net.name}-pytorch", "pytorch-model", case, shared.peers_dir)
 
 
 @click.command(NAME)
-@click.option("--models", "names", default="", help="Models to measure, separated by commas [default: all].")
+@click.option("--models", "names", default="", help="Nets to measure, separated by commas [default: all].")
 @options
 def command(shared: Options, names: str) -> None:
     """A step of every model with each BLAS, one worker and two, beside one process of PyTorch."""

@@ -3,7 +3,10 @@ package sparkdlbench
 /** What a user can mend. The message is one paragraph: what, which value, what is valid, what to do. */
 sealed abstract class SparkDLException(message: String, cause: Throwable) extends RuntimeException(message, cause)
 
-/** A wrong usage, configuration, data set or session, found before training starts (exit status 2). */
+/**
+ * A wrong usage, configuration, data set or session, found before training starts, on the driver or, where only a rank can tell, by a
+ * rank (exit status 2).
+ */
 final class ConfigurationException(message: String, cause: Throwable = null) extends SparkDLException(message, cause)
 
 /** A run that started and could not be finished (exit status 1). */

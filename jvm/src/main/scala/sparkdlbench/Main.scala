@@ -5,18 +5,18 @@ import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.data.Statistics
 import sparkdlbench.results.Json
-import sparkdlbench.train.{Catalogue, Combination, Progress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{Catalogue, Checkpointing, Combination, Progress, ShuffleManagerCheck, TrainingRun}
 
 import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
 
 /**
- * The command line of the jar: `spark-submit --class sparkdlbench.Main <jar> run CONF [--set key=value]… [--debug]` and
- * `… list [axis]` and `… data stats CONF [--set key=value]…`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
+ * The command line of the jar: `spark-submit --class sparkdlbench.Main <jar> run CONF [--resume DIR] [--set key=value]…
+ * [--debug]` and `… list [axis]` and `… data stats CONF [--set key=value]…`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
  */
 object Main {
   private val Usage =
-    "Usage: run CONF [--set key=value]... [--debug] | data stats CONF [--set key=value]... | list [axis]"
+    "Usage: run CONF [--resume DIR] [--set key=value]... [--debug] | data stats CONF [--set key=value]... | list [axis]"
   private val ProgressMillis = 1000L
   private val PluginsKey = "spark.plugins"
 
@@ -34,20 +34,29 @@ object Main {
   }
 
   private def execute(arguments: List[String]): Int = arguments match {
-    case "run" :: file :: rest => run(assignments(rest, RunFile.read(file)))
-    case "data" :: "stats" :: file :: rest => statistics(assignments(rest, RunFile.read(file)))
+    case "run" :: file :: rest => run(options(rest, RunFile.read(file), trains = true))
+    case "data" :: "stats" :: file :: rest => statistics(options(rest, RunFile.read(file), trains = false))
     case "list" :: Nil => list(Catalogue.axes)
     case "list" :: axis :: Nil => list(Seq(axis))
     case other =>
       throw new ConfigurationException(s"'${other.mkString(" ")}' is not a command of sparkdl-bench. $Usage")
   }
 
+  /** @param trains whether the command can go on from a checkpoint */
   @tailrec
-  private def assignments(arguments: List[String], file: RunFile): RunFile = arguments match {
-    case "--set" :: assignment :: rest => assignments(rest, file.set(assignment))
-    case Nil => file
-    case other :: _ => throw new ConfigurationException(s"'$other' is not an option of run. $Usage")
-  }
+  private[sparkdlbench] def options(arguments: List[String], file: RunFile, trains: Boolean): RunFile =
+    arguments match {
+      case "--set" :: assignment :: rest => options(rest, file.set(assignment), trains)
+      case "--resume" :: folder :: rest if trains =>
+        options(rest, file.set(s"${Checkpointing.resume.name}=$folder"), trains)
+      case Nil => file
+      case option :: Nil if option == "--set" || (option == "--resume" && trains) =>
+        throw new ConfigurationException(s"'$option' needs a value behind it. $Usage")
+      case other :: _ =>
+        throw new ConfigurationException(
+          s"'$other' is not an option of ${if (trains) "run" else "data stats"}. $Usage"
+        )
+    }
 
   private def run(read: RunFile): Int = {
     val file = read.withProfile

@@ -61,9 +61,10 @@ object SparkDLPlugin {
 
   /**
    * Sends a report from a task to the driver, one way. Reports only feed the progress display (what they hold comes back
-   * with the task's result too), so in a session without the plugin they are not sent.
+   * with the task's result too) and `start_timeout`, so in a session without the plugin they are not sent. With a local master the
+   * driver is here.
    */
-  def report(report: RankReport): Unit = send(report)
+  def report(report: RankReport): Unit = if (executor != null) send(report) else RankReports.deliver(report): Unit
 
   /** Sends what this executor used, likewise; without the plugin only the driver's own use is recorded. */
   def reportResources(report: ResourceReport): Unit = send(report)

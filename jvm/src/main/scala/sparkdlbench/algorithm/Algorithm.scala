@@ -47,10 +47,30 @@ trait Algorithm extends Variant {
  *   bytes of weights kept beside those that the engine computes with
  * @param optimized
  *   number of weights whose optimiser is at this rank
+ * @param written
+ *   values, besides what a codec left out, that the rank writes into a checkpoint
+ * @param read
+ *   the same of all ranks
  * @param heap
  *   bytes of the algorithm's own vectors on the heap
  */
-final case class AlgorithmMemory(collective: CollectiveMemory, weightCopies: Long, optimized: Long, heap: Long = 0)
+final case class AlgorithmMemory(
+    collective: CollectiveMemory,
+    weightCopies: Long,
+    optimized: Long,
+    written: Long,
+    read: Long,
+    heap: Long = 0
+)
+
+object AlgorithmMemory {
+
+  /** Of an algorithm whose weights have one owner each, who updates them. */
+  def owned(setup: RunSetup, collective: CollectiveMemory, weightCopies: Long, owned: Long): AlgorithmMemory = {
+    val values = 1L + setup.optimizerValues
+    AlgorithmMemory(collective, weightCopies, owned, owned * values, setup.spec.parameterCount * values)
+  }
+}
 
 /** One rank's side of an algorithm while it trains (one-stage shape). */
 trait RankAlgorithm {
@@ -65,6 +85,12 @@ trait RankAlgorithm {
 
   /** Makes the engine's parameters those to evaluate and to keep; a collective call, after which `step` may go on. */
   def settle(): Unit
+
+  /**
+   * Called now and then while the rank evaluates, so that ranks that do not, and wait for it, hear that it lives. Sends nothing as long as the
+   * evaluation takes less than a good part of `timeout`.
+   */
+  def alive(): Unit = ()
 
   /**
    * Copies of all that has to be kept to go on from here, and that this rank answers for: `weights` in full precision, the

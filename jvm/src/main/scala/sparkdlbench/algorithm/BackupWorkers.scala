@@ -9,10 +9,10 @@ import sparkdlbench.transport.Transport
  * Backup workers of sync-sgd (Chen et al., "Revisiting distributed synchronous SGD", ICLR 2016 workshop): a step is over at a shard of the
  * parameter server when all but `backup_workers` of the gradients are there; their sum is scaled up to the whole batch's rows, and
  * what comes later is dropped and counted. As in TensorFlow's SyncReplicasOptimizer, each shard takes those that reach it first. A worker
- * whose step is over before it has begun it leaves it out, so that it catches up.
+ * for which a step is over at some shard before it has begun it leaves it out, so that it catches up.
  *
- * Staleness 0: what is summed was computed on the step's own weights. Which gradients are summed depends on their arrival, so the
- * same seed need not give the same bits.
+ * Staleness 0: what is summed was computed on the step's own weights, those of all shards. Which gradients are summed depends on their
+ * arrival, so the same seed need not give the same bits.
  */
 object BackupWorkers {
   val count: Key[Int] = Key.int(
@@ -70,7 +70,8 @@ private[algorithm] final class BackupRank(rank: RankState, transport: Transport)
       rule = Some(new FirstOf(weights, workers, quorum, rows, setup.newOptimizer(from, until)))
       rule.get
     },
-    rank.timer
+    rank.timer,
+    setup.timeoutMillis
   )
   private var skipped = 0L
   private var rowLoss = 0.0

@@ -12,7 +12,8 @@ import sparkdlbench.transport.{JobTransport, SummingTransport, TransportVariant}
  * step's gradient is what it would be with even shares, up to rounding. Shares depend on time, so the same seed need not give
  * the same bits.
  *
- * Costs 8 bytes a rank to rank 0 and back each time (`SummingTransport`), and memory for up to twice an even share.
+ * Costs 8 bytes a worker from each rank to rank 0 and back each time (`SummingTransport`), and memory for up to twice an even share. Batch
+ * normalisation over all workers' rows is refused with it (`train/Combination`): each worker waits for the slowest in the middle of its pass.
  */
 object BatchShares {
   val kind: Key[String] = Key.choice(

@@ -17,6 +17,7 @@ import sparkdlbench.transport.{RankGroups, Transport}
  *
  * A pushed gradient is the sum over its steps of the mean over the worker's own rows, and moves the weights by 1/N of the learning rate, so that
  * the N workers' pushes of a step together are a step of sync-sgd; with `stale` = 0, plain SGD and both intervals 1 they are that up to rounding.
+ * The learning rate is that of the step that the workers are at on average, by the steps that the shard's weights hold.
  * Between fetches a worker also moves its own copy where the optimizer is plain SGD, as in the paper; with others (AdaGrad, of which the
  * paper says that it makes this robust) it computes on what it fetched.
  *
@@ -47,6 +48,11 @@ final class Downpour extends Algorithm {
         s"Optimizer ${optimizer.name} needs the lengths of whole layers, and a server of algorithm downpour updates its shard alone. Use optimizer.name = adagrad, " +
           "or sgd."
       )
+    else if (CountUpdates.contains(optimizer.name))
+      Some(
+        s"Optimizer ${optimizer.name} takes the number of a step for the number of its updates, by which it corrects its moments, and a server of algorithm " +
+          "downpour updates its shard with each push of each worker: its first steps would be far too long. Use optimizer.name = adagrad, or sgd."
+      )
     else if (settings(stale) >= 0 && settings(stale) < settings(nPush) - 1)
       Some(
         s"downpour.stale = ${settings(stale)} with downpour.n_push = ${settings(nPush)}: within that many steps of each other all workers would wait " +
@@ -69,6 +75,10 @@ final class Downpour extends Algorithm {
 }
 
 object Downpour {
+
+  /** Optimizers for which a step of all workers is one update. */
+  private val CountUpdates = Set("adam", "adamw")
+
   val nPush: Key[Int] = Key.int(
     "downpour.n_push",
     "1",
@@ -90,21 +100,21 @@ private final class DownpourRank(rank: RankState, transport: Transport) extends 
   private val bound = Some(settings(Downpour.stale)).filter(_ >= 0)
   private val shared = // N pushes make a step
     settings.updated(RunKeys.learningRate, (settings(RunKeys.learningRate) / workers).toString)
-  private val pushEvery = settings(Downpour.nPush)
   private var rule: Option[AtOnce] = None
   protected val exchange: ShardExchange = new ShardExchange(
     transport,
     rank.parameters,
     servers,
-    ShardPace(pushEvery, settings(Downpour.nFetch), bound),
+    ShardPace(settings(Downpour.nPush), settings(Downpour.nFetch), bound),
     setup.codec,
     setup.parameterCodec,
     (weights, from, until) => {
       val optimizer = setup.newOptimizer(from, until, shared)
-      rule = Some(new AtOnce(weights, workers, optimizer, version => version * pushEvery / workers))
+      rule = Some(new AtOnce(weights, workers, optimizer))
       rule.get
     },
-    rank.timer
+    rank.timer,
+    setup.timeoutMillis
   )
   private val localRate: Option[Long => Float] =
     if (

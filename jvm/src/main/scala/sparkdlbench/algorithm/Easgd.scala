@@ -1,6 +1,5 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
@@ -27,6 +26,17 @@ final class Easgd extends Algorithm {
   def staleness = "the ranks' weights differ by design; the centre is exchanged by all at once"
   override def keys: Seq[Key[_]] = Seq(rho, tau, SyncSgd.bucketBytes)
 
+  override def refuses(settings: Settings): Option[String] = {
+    val (rate, workers) = (settings(RunKeys.learningRate), settings(RunKeys.workers))
+    val moves = settings(rho) * rate * workers
+    if (moves > 1)
+      Some(
+        s"easgd.rho = ${settings(rho)} with learning rate $rate and $workers workers makes the centre move by $moves of its " +
+          s"distance from the workers' mean, and above 1 it swings. Set easgd.rho to at most ${1 / (rate * workers)}, or to 0."
+      )
+    else None
+  }
+
   def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
 
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
@@ -46,16 +56,9 @@ object Easgd {
     "Strength of the pull: alpha = rho · learning rate; 0: such that alpha times the workers is 0.9, as in the paper"
   )
 
-  private[algorithm] def alpha(settings: Settings, workers: Int): Float = {
-    val rate = settings(RunKeys.learningRate)
-    val alpha = if (settings(rho) == 0) 0.9 / workers else settings(rho) * rate
-    if (alpha * workers > 1)
-      throw new ConfigurationException(
-        s"easgd.rho = ${settings(rho)} with learning rate $rate and $workers workers makes the centre move by ${alpha * workers} of its " +
-          s"distance from the workers' mean, and above 1 it swings. Set easgd.rho to at most ${1 / (rate * workers)}, or to 0."
-      )
-    alpha.toFloat
-  }
+  /** α of the paper's equations. */
+  private[algorithm] def alpha(settings: Settings, workers: Int): Float =
+    (if (settings(rho) == 0) 0.9 / workers else settings(rho) * settings(RunKeys.learningRate)).toFloat
 }
 
 private final class EasgdRank(rank: RankState, transport: Transport, topology: Topology)

@@ -18,8 +18,8 @@ import scala.util.Random
  * algorithms", IEEE Trans. Inf. Theory 2006; Jin et al., "How to scale distributed deep learning?", 2016); of an odd number of
  * ranks one then stays alone.
  *
- * Evaluated and kept is the mean of all ranks' weights, which is exchanged for that alone. Weights between neighbours travel in
- * fp32, whatever the codec.
+ * Evaluated and kept is the mean of all ranks' weights, which is exchanged for evaluations and checkpoints alone. Weights between
+ * neighbours travel in fp32, whatever the codec.
  */
 final class Gossip extends Algorithm {
   import Gossip._
@@ -30,6 +30,17 @@ final class Gossip extends Algorithm {
   override def keys: Seq[Key[_]] = Seq(neighbours, tau, SyncSgd.bucketBytes)
 
   def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
+
+  override def refusesModel(setup: RunSetup): Option[String] = {
+    val bytes = 4L * setup.spec.parameterCount
+    if (bytes <= MostBytes) None
+    else
+      Some(
+        s"Algorithm gossip sends all ${setup.spec.parameterCount} weights of model ${setup.spec.name} as one message of $bytes bytes, and the two that a " +
+          s"transport keeps room for must fit into one buffer: at most $MostBytes bytes each. Use a smaller model, or algorithm local-sgd, whose weights travel " +
+          "in buckets."
+      )
+  }
 
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
     new GossipRank(rank, transport, topology)
@@ -44,6 +55,10 @@ final class Gossip extends Algorithm {
 }
 
 object Gossip {
+
+  /** Two of them and their heads are less than 2 GiB, the JVM's largest buffer. */
+  private val MostBytes = (1L << 30) - 4096
+
   val tau: Key[Int] = Key.int("gossip.tau", "1", 1, "Steps that a worker takes between two exchanges (gossip)")
   val neighbours: Key[String] = Key.choice(
     "gossip.neighbours",
@@ -154,6 +169,16 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
 
   /** The mean of all, for evaluation; the ranks' own weights go on from where they are. */
   def settle(): Unit = {
+    takeMean()
+    steps.show(engine => FloatOps.copy(mean.floats, engine.floats))
+    shared.flush()
+  }
+
+  /** Another algorithm may go on from the checkpoint, and has its weights from there alone. */
+  override protected def beforeState(): Unit = takeMean()
+
+  /** A collective call. */
+  private def takeMean(): Unit = {
     transport.flush()
     shared.flush()
     if (stale) {
@@ -162,8 +187,6 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
       shared.replace()
       stale = false
     }
-    steps.show(engine => FloatOps.copy(mean.floats, engine.floats))
-    shared.flush()
   }
 
   override protected def wentOn(): Unit = stale = true

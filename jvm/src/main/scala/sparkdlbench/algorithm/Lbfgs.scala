@@ -94,8 +94,15 @@ final class Lbfgs extends Algorithm {
     val parameters = setup.spec.parameterCount
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective = topology.memory(groups, parameters, bucketLength, setup.codec, setup.parameterCodec)
-    val vectors = 2 * setup.settings(pairs) + 8
-    AlgorithmMemory(collective, 4L * parameters, optimized = 0, heap = 4 * vectors * collective.owned)
+    val kept = 2L * setup.settings(pairs)
+    AlgorithmMemory(
+      collective,
+      4L * parameters,
+      optimized = 0,
+      written = (1 + kept) * collective.owned,
+      read = (1 + kept) * parameters,
+      heap = 4 * (kept + 8) * collective.owned
+    )
   }
 }
 

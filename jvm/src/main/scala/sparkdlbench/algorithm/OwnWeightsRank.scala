@@ -12,8 +12,12 @@ private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorit
   /** The rank's own weights may have gone on since the shared vector was made. */
   protected def wentOn(): Unit = ()
 
+  /** Before a checkpoint is taken; may be a collective call. */
+  protected def beforeState(): Unit = ()
+
   /** The shared vector, by its owners; and of every rank its own weights and its own optimiser. */
   final def state: Seq[StateRange] = {
+    beforeState()
     shared.flush()
     shared.state ++ steps.state
   }

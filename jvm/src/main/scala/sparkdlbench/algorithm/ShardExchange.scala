@@ -1,12 +1,13 @@
 package sparkdlbench.algorithm
 
+import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{Phase, PhaseTimer}
 import sparkdlbench.topology.Slices
 import sparkdlbench.transport.{Lane, Transport}
 
-import java.nio.ByteOrder
+import java.nio.{ByteBuffer, ByteOrder}
 
 /**
  * When a rank pushes and fetches.
@@ -25,8 +26,12 @@ private[algorithm] final case class ShardPace(push: Int, fetch: Int, bound: Opti
  * its way to each server, and sends the next once it has the reply: so no message can overwrite one that is still read, memory is
  * bounded, and a lane keeps the transport's rule without anybody's waiting. What a rank cannot push yet it goes on accruing.
  *
- * It waits for others only where `bound` asks for it and to `settle`, and serves its own shard meanwhile.
+ * It waits for others only where `bound` asks for it and to `settle`, and serves its own shard meanwhile. How long others take to catch up is not
+ * bounded, but how long they are silent is: who waits hears from the servers now and then, and the servers from every rank that they owe no
+ * answer, every twelfth of `timeoutMillis`. So a rank may take most of that for a step, and one that is dead is noticed within it.
  *
+ * @param timeoutMillis
+ *   longest silence of a rank whose turn it is to say something, while this one waits
  * @param parameters
  *   what the engine computes on; fetched weights are written here, between steps
  * @param newRule
@@ -40,9 +45,11 @@ private[algorithm] final class ShardExchange(
     gradientCodec: Codec,
     parameterCodec: Codec,
     newRule: (FlatBuffer, Int, Int) => ShardRule,
-    timer: PhaseTimer
+    timer: PhaseTimer,
+    timeoutMillis: Long
 ) {
   import transport.{rank, size}
+  private val silenceNanos = timeoutMillis * 1000000L / ShardExchange.WordsInTime
   private val slices = Slices(parameters.length, servers.size)
   private val accrued = new FlatBuffer(parameters.length)
 
@@ -90,13 +97,20 @@ private[algorithm] final class ShardExchange(
   private final class Client(index: Int, lane: ShardLanes) extends View(index) {
     private val image = new ShardImage(ShardRequest.HeaderBytes, gradientCodec, slices.size(index))
     private val left = residual.map(_.floatSlice(slices.from(index), slices.until(index)))
-    private var requests, replies = 0L
+    private val waitsOn = ByteBuffer.allocateDirect(ShardRequest.HeaderBytes).order(ByteOrder.nativeOrder())
+    private var sent, received = 0L
     private var asked = 0L
+    private var waiting = false
+    private var spokeAt, heardAt = System.nanoTime()
     var clock = 0L
     var pushDue, fetchDue, settled = false
 
-    def isWaiting: Boolean = requests > replies
-    def expects: (Lane, Long) = (lane.reply, replies)
+    def server: Int = lane.request.to
+    def isWaiting: Boolean = waiting
+    def expects: (Lane, Long) = (lane.reply, received)
+
+    /** Whether it has left this rank without a word since before `time`. */
+    def isSilent(time: Long): Boolean = waiting && spokeAt - time < 0 && heardAt - time < 0
 
     def request(push: Boolean, fetch: Boolean, required: Long, settle: Boolean = false): Unit = {
       // The server had the last request before it replied, so nobody reads this memory any more.
@@ -116,21 +130,36 @@ private[algorithm] final class ShardExchange(
         .putLong(ShardRequest.ClockAt, clock)
         .putLong(ShardRequest.VersionAt, known)
         .putLong(ShardRequest.RequiredAt, required)
-      transport.send(lane.request, requests, image.bytes)
-      requests += 1
+      say(image.bytes)
+      waiting = true
     }
 
-    def takeReply(): Unit = if (isWaiting && transport.hasArrived(lane.reply, replies)) {
-      val message = transport.receive(lane.reply, replies)
-      if ((asked & ShardRequest.Fetches) != 0) {
-        val words = message.duplicate().order(ByteOrder.nativeOrder())
-        stamp = words.getLong(message.position() + ShardReply.StampAt)
+    private def say(message: ByteBuffer): Unit = {
+      transport.send(lane.request, sent, message)
+      sent += 1
+      spokeAt = System.nanoTime()
+    }
+
+    /** A word for a server that has heard nothing of this rank for long. Who has settled there asks for nothing before all have. */
+    def sign(): Unit = if (!waiting && !settled && System.nanoTime() - spokeAt > silenceNanos)
+      request(push = false, fetch = false, required = 0)
+
+    def takeReplies(): Unit = while (waiting && transport.hasArrived(lane.reply, received)) {
+      val message = transport.receive(lane.reply, received)
+      val words = message.duplicate().order(ByteOrder.nativeOrder())
+      val told = words.getLong(message.position() + ShardReply.StampAt)
+      heardAt = System.nanoTime()
+      waiting = told == ShardReply.NotYet
+      if (!waiting && (asked & ShardRequest.Fetches) != 0) {
+        stamp = told
         version = words.getLong(message.position() + ShardReply.VersionAt)
         ShardImage.decode(message, ShardReply.HeaderBytes, parameterCodec, target)
       }
-      if ((asked & ShardRequest.Settles) != 0) settled = true
-      transport.release(lane.reply, replies)
-      replies += 1
+      if (!waiting && (asked & ShardRequest.Settles) != 0) settled = true
+      transport.release(lane.reply, received)
+      received += 1
+      // The server has read the last such message before it says so again, so nobody reads this memory any more.
+      if (waiting) say(waitsOn.putLong(ShardRequest.FlagsAt, ShardRequest.WaitsOn).putLong(ShardRequest.RoundAt, round))
     }
   }
 
@@ -153,27 +182,47 @@ private[algorithm] final class ShardExchange(
   }
 
   /** Waits until all servers have answered: then the next push holds the gradient of one step alone. */
-  def awaitReplies(): Unit = while (clients.exists(_.isWaiting)) {
-    progress()
-    if (clients.exists(_.isWaiting)) awaitSomething()
+  def awaitReplies(): Unit = {
+    val since = System.nanoTime()
+    while (clients.exists(_.isWaiting)) {
+      progress()
+      if (clients.exists(_.isWaiting)) awaitSomething(since)
+    }
   }
 
-  /** Whether all shards have left step number `step` behind: what this rank could compute for it comes too late. */
+  /**
+   * Whether some shard has left step number `step` behind. What this rank could compute for it would be too late there, and on newer
+   * weights than the step's for the others. Those do without it: all whose gradients have ended the step there send them theirs, too.
+   */
   def isOver(step: Long): Boolean = {
     if (server.exists(shard => own.exists(_.stamp < shard.rule.stamp))) fetchOwn()
-    views.forall(_.stamp > step)
+    views.exists(_.stamp > step)
   }
 
   /** The step of a rank that serves and computes nothing: until its shard holds all workers' first `steps`. */
   def serveUntil(steps: Long): Unit = {
     transport.flush()
-    serve()
+    val since = System.nanoTime()
+    progress()
     while (server.exists(_.rule.stamp < steps)) {
-      awaitSomething()
-      serve()
+      awaitSomething(since)
+      progress()
     }
     done = steps
   }
+
+  /**
+   * Between steps, after `settle`, while this rank is about something else for long, such as an evaluation: it serves, and lets the servers hear
+   * that it lives.
+   */
+  def alive(): Unit = {
+    serve()
+    clients.foreach(_.takeReplies())
+    clients.foreach(_.sign())
+  }
+
+  /** Steps that this rank has made or left out. */
+  def steps: Long = done
 
   /** Instead of `afterStep`, where nothing was computed. */
   def skip(steps: Long): Unit = done = steps
@@ -207,7 +256,7 @@ private[algorithm] final class ShardExchange(
     transport.flush()
     timer.switch(Phase.Reduce)
     pushOwn()
-    clients.foreach(_.settled = false)
+    val since = System.nanoTime()
     var fetched = own.isEmpty
     def complete = fetched && clients.forall(_.settled) && server.forall(_.allSettled)
     while (!complete) {
@@ -219,9 +268,10 @@ private[algorithm] final class ShardExchange(
         fetchOwn()
         fetched = true
       }
-      if (!complete) awaitSomething()
+      if (!complete) awaitSomething(since)
     }
     server.foreach(_.settledAll())
+    clients.foreach(_.settled = false)
     round += 1
     settledAt = done
     transport.flush()
@@ -230,11 +280,12 @@ private[algorithm] final class ShardExchange(
   private def progress(): Unit = {
     serve()
     val outer = timer.switch(Phase.Decode)
-    clients.foreach(_.takeReply())
+    clients.foreach(_.takeReplies())
     timer.switch(Phase.Encode)
     clients.filter(client => !client.isWaiting && (client.pushDue || client.fetchDue)).foreach { client =>
       client.request(client.pushDue && client.accrues, client.fetchDue, if (client.fetchDue) needed else 0)
     }
+    clients.foreach(_.sign())
     timer.switch(outer)
     ()
   }
@@ -243,6 +294,7 @@ private[algorithm] final class ShardExchange(
   private def needed: Long = pace.bound.fold(0L)(bound => math.max(0L, done - bound))
 
   private def await(stamp: Long): Unit = {
+    val since = System.nanoTime()
     def late = views.exists(_.stamp < stamp)
     while (late) {
       progress()
@@ -250,11 +302,18 @@ private[algorithm] final class ShardExchange(
         client.request(client.pushDue && client.accrues, fetch = true, stamp)
       }
       if (own.exists(_.stamp < stamp)) requireOwn(stamp)
-      if (late) awaitSomething()
+      if (late) awaitSomething(since)
     }
   }
 
-  private def awaitSomething(): Unit = {
+  /** @param since when this rank began to wait */
+  private def awaitSomething(since: Long): Unit = {
+    val limit = System.nanoTime() - timeoutMillis * 1000000L
+    // What others say ends the transport's own wait, and must not hide that one says nothing.
+    if (since - limit < 0) {
+      val silent = (clients.filter(_.isSilent(limit)).map(_.server) ++ server.toSeq.flatMap(_.silent(limit))).distinct
+      if (silent.nonEmpty) throw new RunFailedException(ShardExchange.noWord(rank, silent.sorted, timeoutMillis))
+    }
     val expected = clients.filter(_.isWaiting).map(_.expects) ++ server.toSeq.flatMap(_.expected)
     transport.awaitAny(expected.toIndexedSeq)
   }
@@ -283,7 +342,8 @@ private[algorithm] final class ShardExchange(
     val (from, until) = ownRange
     val weights = new FlatBuffer(until - from)
     FloatOps.copy(parameters.floatSlice(from, until), weights.floats)
-    new ShardServer(transport, lanes(ownShard), weights, gradientCodec, parameterCodec, newRule(weights, from, until))
+    val rule = newRule(weights, from, until)
+    new ShardServer(transport, lanes(ownShard), weights, gradientCodec, parameterCodec, rule, silenceNanos)
   }
 
   /** The values that this rank serves; empty where it serves none. */
@@ -291,6 +351,13 @@ private[algorithm] final class ShardExchange(
 }
 
 private[algorithm] object ShardExchange {
+
+  /** How often within the longest silence a rank says that it lives, where it has nothing else to say. */
+  private[algorithm] val WordsInTime = 12
+
+  private def noWord(rank: Int, silent: Seq[Int], millis: Long): String =
+    s"Rank $rank waited $millis ms for ${silent.map("rank " + _).mkString(" and ")}, of which it has heard nothing meanwhile. Look into the log of that " +
+      "executor; if it is only slow, raise spark.sparkdl.timeout (seconds): a rank needs to be done with a step within three quarters of it."
 
   /** By shard: the lanes to and from every rank but its server. */
   def lanes(

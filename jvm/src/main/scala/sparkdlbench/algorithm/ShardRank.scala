@@ -29,6 +29,9 @@ private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends 
 
   final def settle(): Unit = exchange.settle()
 
+  /** After the last step servers may have left already. */
+  final override def alive(): Unit = if (exchange.steps < setup.totalSteps) exchange.alive()
+
   /** A collective call: what is kept holds all ranks' steps. */
   final def state: Seq[StateRange] = {
     exchange.settle()
@@ -101,10 +104,7 @@ private[algorithm] object ShardRank {
     val residual = if (setup.codec.keepsResidual) 4L * setup.spec.parameterCount else 0L
     val owned = slices.maxSize.toLong
     // Accrued gradients; a shard's weights, a gradient as it arrives, and a sum of several.
-    AlgorithmMemory(
-      new CollectiveMemory(inboxes, images, residual, owned),
-      4L * setup.spec.parameterCount + 12 * owned,
-      optimized = owned
-    )
+    val collective = new CollectiveMemory(inboxes, images, residual, owned)
+    AlgorithmMemory.owned(setup, collective, 4L * setup.spec.parameterCount + 12 * owned, owned)
   }
 }

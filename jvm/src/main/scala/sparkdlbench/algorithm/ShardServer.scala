@@ -16,6 +16,9 @@ private[algorithm] object ShardRequest {
   val Pushes = 1L
   val Fetches = 2L
   val Settles = 4L
+
+  /** Alone: the sender has read that what it asked for is not there yet, and waits on. Nobody answers that. */
+  val WaitsOn = 8L
   val FlagsAt = 0
 
   /** How often the sender has settled so far. */
@@ -35,8 +38,11 @@ private[algorithm] object ShardRequest {
 private[algorithm] object ShardReply {
   val HeaderBytes = 16
 
-  /** Steps that the shard knows of every rank. */
+  /** Steps that the shard knows of every rank; or `NotYet`. */
   val StampAt = 0
+
+  /** What was asked for is not there yet: the server lives, and another reply will come. */
+  val NotYet: Long = -1L
 
   /** Updates made so far. */
   val VersionAt = 8
@@ -76,6 +82,13 @@ private[algorithm] object ShardImage {
 /**
  * One shard at the rank that alone writes it. The rank's own thread serves it, between its steps, while it waits, and whenever its
  * backward pass has finished a part; so nobody else ever sees a half-written weight.
+ *
+ * Who waits for weights that hold the steps of a slow rank may wait longer than ranks wait for one that is silent. So it hears now and then
+ * that they are not there yet, and says that it has read that: no lane ever carries more than two such messages at a time, and what it asked
+ * for keeps its place before the next push.
+ *
+ * @param silenceNanos
+ *   how long a rank that waits is left without a word
  */
 private[algorithm] final class ShardServer(
     transport: Transport,
@@ -83,7 +96,8 @@ private[algorithm] final class ShardServer(
     val weights: FlatBuffer,
     gradientCodec: Codec,
     parameterCodec: Codec,
-    val rule: ShardRule
+    val rule: ShardRule,
+    silenceNanos: Long
 ) {
   private val gradient = new FlatBuffer(weights.length)
 
@@ -94,10 +108,15 @@ private[algorithm] final class ShardServer(
 
   private final class Worker(val lanes: ShardLanes) {
     private val image = new ShardImage(ShardReply.HeaderBytes, parameterCodec, weights.length)
+    private val notYet = ShardServer.notYet()
     private var requests, replies = 0L
     private var held: ByteBuffer = _
     private var flags, required = 0L
     private var waiting = false
+
+    /** It was told that it must wait, and has not said yet that it has read that. */
+    private var unread = false
+    private var heardAt, toldAt = System.nanoTime()
     var settled = false
 
     /** Who has settled asks for nothing before all have, and may have left after the last step. */
@@ -105,36 +124,60 @@ private[algorithm] final class ShardServer(
 
     /** Takes a request, if one is here. Those of ranks that have settled once more than this one wait until it has, too. */
     def take(round: Long): Boolean = {
-      if (held == null && transport.hasArrived(lanes.request, requests))
+      if (held == null && transport.hasArrived(lanes.request, requests)) {
         held = transport.receive(lanes.request, requests)
+        heardAt = System.nanoTime()
+      }
       val takes = held != null && word(ShardRequest.RoundAt) <= round
       if (takes) {
-        flags = word(ShardRequest.FlagsAt)
-        required = word(ShardRequest.RequiredAt)
-        if ((flags & ShardRequest.Pushes) != 0) {
-          ShardImage.decode(held, ShardRequest.HeaderBytes, gradientCodec, gradient.floats)
-          rule.push(lanes.worker, gradient.floats, word(ShardRequest.ClockAt), word(ShardRequest.VersionAt))
-        }
-        rule.knows(lanes.worker, word(ShardRequest.ClockAt))
+        if ((word(ShardRequest.FlagsAt) & ShardRequest.WaitsOn) != 0) unread = false else begin()
         transport.release(lanes.request, requests)
         held = null
         requests += 1
-        waiting = true
       }
       takes
     }
 
+    private def begin(): Unit = {
+      flags = word(ShardRequest.FlagsAt)
+      required = word(ShardRequest.RequiredAt)
+      if ((flags & ShardRequest.Pushes) != 0) {
+        ShardImage.decode(held, ShardRequest.HeaderBytes, gradientCodec, gradient.floats)
+        rule.push(lanes.worker, gradient.floats, word(ShardRequest.ClockAt), word(ShardRequest.VersionAt))
+      }
+      rule.knows(lanes.worker, word(ShardRequest.ClockAt))
+      waiting = true
+      toldAt = System.nanoTime()
+    }
+
     private def word(at: Int): Long = held.duplicate().order(ByteOrder.nativeOrder()).getLong(held.position() + at)
 
-    def answer(): Unit = if (waiting && rule.stamp >= required) {
-      // The rank had the last reply before it sent its request, so nobody reads this memory any more.
-      if ((flags & ShardRequest.Fetches) != 0) image.encode(weights.floats, None) else image.empty()
-      image.bytes.putLong(ShardReply.StampAt, rule.stamp).putLong(ShardReply.VersionAt, rule.version)
-      transport.send(lanes.reply, replies, image.bytes)
-      replies += 1
-      waiting = false
-      if ((flags & ShardRequest.Settles) != 0) settled = true
+    def answer(): Unit = {
+      val settles = (flags & ShardRequest.Settles) != 0
+      // Once all have settled this rank may leave, and what a rank has yet to say would find nobody.
+      if (waiting && rule.stamp >= required && !(settles && unread)) {
+        // The rank had the last reply before it sent its request, so nobody reads this memory any more.
+        if ((flags & ShardRequest.Fetches) != 0) image.encode(weights.floats, None) else image.empty()
+        image.bytes.putLong(ShardReply.StampAt, rule.stamp).putLong(ShardReply.VersionAt, rule.version)
+        transport.send(lanes.reply, replies, image.bytes)
+        replies += 1
+        waiting = false
+        toldAt = System.nanoTime()
+        if (settles) settled = true
+      }
     }
+
+    /** It has read the last such message before it gets another, so nobody reads this memory any more. */
+    def comfort(now: Long): Unit = if (waiting && !unread && now - toldAt > silenceNanos) {
+      transport.send(lanes.reply, replies, notYet)
+      replies += 1
+      unread = true
+      toldAt = now
+    }
+
+    /** Whether it is its turn to say something, and has been since before `time`, without a word. */
+    def isSilent(time: Long): Boolean =
+      held == null && !waiting && !settled && heardAt - time < 0 && toldAt - time < 0
   }
 
   /**
@@ -144,15 +187,22 @@ private[algorithm] final class ShardServer(
    * @param changed
    *   called after each request
    */
-  def serve(round: Long, changed: () => Unit): Unit = workers.foreach { worker =>
-    if (worker.take(round)) {
-      answer()
-      changed()
+  def serve(round: Long, changed: () => Unit): Unit = {
+    workers.foreach { worker =>
+      if (worker.take(round)) {
+        answer()
+        changed()
+      }
     }
+    val now = System.nanoTime()
+    workers.foreach(_.comfort(now))
   }
 
   /** Answers all whose weights are ready. */
   def answer(): Unit = workers.foreach(_.answer())
+
+  /** Ranks whose turn it has been since before `time` (of `System.nanoTime`) to say something, and that have not. */
+  def silent(time: Long): Seq[Int] = workers.filter(_.isSilent(time)).map(_.lanes.worker)
 
   /** What may arrive. */
   def expected: Seq[(Lane, Long)] = workers.flatMap(_.expects)
@@ -168,6 +218,13 @@ private[algorithm] final class ShardServer(
   /** Whether all other ranks have what they settle for. */
   def allSettled: Boolean = workers.forall(_.settled)
   def settledAll(): Unit = workers.foreach(_.settled = false)
+}
+
+private object ShardServer {
+  private def notYet(): ByteBuffer = ByteBuffer
+    .allocateDirect(ShardReply.HeaderBytes)
+    .order(ByteOrder.nativeOrder())
+    .putLong(ShardReply.StampAt, ShardReply.NotYet)
 }
 
 /** What a server makes of the gradients that reach it. */
@@ -198,31 +255,20 @@ private[algorithm] trait ShardRule {
 }
 
 /**
- * Each push moves the weights at once.
+ * Each push moves the weights at once. The learning rate is that of the step that the workers are at on average: their clocks count the steps that
+ * are in the weights, however many pushes brought them.
  *
  * @param workers
  *   ranks that compute: the first ones
- * @param stepOf
- *   number of the step after the one that the run began at, for the learning rate, that update number `version` belongs to
  */
-private[algorithm] final class AtOnce(
-    weights: FlatBuffer,
-    workers: Int,
-    val optimizer: Optimizer,
-    stepOf: Long => Long
-) extends ShardRule {
+private[algorithm] final class AtOnce(weights: FlatBuffer, workers: Int, val optimizer: Optimizer) extends ShardRule {
   private val clocks = new Array[Long](workers)
   var version = 0L
 
   /** By number of updates that a gradient did not know of when it arrived; the last place: as many or more. */
   val staleness = new Array[Long](AtOnce.MostStaleness + 1)
 
-  private var first = 0L
-
-  def beginAt(step: Long): Unit = {
-    java.util.Arrays.fill(clocks, step)
-    first = step
-  }
+  def beginAt(step: Long): Unit = java.util.Arrays.fill(clocks, step)
   def knows(from: Int, clock: Long): Unit = if (from < clocks.length) clocks(from) = clock
 
   /** Steps of every worker's. */
@@ -235,7 +281,7 @@ private[algorithm] final class AtOnce(
 
   def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit = {
     staleness(math.min(version - known, AtOnce.MostStaleness.toLong).toInt) += 1
-    optimizer.update(weights.floats, gradient, first + stepOf(version))
+    optimizer.update(weights.floats, gradient, clocks.sum / workers)
     version += 1
   }
 }

@@ -104,7 +104,8 @@ private[algorithm] object SharedVector {
   }
 
   /**
-   * What such an algorithm needs: the vector's owned ranges in full precision, and an optimiser over all weights at every rank.
+   * What such an algorithm needs: the vector's owned ranges in full precision, and an optimiser over all weights at every rank,
+   * which a checkpoint has of every rank.
    *
    * @param vectors
    *   whole vectors besides the engine's own
@@ -113,6 +114,13 @@ private[algorithm] object SharedVector {
     val parameters = setup.spec.parameterCount
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective = topology.memory(groups, parameters, bucketLength, setup.codec, setup.parameterCodec)
-    AlgorithmMemory(collective, 4L * vectors * parameters + 4 * collective.owned, optimized = parameters.toLong)
+    val ownValues = (1L + setup.optimizerValues) * parameters
+    AlgorithmMemory(
+      collective,
+      4L * vectors * parameters + 4 * collective.owned,
+      optimized = parameters.toLong,
+      written = collective.owned + ownValues,
+      read = parameters + setup.ranks * ownValues
+    )
   }
 }

@@ -6,10 +6,11 @@ import sparkdlbench.data.BatchPlan
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.LayerwiseOptimizer
-import sparkdlbench.topology.{Collective, Topology}
+import sparkdlbench.topology.{Collective, Ps, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
 
+import java.nio.FloatBuffer
 import scala.collection.mutable
 
 /**
@@ -37,15 +38,24 @@ final class SyncSgd extends Algorithm {
     else together(rank, transport, topology)
 
   private def together(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm = {
-    val norm = if (rank.setup.settings(SyncSgd.clipNorm) == 0) None else Some(new SummingTransport(transport, 1))
-    val inner = norm.getOrElse(transport)
+    val settings = rank.setup.settings
+    // The innermost, so that a server hears of its workers in every wait.
+    val signs =
+      if (!Ps.own(settings)) None
+      else {
+        val every = rank.setup.timeoutMillis * 1000000L / ShardExchange.WordsInTime
+        Some(new LifeSigns(transport, Ps.servers(transport.size, settings), every))
+      }
+    val base = signs.getOrElse(transport)
+    val norm = if (settings(SyncSgd.clipNorm) == 0) None else Some(new SummingTransport(base, 1))
+    val inner = norm.getOrElse(base)
     val tensors = 2 * rank.setup.spec.layout.size
     val layers = if (rank.setup.optimizer.layerwise) Some(new SummingTransport(inner, tensors)) else None
     val outer = layers.getOrElse(inner)
     val speeds =
-      if (BatchShares.bySpeed(rank.setup.settings)) Some(new SummingTransport(outer, rank.setup.workers)) else None
-    val shares = speeds.map(new SpeedShares(rank, _, rank.setup.settings(BatchShares.every)))
-    new SyncSgdRank(rank, speeds.getOrElse(outer), topology, norm, layers, shares)
+      if (BatchShares.bySpeed(settings)) Some(new SummingTransport(outer, rank.setup.workers)) else None
+    val shares = speeds.map(new SpeedShares(rank, _, settings(BatchShares.every)))
+    new SyncSgdRank(rank, speeds.getOrElse(outer), topology, norm, layers, shares, signs)
   }
 
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
@@ -55,7 +65,8 @@ final class SyncSgd extends Algorithm {
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective =
       topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
-    AlgorithmMemory(collective, if (setup.parameterCodec.lossless) 0 else 4 * collective.owned, collective.owned)
+    val copies = if (setup.parameterCodec.lossless) 0 else 4 * collective.owned
+    AlgorithmMemory.owned(setup, collective, copies, collective.owned)
   }
 }
 
@@ -67,8 +78,24 @@ object SyncSgd {
     "clip_norm",
     "0",
     0,
-    "Above 0: the whole gradient is shortened to this Euclidean length where it is longer (sync-sgd)"
+    "Above 0: the whole gradient is shortened to this Euclidean length where it is longer (sync-sgd, wherever the whole sum is known in time)"
   )
+
+  /**
+   * What the whole gradient is multiplied by where it is longer than `clip_norm`, as by PyTorch's `clip_grad_norm_`.
+   *
+   * @param squares
+   *   the sum of its squares
+   */
+  private[algorithm] def shortening(settings: Settings, squares: Double): Option[Float] = {
+    val factor = settings(clipNorm) / (math.sqrt(squares) + 1e-6)
+    if (factor < 1) Some(factor.toFloat) else None
+  }
+
+  /** Shortens the sum of all workers' gradients as `clip_norm` asks for, where one place has the whole of it. */
+  private[sparkdlbench] def clipWhole(settings: Settings, gradient: FloatBuffer): Unit =
+    if (settings(clipNorm) > 0)
+      shortening(settings, FloatOps.sumOfSquares(gradient)).foreach(FloatOps.scale(gradient, _))
 
   private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
@@ -87,6 +114,8 @@ object SyncSgd {
  *   sums the squares of each layer's weights and gradient, where the optimiser needs them
  * @param shares
  *   deals out the rows by speed, where that is asked for
+ * @param signs
+ *   tells servers of their own that this worker lives
  */
 private final class SyncSgdRank(
     rank: RankState,
@@ -94,7 +123,8 @@ private final class SyncSgdRank(
     topology: Topology,
     norm: Option[SummingTransport],
     layers: Option[SummingTransport],
-    shares: Option[SpeedShares]
+    shares: Option[SpeedShares],
+    signs: Option[LifeSigns]
 ) extends RankAlgorithm {
   private val settings = rank.setup.settings
   private val codec = rank.setup.codec
@@ -111,6 +141,9 @@ private final class SyncSgdRank(
     )
   private val buckets = Array.tabulate(collective.buckets)(new Bucket(_))
   private var sequence = 0L
+
+  /** Steps made since the run began. */
+  private var made = 0L
 
   /** The owned part of one bucket: its weights in fp32 and its optimiser. */
   private final class Bucket(val index: Int) {
@@ -161,6 +194,7 @@ private final class SyncSgdRank(
   def step(step: Long): Double = {
     val timer = rank.timer
     timer.switch(Phase.Send)
+    signs.foreach(_.stepBegins())
     collective.flush()
     var sent = 0
     def compute(): Double = rank.computeGradient(
@@ -178,6 +212,7 @@ private final class SyncSgdRank(
     while (sent < buckets.length) { collective.contribute(sent, sequence); sent += 1 }
     exchange(step)
     sequence += 1
+    made = step + 1
     loss
   }
 
@@ -205,12 +240,12 @@ private final class SyncSgdRank(
     while (index < buckets.length) { collective.collect(index, sequence); index += 1 }
   }
 
-  /** As PyTorch's `clip_grad_norm_`. */
   private def clip(norm: SummingTransport): Unit = {
     val square = Array(buckets.map(bucket => FloatOps.sumOfSquares(bucket.gradient)).sum)
     norm.sum(square)
-    val factor = settings(SyncSgd.clipNorm) / (math.sqrt(square(0)) + 1e-6)
-    if (factor < 1) buckets.foreach(bucket => FloatOps.scale(bucket.gradient, factor.toFloat))
+    SyncSgd.shortening(settings, square(0)).foreach { factor =>
+      buckets.foreach(bucket => FloatOps.scale(bucket.gradient, factor))
+    }
   }
 
   private def measure(layers: SummingTransport): Unit = {
@@ -243,6 +278,9 @@ private final class SyncSgdRank(
   }
 
   def settle(): Unit = collective.flush()
+
+  /** After the last step servers may have left already. */
+  override def alive(): Unit = if (made < rank.setup.totalSteps) signs.foreach(_.alive())
 
   override def counts: Map[String, Seq[Long]] = shares.map(each => "share_rows" -> each.dealt).toMap
 

@@ -1,17 +1,18 @@
 package sparkdlbench.bench
 
 import org.apache.spark.{BarrierTaskContext, SparkContext, SparkException}
-import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.codec.{ChosenCodecs, Codec, Fp32}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.results.Json
 import sparkdlbench.topology.{Collective, Ps, Topology}
-import sparkdlbench.train.Failures
+import sparkdlbench.train.{Combination, Failures}
 import sparkdlbench.transport.push.HostLocal
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Transport, TransportVariant}
 import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.util.UUID
+import scala.jdk.CollectionConverters._
 
 /**
  * One all-reduce (sum) of `elements` fp32 values among `workers` ranks, timed many times.
@@ -21,7 +22,8 @@ import java.util.UUID
  * @param warmup
  *   iterations before the timed ones
  * @param correct
- *   every value was right on every rank, before the timed iterations and after them
+ *   every value was right on every rank, before the timed iterations and after them; with a codec that leaves values out
+ *   for later, together with what the ranks still hold of it
  * @param bytes
  *   bytes sent by rank 0 in all, by channel
  * @param facts
@@ -129,10 +131,7 @@ object NetBench {
       bucketBytes: Int,
       effort: NetEffort = NetEffort()
   ): Seq[NetSample] = {
-    if (Ps.own(settings))
-      throw new ConfigurationException(
-        "ps.place = own has servers that bring no values of their own to a sum, and what is measured here is a sum over all ranks. Set ps.place = workers."
-      )
+    refused(settings).foreach(reason => throw new ConfigurationException(reason))
     val workers = settings(RunKeys.workers)
     val run = UUID.randomUUID().toString
     val secret = transport(settings).newSecret(settings)
@@ -142,8 +141,11 @@ object NetBench {
       .mapPartitions { _ =>
         val context = BarrierTaskContext.get()
         elements.zipWithIndex.map { case (count, index) =>
-          new NetRank(settings, context, s"$run-${context.stageAttemptNumber()}-$index", secret)
-            .measure(count, bucketBytes, effort)
+          def connect(part: String) = {
+            val attemptId = s"$run-${context.stageAttemptNumber()}-$index-$part"
+            transport(settings).connect(new NetGroup(settings, context, attemptId, secret))
+          }
+          new NetRank(settings, count, math.max(1, bucketBytes / 4), connect).measure(effort)
         }.iterator
       }
       .collect()
@@ -157,15 +159,30 @@ object NetBench {
     elements.map(count => combine(settings, bucketBytes, results.filter(_.elements == count).toSeq, effort))
   }
 
-  private[bench] def transport(settings: Settings): OneStageTransport =
+  /**
+   * Why nothing can be measured with these settings; empty where it can. For Python, which asks for every combination of a
+   * sweep before the first one runs. Throws a ConfigurationException where a name or a value is none.
+   */
+  def refusal(raw: java.util.Map[String, String]): String = refused(RunKeys.resolve(raw.asScala.toMap)).getOrElse("")
+
+  private def refused(settings: Settings): Option[String] =
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
-      case transport: OneStageTransport => transport
+      case _: OneStageTransport => Combination.refusal(settings).orElse(ownServers(settings))
       case other =>
         val valid = Variants.all[TransportVariant].collect { case one: OneStageTransport => one.name }
-        throw new ConfigurationException(
+        Some(
           s"transport = ${other.name} trains by Spark jobs and has no collectives of its own to measure. Valid here: ${valid.mkString(", ")}."
         )
     }
+
+  private def ownServers(settings: Settings): Option[String] =
+    if (Ps.own(settings))
+      Some(
+        "ps.place = own has servers that bring no values of their own to a sum, and what is measured here is a sum over all ranks. Set ps.place = workers."
+      )
+    else None
+
+  private def transport(settings: Settings): OneStageTransport = OneStageTransport.of(settings)
 
   private def combine(settings: Settings, bucketBytes: Int, ranks: Seq[NetRankResult], effort: NetEffort): NetSample = {
     val elements = ranks.head.elements
@@ -186,7 +203,7 @@ object NetBench {
   }
 }
 
-private final case class NetRankResult(
+private[bench] final case class NetRankResult(
     rank: Int,
     elements: Int,
     nanos: Array[Long],
@@ -195,8 +212,8 @@ private final case class NetRankResult(
     facts: Map[String, String]
 )
 
-/** One rank of the benchmark. */
-private final class NetRank(
+/** What a rank of the benchmark knows of its group. */
+private final class NetGroup(
     val settings: Settings,
     context: BarrierTaskContext,
     val attemptId: String,
@@ -207,44 +224,121 @@ private final class NetRank(
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
   def allGather(text: String): IndexedSeq[String] = context.allGather(text).toIndexedSeq
   def isKilled: Boolean = context.isInterrupted()
+}
 
-  def measure(elements: Int, bucketBytes: Int, effort: NetEffort): NetRankResult = {
-    val transport = NetBench.transport(settings).connect(this)
-    try measure(elements, bucketBytes, effort, transport)
+/**
+ * One rank of the benchmark.
+ *
+ * With a codec that keeps what it leaves out the sums are right together with what all ranks have kept. What is kept of a check would be
+ * sent along in the timed iterations, so there these begin with a collective of their own.
+ *
+ * @param connect
+ *   connects this rank to its group, by the name of what it is for; a collective call
+ */
+private[bench] final class NetRank(settings: Settings, elements: Int, bucketLength: Int, connect: String => Transport) {
+  private val codec = ChosenCodecs.gradient(settings)
+  private val keeps = codec.keepsResidual
+
+  def measure(effort: NetEffort): NetRankResult = {
+    val before = !keeps || isWhole(over("before", codec, ChosenCodecs.parameters(settings))(tried), "kept-before")
+    val (timed, after) = over("timed", codec, ChosenCodecs.parameters(settings)) { all =>
+      val first = keeps || isExact(all)
+      // Zeros stay zeros when summed in place, so nothing has to be refilled between the timed steps.
+      all.fill(_ => 0f)
+      (0 until effort.warmup(elements)).foreach(_ => all.step())
+      val nanos = time(all, effort.samples(elements))
+      val last = keeps || isExact(all)
+      val left = if (keeps) Some(tried(all)) else None
+      val transport = all.transport
+      val correct = before && first && last
+      (NetRankResult(transport.rank, elements, nanos, correct, transport.bytesSent, transport.facts), left)
+    }
+    timed.copy(correct = after.forall(isWhole(_, "kept-after")) && timed.correct)
+  }
+
+  private def over[T](part: String, gradients: Codec, parameters: Codec)(use: AllReduce => T): T = {
+    val transport = connect(part)
+    try use(new AllReduce(Topology.of(settings), transport, elements, bucketLength, gradients, parameters))
     finally transport.close()
   }
 
-  private def measure(elements: Int, bucketBytes: Int, effort: NetEffort, transport: Transport): NetRankResult = {
-    val values = new FlatBuffer(elements)
-    val collective = Topology
-      .of(settings)
-      .bind(
-        transport,
-        values,
-        values,
-        math.max(1, bucketBytes / 4),
-        ChosenCodecs.gradient(settings),
-        ChosenCodecs.parameters(settings)
-      )
-    var sequence = 0L
-    def step(): Unit = { allReduce(collective, sequence); sequence += 1 }
-    val before = isCorrect(values, step _)
-    // Zeros stay zeros when summed in place, so nothing has to be refilled between the timed steps.
-    (0 until elements).foreach(values.floats.put(_, 0f))
-    (0 until effort.warmup(elements)).foreach(_ => step())
-    val nanos = new Array[Long](effort.samples(elements))
+  private def time(all: AllReduce, samples: Int): Array[Long] = {
+    val nanos = new Array[Long](samples)
     var sample = 0
     while (sample < nanos.length) {
       val start = System.nanoTime()
-      step()
+      all.step()
       nanos(sample) = System.nanoTime() - start
       sample += 1
     }
-    val after = isCorrect(values, step _)
-    NetRankResult(rank, elements, nanos, before && after, transport.bytesSent, transport.facts)
+    nanos
   }
 
-  private def allReduce(collective: Collective, sequence: Long): Unit = {
+  /** Small whole numbers: their sums are exact in any order and in 16 bits. */
+  private def input(rank: Int, index: Int): Float = ((index * 31L + rank * 17) % 13 - 6).toFloat
+
+  private def expected(size: Int)(index: Int): Float = (0 until size).map(input(_, index)).sum
+
+  private def sumInputs(all: AllReduce): Unit = {
+    all.fill(input(all.transport.rank, _))
+    all.step()
+  }
+
+  private def isExact(all: AllReduce): Boolean = {
+    sumInputs(all)
+    all.holds(expected(all.transport.size), 0f)
+  }
+
+  private def tried(all: AllReduce): Tried = {
+    sumInputs(all)
+    Tried(all.values.toArray, all.residual)
+  }
+
+  /** Whether the sums, and what all ranks have kept of their values, make the sums of the values. */
+  private def isWhole(tried: Tried, part: String): Boolean = {
+    val raw = new Fp32
+    over(part, raw, raw) { all =>
+      all.fill(index => tried.kept.fold(0f)(_(index)))
+      all.step()
+      all.fill(index => all.values.floats.get(index) + tried.sums(index))
+      val size = all.transport.size
+      // A value less a threshold is rounded, and so is each sum of such.
+      all.holds(expected(size), 4 * size * math.ulp(6f * size))
+    }
+  }
+}
+
+/**
+ * What came of an all-reduce of known values.
+ *
+ * @param kept
+ *   what this rank's messages have left out of its values; None where it sends none in a codec
+ */
+private[bench] final case class Tried(sums: Array[Float], kept: Option[Array[Float]])
+
+/** All-reduces of one vector, in place, over one connection. */
+private[bench] final class AllReduce(
+    topology: Topology,
+    val transport: Transport,
+    elements: Int,
+    bucketLength: Int,
+    gradientCodec: Codec,
+    parameterCodec: Codec
+) {
+  val values = new FlatBuffer(elements)
+  private val collective: Collective =
+    topology.bind(transport, values, values, bucketLength, gradientCodec, parameterCodec)
+  private var sequence = 0L
+
+  def residual: Option[Array[Float]] = collective.residual.map(_.toArray)
+
+  def fill(value: Int => Float): Unit = (0 until elements).foreach(index => values.floats.put(index, value(index)))
+
+  /** Whether each value is what it should be, give or take `tolerance`. */
+  def holds(expected: Int => Float, tolerance: Float): Boolean =
+    (0 until elements).forall(index => math.abs(values.floats.get(index) - expected(index)) <= tolerance)
+
+  def step(): Unit = {
     val buckets = collective.buckets
     var bucket = 0
     while (bucket < buckets) { collective.contribute(bucket, sequence); bucket += 1 }
@@ -257,13 +351,6 @@ private final class NetRank(
     bucket = 0
     while (bucket < buckets) { collective.collect(bucket, sequence); bucket += 1 }
     collective.flush()
-  }
-
-  /** Small whole numbers: their sums are exact in any order and in 16 bits. */
-  private def isCorrect(values: FlatBuffer, step: () => Unit): Boolean = {
-    def input(rank: Int, index: Int): Int = (index * 31 + rank * 17) % 13 - 6
-    (0 until values.length).foreach(i => values.floats.put(i, input(rank, i).toFloat))
-    step()
-    (0 until values.length).forall(i => values.floats.get(i) == (0 until size).map(input(_, i)).sum.toFloat)
+    sequence += 1
   }
 }

@@ -2,7 +2,7 @@ package sparkdlbench.config
 
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.Codec
-import sparkdlbench.data.DataSource
+import sparkdlbench.data.{DataSource, UnreadKeys}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.ResourceSampler
 import sparkdlbench.model.ModelFamily
@@ -100,7 +100,7 @@ object RunKeys {
     Variants.find[Codec]("codec", settings(codec))
     Variants.find[EngineVariant]("engine", settings(engine))
     Variants.find[ModelFamily]("model", settings(model))
-    Variants.find[DataSource]("data source", settings(data))
+    UnreadKeys.check(Variants.find[DataSource]("data source", settings(data)), settings)
     Variants.find[OptimizerVariant]("optimizer", settings(optimizer))
     Variants.find[ScheduleVariant]("schedule", settings(Schedule.name))
     settings

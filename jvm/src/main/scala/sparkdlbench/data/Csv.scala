@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
+import java.io.IOException
 import scala.util.Try
 
 /**
@@ -25,8 +26,9 @@ final class Csv extends DataSource with FileSource {
 
   def layout(splits: Seq[Split], settings: Settings, hadoop: Configuration): RecordLayout = {
     val file = splits.head.file
-    val names = TextLines
-      .first(file, hadoop)
+    val names = Try(TextLines.first(file, hadoop))
+      .recover { case _: IOException => None }
+      .get
       .map(CsvLine.fields(_, settings(delimiter)))
       .filter(_.nonEmpty)
       .getOrElse(throw new ConfigurationException(s"File '${file.path}' is empty, or cannot be read as text."))
@@ -47,6 +49,28 @@ final class Csv extends DataSource with FileSource {
     )
   }
 
+  /** Rows of a file whose columns come in another order would be rows of other values. */
+  override def unfit(
+      file: DataFile,
+      layout: RecordLayout,
+      settings: Settings,
+      hadoop: Configuration
+  ): Option[String] = {
+    def some(names: Seq[String]) = names.take(20).mkString(", ") + (if (names.size > 20) ", …" else "")
+    if (layout.columns.isEmpty) None
+    else
+      try
+        TextLines
+          .first(file, hadoop)
+          .map(CsvLine.fields(_, settings(delimiter)).toList)
+          .filter(_ != layout.columns.toList)
+          .map { names =>
+            s"its line of names differs from the first file's: it is ${some(names)}, and that is ${some(layout.columns)}; all files of a set " +
+              "have the same columns in the same order (`data.header`)"
+          }
+      catch { case cause: IOException => Some(s"its line of names cannot be read (${cause.getMessage})") }
+  }
+
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
     val columns = sink.layout.width + 1
     val named = sink.layout.columns.nonEmpty
@@ -54,29 +78,24 @@ final class Csv extends DataSource with FileSource {
     val parser = CsvLine.parser(settings(delimiter), columns)
     val values = new Array[Float](sink.layout.width)
     TextLines.foreach(split, hadoop, sink) { (line, record, offset) =>
-      val fields = parser.parse(line)
-      if (named && offset == 0) checkNames(fields, sink)
-      else if (fields.length != columns)
-        sink.bad(record, offset, s"the line has ${fields.length} columns, and the first line of the set has $columns")
-      else
-        sink.layout.label(fields(at)) match {
-          case Some(label) =>
-            Csv.convert(fields, at, values) match {
-              case -1 => sink.floats(values, label, record, offset)
-              case wrong => sink.bad(record, offset, s"column $wrong is '${fields(wrong)}', which is no finite number")
-            }
-          case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay}")
-        }
+      // The line of names is no row, and `unfit` has looked at it.
+      if (!named || offset > 0) {
+        val fields = parser.parse(line)
+        if (fields.length != columns)
+          sink.bad(record, offset, s"the line has ${fields.length} columns, and the first line of the set has $columns")
+        else
+          sink.layout.label(fields(at)) match {
+            case Some(label) =>
+              Csv.convert(fields, at, values) match {
+                case -1 => sink.floats(values, label, record, offset)
+                case wrong =>
+                  sink.bad(record, offset, s"column $wrong is '${fields(wrong)}', which is no finite number")
+              }
+            case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay}")
+          }
+      }
     }
   }
-
-  private def checkNames(fields: Array[String], sink: RecordSink): Unit =
-    if (fields.toSeq != sink.layout.columns)
-      sink.bad(
-        0,
-        0,
-        "the line of names differs from the first file's; all files of a set have the same columns (`data.header`)"
-      )
 
   private def labelColumn(names: Array[String], file: DataFile, settings: Settings): Int = {
     val wanted = settings(label)

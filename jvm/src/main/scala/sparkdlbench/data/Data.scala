@@ -15,6 +15,8 @@ import java.nio.{FloatBuffer, LongBuffer}
  *   heap that the decoded rows take in an executor
  * @param skipped
  *   what `on_error` = skip left out
+ * @param rowsIdentity
+ *   the same for the same training rows in the same order; empty where files or settings tell which rows they are, so that they are found again
  */
 final case class DataFacts(
     trainRows: Int,
@@ -23,7 +25,8 @@ final case class DataFacts(
     classes: Int,
     description: String,
     heldBytes: Long,
-    skipped: Skipped = Skipped.none
+    skipped: Skipped = Skipped.none,
+    rowsIdentity: String = ""
 ) extends Serializable
 
 /** Rows by id, held compactly in an executor and shared by its ranks. Thread-safe, immutable. */

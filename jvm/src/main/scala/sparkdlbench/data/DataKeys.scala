@@ -40,18 +40,21 @@ object DataKeys {
     "data.scale",
     "auto",
     "a number, at least 0, or auto",
-    "Factor from stored values to features; auto: 1/255 where unsigned bytes are stored, otherwise 1",
+    "Factor from stored values (synthetic: those made) to features; auto: 1/255 where unsigned bytes are stored, otherwise 1",
     text =>
       if (text == "auto") Some(None) else Try(text.toDouble).toOption.filter(n => n >= 0 && !n.isInfinite).map(Some(_))
   )
   def scaleOf(settings: Settings, kind: ValueKind): Double =
     settings(scale).getOrElse(if (kind == ValueKind.UInt8) 0.00392156862745098 else 1.0)
 
-  val memoryLimit: Key[Long] = Key.long(
+  /** None: what the executor's heap allows. 0: no limit. */
+  val memoryLimit: Key[Option[Long]] = Key(
     "data.memory_limit",
-    "0",
-    0,
-    "Heap that the decoded rows may take in an executor, bytes; a larger set is mapped from a file on the executor's local disk. 0: no limit"
+    "auto",
+    "auto, or a whole number, at least 0",
+    "Heap that the decoded rows may take in an executor, bytes; a larger set is mapped from a file on the executor's local disk. auto: half of the " +
+      "executor's heap; 0: no limit",
+    text => if (text == "auto") Some(None) else Try(text.toLong).toOption.filter(_ >= 0).map(Some(_))
   )
   val onError: Key[String] =
     Key.choice(
@@ -68,8 +71,11 @@ object DataKeys {
       "With data.on_error = skip: more bad records than this end the run all the same"
     )
 
-  /** What is done to rows on their way to a model; every source that stores rows reads these. */
-  val pipeline: Seq[Key[_]] = Seq(Normalization.mode, memoryLimit) ++ Augmentation.keys
+  /** What is done to rows on their way to a model; every source reads these. */
+  val changes: Seq[Key[_]] = Normalization.mode +: Augmentation.keys
+
+  /** Those of every source that reads rows from files or tables. */
+  val pipeline: Seq[Key[_]] = memoryLimit +: changes
 }
 
 /** From rows as they are stored to rows as a model gets them. */
@@ -84,12 +90,24 @@ private[data] object Pipeline {
     normal.copy(test = augmentation.fold(normal.test)(_.testing(normal.test)), augmentation = augmentation)
   }
 
-  /** Memory for rows: the heap, or a mapped file where they are over `data.memory_limit` together. */
+  /**
+   * Memory for the values of rows: the heap, or a mapped file where all rows are over `data.memory_limit` together.
+   *
+   * @param all
+   *   rows of the training and the test set
+   */
   def allocate(rows: Int, rowBytes: Int, all: Long, settings: Settings): RowBlocks =
-    if (isMapped(all, settings)) RowBlocks.inFile(rows, rowBytes, Scratch.folder) else RowBlocks.onHeap(rows, rowBytes)
+    if (isMapped(all, rowBytes, settings)) RowBlocks.inFile(rows, rowBytes, Scratch.folder)
+    else RowBlocks.onHeap(rows, rowBytes)
 
-  def isMapped(all: Long, settings: Settings): Boolean = {
-    val limit = settings(DataKeys.memoryLimit)
-    limit > 0 && all > limit
+  /** Heap that `rows` rows of `rowBytes` bytes take with their labels, which stay there where the values are mapped. */
+  def heldBytes(rows: Long, rowBytes: Int, settings: Settings): Long =
+    rows * (if (isMapped(rows, rowBytes, settings)) LabelBytes else rowBytes + LabelBytes)
+
+  def isMapped(rows: Long, rowBytes: Int, settings: Settings): Boolean = {
+    val limit = settings(DataKeys.memoryLimit).getOrElse(ExecutorHeap.bytes / 2)
+    limit > 0 && rows * (rowBytes + LabelBytes) > limit
   }
+
+  private val LabelBytes = 4L
 }

@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
-import sparkdlbench.config.Settings
+import sparkdlbench.config.{Key, Settings}
 
 import java.nio.charset.StandardCharsets
 
@@ -13,20 +13,24 @@ import java.nio.charset.StandardCharsets
 final class Digits extends DataSource {
   def name = "digits"
   def doc = "1,797 handwritten digits of 8 × 8 pixels, embedded: nothing to download"
+  override def keys: Seq[Key[_]] = DataKeys.changes
 
   def inspect(settings: Settings, hadoop: Configuration): DataFacts = {
-    val sets = open(settings, hadoop)
-    DataFacts(
-      sets.train.rows,
-      sets.test.rows,
-      Digits.Shape,
-      Digits.Classes,
-      "optical digits, 8 × 8 pixels, every fifth row tests (Alpaydin and Kaynak, UCI 1998, CC BY 4.0)",
-      (sets.train.rows + sets.test.rows) * (Digits.Width + 4L)
+    val sets = Digits.sets
+    Pipeline.facts(
+      DataFacts(
+        sets.train.rows,
+        sets.test.rows,
+        Digits.Shape,
+        Digits.Classes,
+        "optical digits, 8 × 8 pixels, every fifth row tests (Alpaydin and Kaynak, UCI 1998, CC BY 4.0)",
+        (sets.train.rows + sets.test.rows) * (Digits.Width + 4L)
+      ),
+      settings
     )
   }
 
-  def open(settings: Settings, hadoop: Configuration): DataSets = Digits.sets
+  def open(settings: Settings, hadoop: Configuration): DataSets = Pipeline.sets(Digits.sets, Digits.Shape, settings)
 }
 
 object Digits {

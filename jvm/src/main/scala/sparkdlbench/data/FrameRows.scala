@@ -1,6 +1,8 @@
 package sparkdlbench.data
 
+import org.apache.hadoop.fs.Path
 import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.functions.input_file_name
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.{DataFrame, Row, SparkSession}
 import sparkdlbench.ConfigurationException
@@ -40,21 +42,31 @@ private[data] object FrameRows {
         )
     }
 
-  /** @param description of the set, for people */
+  /**
+   * @param description
+   *   of the set, for people
+   * @param fromFiles
+   *   whether the frames' rows come straight from files, whose names errors then have
+   */
   def plan(
       train: DataFrame,
       test: Option[DataFrame],
       identity: Option[Seq[String]],
       description: String,
+      fromFiles: Boolean,
       settings: Settings
   ): RecordPlan = {
     val picked = pick(train, settings)
     val layout = layoutOf(picked, description, settings)
     val converter =
       new RowConverter(layout, picked.schema.fields.toSeq.drop(1).map(_.dataType), settings(binary) == "raw")
+    def decoded(frame: DataFrame, testing: Boolean) = {
+      val rows = s"the ${if (testing) "test" else "training"} rows${if (fromFiles) "" else s" ($description)"}"
+      decoding(frame, converter, testing, rows, fromFiles)
+    }
     def work(): RDD[DecodeWork] = {
-      val parts = decoding(picked, converter, testing = false) +:
-        test.map(frame => decoding(same(pick(frame, settings), picked), converter, testing = true)).toSeq
+      val parts = decoded(picked, testing = false) +:
+        test.map(frame => decoded(same(pick(frame, settings), picked), testing = true)).toSeq
       train.sparkSession.sparkContext.union(parts)
     }
     RecordPlan(layout, identity, () => work())
@@ -70,18 +82,39 @@ private[data] object FrameRows {
     test
   }
 
-  private def decoding(frame: DataFrame, converter: RowConverter, testing: Boolean): RDD[DecodeWork] =
-    frame.rdd.mapPartitionsWithIndex { (index, rows) =>
+  /** @param what the frame's rows, for people */
+  private def decoding(
+      frame: DataFrame,
+      converter: RowConverter,
+      testing: Boolean,
+      what: String,
+      fromFiles: Boolean
+  ): RDD[DecodeWork] = {
+    // The file's name comes last, where the converter does not look.
+    val named = if (fromFiles) frame.select(frame.col("*"), input_file_name()) else frame
+    named.rdd.mapPartitionsWithIndex { (index, rows) =>
       Iterator(
         new DecodeWork(
           testing,
           sink => {
-            sink.file = s"partition $index of the ${if (testing) "test" else "training"} rows"
-            rows.zipWithIndex.foreach { case (row, number) => converter.send(row, number.toLong, sink) }
+            sink.countedIn = s"partition $index of $what"
+            var address = ""
+            rows.zipWithIndex.foreach { case (row, number) =>
+              if (fromFiles && row.getString(row.length - 1) != address) {
+                address = row.getString(row.length - 1)
+                sink.file = readable(address)
+              }
+              converter.send(row, number.toLong, sink)
+            }
           }
         )
       )
     }
+  }
+
+  /** The path that Spark names as a URI, as DataFiles writes paths. */
+  private def readable(address: String): String =
+    scala.util.Try(new Path(new java.net.URI(address)).toString).getOrElse(address)
 
   /** The label's column first, then those of the values. */
   private def pick(frame: DataFrame, settings: Settings): DataFrame = {
@@ -149,24 +182,25 @@ private[data] object FrameRows {
 
 /** Turns rows of a DataFrame (the label, then the values) into records. */
 private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType], raw: Boolean) extends Serializable {
+  import RecordSink.NoOffset
   @transient private lazy val images = new ImageDecoder(layout.shape)
   @transient private lazy val values = new Array[Float](layout.width)
   private val numeric = types.forall(RowConverter.isNumber)
 
   def send(row: Row, number: Long, sink: RecordSink): Unit =
     labelOf(row.get(0)) match {
-      case None => sink.bad(number, 0, s"the label is '${row.get(0)}'; ${layout.labelsSay}")
+      case None => sink.bad(number, NoOffset, s"the label is '${row.get(0)}'; ${layout.labelsSay}")
       case Some(label) if numeric => sendNumbers(row, label, number, sink)
       case Some(label) =>
         row.get(1) match {
-          case null => sink.bad(number, 0, "the value is null")
+          case null => sink.bad(number, NoOffset, "the value is null")
           case bytes: Array[Byte] if raw =>
-            if (bytes.length == layout.width) sink.bytes(bytes, label, number, 0)
-            else sink.bad(number, 0, wrongLength(bytes.length))
+            if (bytes.length == layout.width) sink.bytes(bytes, label, number, NoOffset)
+            else sink.bad(number, NoOffset, wrongLength(bytes.length))
           case bytes: Array[Byte] =>
             images
               .decode(bytes)
-              .fold(reason => sink.bad(number, 0, s"the image $reason"), sink.bytes(_, label, number, 0))
+              .fold(reason => sink.bad(number, NoOffset, s"the image $reason"), sink.bytes(_, label, number, NoOffset))
           case other => sendList(RowConverter.numbers(other), label, number, sink)
         }
     }
@@ -178,13 +212,13 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
       column += 1
     }
     if (column < values.length)
-      sink.bad(number, 0, s"column '${layout.columns.lift(column).getOrElse(column.toString)}' is null")
-    else sink.floats(values, label, number, 0)
+      sink.bad(number, NoOffset, s"column '${layout.columns.lift(column).getOrElse(column.toString)}' is null")
+    else sink.floats(values, label, number, NoOffset)
   }
 
   private def sendList(found: Array[Float], label: Int, number: Long, sink: RecordSink): Unit =
-    if (found.length == layout.width) sink.floats(found, label, number, 0)
-    else sink.bad(number, 0, wrongLength(found.length))
+    if (found.length == layout.width) sink.floats(found, label, number, NoOffset)
+    else sink.bad(number, NoOffset, wrongLength(found.length))
 
   private def wrongLength(found: Int): String =
     s"the row has $found values, and a row of shape ${layout.shape.mkString(" × ")} has ${layout.width}"

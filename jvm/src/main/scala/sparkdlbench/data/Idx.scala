@@ -31,7 +31,6 @@ final class Idx extends DataSource {
           s"'${theirs.images.path}' " +
           s"${pixels(theirs)}; both must be the same. One of them belongs to another data set."
       )
-    val held = heldBytes(train, test)
     Pipeline.facts(
       DataFacts(
         train.rows,
@@ -39,7 +38,7 @@ final class Idx extends DataSource {
         1 +: ours.shape,
         settings(DataKeys.classes),
         s"IDX images of ${pixels(ours)} from ${folder.path}",
-        if (Pipeline.isMapped(held, settings)) 0 else held,
+        Pipeline.heldBytes(images(train, test), ours.shape.product, settings),
         Skipped.limited(Seq(train.skipped, test.skipped), settings)
       ),
       settings
@@ -49,13 +48,12 @@ final class Idx extends DataSource {
   def open(settings: Settings, hadoop: Configuration): DataSets = {
     val folder = IdxFolder.open(settings(DataKeys.path), hadoop)
     val parts = Seq(Train, Test).map(part => check(folder, part, settings))
-    val held = heldBytes(parts.head, parts(1))
-    val stores = parts.map(_.read(Pipeline.allocate(_, _, held, settings), DataKeys.scaleOf(settings, ValueKind.UInt8)))
+    val all = images(parts.head, parts(1))
+    val stores = parts.map(_.read(Pipeline.allocate(_, _, all, settings), DataKeys.scaleOf(settings, ValueKind.UInt8)))
     Pipeline.sets(DataSets(stores.head, stores(1)), 1 +: parts.head.header.shape, settings)
   }
 
-  private def heldBytes(train: IdxPart, test: IdxPart): Long =
-    (train.whole.toLong + test.whole) * (train.header.shape.product + 4)
+  private def images(train: IdxPart, test: IdxPart): Long = train.whole.toLong + test.whole
 
   private def pixels(header: ImageHeader): String = s"${header.shape.mkString(" × ")} pixels"
 

@@ -43,7 +43,7 @@ private[data] object IdxPart {
       case -1 => IdxPart(header, header.rows, None, labels, Skipped.none)
       case row =>
         throw new ConfigurationException(
-          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row; with `data.classes` = $classes " +
+          s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row (byte offset ${offset(row)}); with `data.classes` = $classes " +
             "labels are 0 to " +
             s"${classes - 1}. Set `data.classes` to the number of classes of this data set (the largest label is " +
             s"${labels.map(_ & 0xff).max}), or mend the file."
@@ -65,7 +65,12 @@ private[data] object IdxPart {
     val truncated =
       if (missing == 0) Skipped.none
       else Skipped(missing, Seq(s"${header.images.path}: rows $whole and after lack their image or their label"))
-    val unknown = Skipped.of(bad.map(row => s"${file.path}: label ${labels(row) & 0xff} in row $row"))
+    val unknown = Skipped.of(bad.map { row =>
+      s"File '${file.path}', record $row, byte offset ${offset(row)}: the label is ${labels(row) & 0xff}."
+    })
     IdxPart(header, whole, if (bad.isEmpty) None else Some(good.toArray), labels, truncated + unknown)
   }
+
+  /** Where the label of a row lies in its file, uncompressed. */
+  private def offset(row: Int): Long = IdxFile.LabelHeaderBytes + row.toLong
 }

@@ -4,6 +4,7 @@ import java.util.StringTokenizer
 
 /** One line of LIBSVM text. */
 private[data] object LibsvmLine {
+  private val Nowhere = Array.emptyFloatArray
 
   /**
    * Writes the line's values, zeros between them.
@@ -12,9 +13,23 @@ private[data] object LibsvmLine {
    *   the label's text, empty for a line without a record; or what is wrong
    */
   def parse(line: String, values: Array[Float]): Either[String, String] = {
-    val words = tokens(line)
     java.util.Arrays.fill(values, 0f)
-    if (!words.hasMoreTokens) Right("")
+    read(line, values.length, values).map(_._1)
+  }
+
+  /**
+   * The same without the values.
+   *
+   * @param most
+   *   values that a row may have
+   * @return
+   *   the label's text and the index of the last value, 0 where there is none
+   */
+  def check(line: String, most: Int): Either[String, (String, Int)] = read(line, most, Nowhere)
+
+  private def read(line: String, most: Int, values: Array[Float]): Either[String, (String, Int)] = {
+    val words = tokens(line)
+    if (!words.hasMoreTokens) Right(("", 0))
     else {
       val label = words.nextToken()
       var previous = 0
@@ -26,21 +41,12 @@ private[data] object LibsvmLine {
         if (index <= 0 || value.isNaN || value.isInfinite)
           wrong = s"'${word.take(40)}' is no index:value with an index from 1 on and a finite number"
         else if (index <= previous) wrong = s"index $index comes after index $previous; indices must ascend"
-        else if (index > values.length)
-          wrong = s"index $index is over the rows' length of ${values.length} (`data.shape`)"
-        else values(index - 1) = value
+        else if (index > most) wrong = s"index $index is over the rows' length of $most (`data.shape`)"
+        else if (values.nonEmpty) values(index - 1) = value
         previous = index
       }
-      if (wrong == null) Right(label) else Left(wrong)
+      if (wrong == null) Right((label, previous)) else Left(wrong)
     }
-  }
-
-  /** The index of the line's last value. */
-  def lastIndex(line: String): Option[Int] = {
-    val words = tokens(line)
-    var last = 0
-    while (words.hasMoreTokens) last = math.max(last, indexOf(words.nextToken()))
-    Some(last).filter(_ > 0)
   }
 
   private def tokens(line: String): StringTokenizer = {

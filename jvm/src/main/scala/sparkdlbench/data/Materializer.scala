@@ -50,7 +50,8 @@ private[data] object Materializer {
       val parts = outcomes.map(_.part)
       checkNotEmpty(parts, skipped, settings)
       val seconds = (System.nanoTime() - start) / 1e9
-      val manifest = RowsManifest(source.name, plan.layout, parts.filter(_.rows > 0), skipped, seconds)
+      val manifest =
+        RowsManifest(source.name, plan.layout, parts.filter(_.rows > 0), skipped, seconds, identity(plan, outcomes))
       write(fileSystem, new Path(partial, RowsFolder.Manifest), manifest.toJson)
       removeOthers(fileSystem, partial, parts)
       if (!fileSystem.rename(partial, folder) && !fileSystem.exists(new Path(folder, RowsFolder.Manifest)))
@@ -94,6 +95,11 @@ private[data] object Materializer {
         )
     }
   }
+
+  /** Where nothing else tells the rows that train from those of another time, they do. */
+  private def identity(plan: RecordPlan, outcomes: Seq[PartOutcome]): String =
+    if (plan.identity.isDefined) ""
+    else outcomes.filterNot(_.part.test).map(_.digest).foldLeft(RowsDigest.none)(_ + _).text
 
   private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings): Unit = {
     val rows = parts.map(_.rows.toLong).sum

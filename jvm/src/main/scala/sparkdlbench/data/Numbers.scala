@@ -24,11 +24,15 @@ private[data] object Numbers {
   def whole(text: String): Option[Int] = {
     val small = digits(text)
     if (small >= 0) Some(small)
-    else
-      Some(text.trim).filter(word => word.nonEmpty && isDecimal(word)).flatMap { word =>
-        Try(word.toDouble).toOption.filter(n => n == math.rint(n) && math.abs(n) <= Int.MaxValue).map(_.toInt)
-      }
+    else double(text).filter(n => n == math.rint(n) && math.abs(n) <= Int.MaxValue).map(_.toInt)
   }
+
+  /** The fp64 value of a decimal number, blanks around it allowed; None where it is none, or not finite. */
+  def double(text: String): Option[Double] =
+    Some(text.trim)
+      .filter(word => word.nonEmpty && isDecimal(word))
+      .flatMap(word => Try(word.toDouble).toOption)
+      .filter(n => !n.isInfinite)
 
   /** Up to nine digits, which is what most values of an image are; otherwise -1. */
   private def digits(text: String): Int = {

@@ -31,6 +31,13 @@ final class Parquet extends DataSource with RecordSource {
         }
         .mkString(" ")
     )
-    FrameRows.plan(train, test, Some(files), s"Parquet from ${settings(DataKeys.path)}", settings)
+    FrameRows.plan(
+      train,
+      test,
+      Some(files),
+      s"Parquet from ${settings(DataKeys.path)}",
+      fromFiles = true,
+      settings
+    )
   }
 }

@@ -11,12 +11,15 @@ import scala.collection.mutable.ArrayBuilder
 /**
  * What became of one part of a set.
  *
+ * @param digest
+ *   of its rows
  * @param failure
  *   why the run must end, where a bad record ends it
  */
 private[data] final case class PartOutcome(
     index: Int,
     part: RowsPart,
+    digest: RowsDigest,
     skipped: Skipped,
     failure: Option[String]
 )
@@ -25,13 +28,16 @@ private[data] final case class PartOutcome(
 private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit: Int, stream: OutputStream)
     extends RecordSink(layout, skip, limit) {
   private val labels = new ArrayBuilder.ofInt
+  private val running = new RowsDigest.Running
   private var count = 0
 
   def rows: Int = count
+  def digest: RowsDigest = running.result
 
   protected def accept(row: Array[Byte], label: Int): Unit = {
     stream.write(row)
     labels += label
+    running.add(row, label)
     count = Math.addExact(count, 1)
   }
 
@@ -71,7 +77,7 @@ private[data] object PartWriter {
       writer.finish()
       stream.close()
       closed = true
-      PartOutcome(index, RowsPart(file, writer.rows, work.test), writer.skipped, failure)
+      PartOutcome(index, RowsPart(file, writer.rows, work.test), writer.digest, writer.skipped, failure)
     } finally if (!closed) stream.close()
   }
 }

@@ -9,7 +9,7 @@ import scala.collection.mutable.ArrayBuffer
  * @param shape
  *   shape of one row as it is stored
  * @param labelNames
- *   the class of a label that is a word; empty where labels are numbers
+ *   the labels of class 0, 1, …, where they are words or other numbers; empty where labels are the classes' numbers
  * @param columns
  *   the names of a table's columns, where it has names
  */
@@ -24,9 +24,16 @@ private[data] final case class RecordLayout(
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes
 
-  /** The class that a label's text stands for; None where it is not one. */
+  @transient private lazy val byName: Map[String, Int] = labelNames.zipWithIndex.reverse.toMap
+
+  /** Those of the names that are numbers. */
+  @transient private lazy val byValue: Map[Double, Int] = labelNames.zipWithIndex.reverse.flatMap {
+    case (name, label) => Numbers.double(name).map(_ -> label)
+  }.toMap
+
+  /** The class that a label's text stands for; None where it is not one. A name that is a number stands for its value: -1 for -1.0 too. */
   def label(text: String): Option[Int] =
-    if (labelNames.nonEmpty) Some(labelNames.indexOf(text.trim)).filter(_ >= 0)
+    if (labelNames.nonEmpty) byName.get(text.trim).orElse(Numbers.double(text).flatMap(byValue.get))
     else Numbers.whole(text).filter(label => label >= 0 && label < classes)
 
   def labelsSay: String =
@@ -52,8 +59,11 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
   private val converted = ByteBuffer.allocate(layout.rowBytes).order(ByteOrder.LITTLE_ENDIAN)
   private lazy val widened = new Array[Float](layout.width)
 
-  /** The file whose records come now. */
+  /** The file whose records come now; empty where they come from none. */
   var file: String = ""
+
+  /** What records are counted in where they have no place in a file, such as `partition 3 of the training rows`. */
+  var countedIn: String = ""
 
   /** Where in the file this part of it begins, bytes; records are counted from there. */
   var partStart: Long = 0L
@@ -95,13 +105,21 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
     }
   }
 
-  /** A record that cannot be a row, and why. */
+  /**
+   * A record that cannot be a row, and why.
+   *
+   * @param offset
+   *   its first byte in the file, or RecordSink.NoOffset
+   */
   def bad(record: Long, offset: Long, reason: String): Unit = {
-    val part = if (partStart > 0) s" of the part from byte $partStart on" else ""
-    val text = s"File '$file', record $record$part, byte offset $offset: $reason."
+    val part =
+      if (countedIn.nonEmpty) s" of $countedIn" else if (partStart > 0) s" of the part from byte $partStart on" else ""
+    val place = if (offset == RecordSink.NoOffset) "" else s", byte offset $offset"
+    val text = s"${if (file.isEmpty) "Record" else s"File '$file', record"} $record$part$place: $reason."
     if (!skip)
       throw new BadRecordException(
-        s"$text Mend the file, or leave bad records out with data.on_error=skip (they are counted and listed in run.json)."
+        s"$text Mend ${if (file.isEmpty) "the rows" else "the file"}, or leave bad records out with data.on_error=skip (they are counted and listed " +
+          "in run.json)."
       )
     count += 1
     if (listed.size < Skipped.MostListed) listed += text
@@ -132,4 +150,10 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
     }
     if (i == values.length) -1 else i
   }
+}
+
+private[data] object RecordSink {
+
+  /** Of a record that no byte of a file begins. */
+  val NoOffset: Long = -1L
 }

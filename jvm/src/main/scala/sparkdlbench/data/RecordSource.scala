@@ -94,9 +94,19 @@ private[data] object RecordSource {
     BadRecords(settings(DataKeys.onError) == "skip", settings(DataKeys.maxSkipped))
 }
 
-/** Some bytes of some files, decoded by one task. */
-private[data] final case class Split(files: Seq[DataFile], from: Long, until: Long, test: Boolean)
-    extends Serializable {
+/**
+ * Some bytes of some files, decoded by one task.
+ *
+ * @param unfit
+ *   why nothing of it is decoded: it stands for a whole file that is left out, as one bad record
+ */
+private[data] final case class Split(
+    files: Seq[DataFile],
+    from: Long,
+    until: Long,
+    test: Boolean,
+    unfit: Option[String] = None
+) extends Serializable {
   def file: DataFile = files.head
 }
 
@@ -120,6 +130,12 @@ private[data] trait FileSource extends RecordSource {
 
   def layout(splits: Seq[Split], settings: Settings, hadoop: Configuration): RecordLayout
 
+  /**
+   * Why a file as a whole is none of the set, although each of its records may look like one; None where there is no reason. Driver, without a
+   * job.
+   */
+  def unfit(file: DataFile, layout: RecordLayout, settings: Settings, hadoop: Configuration): Option[String] = None
+
   /** Hands the split's records to the sink. Task. */
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit
 
@@ -138,13 +154,36 @@ private[data] trait FileSource extends RecordSource {
     if (parts.isEmpty)
       throw new ConfigurationException(s"There is nothing to read at '${settings(DataKeys.path)}' (`data.path`).")
     val found = layout(parts, settings, spark.hadoopConfiguration)
+    val fitting = withoutUnfit(parts, found, settings, spark.hadoopConfiguration)
     val shipped = new SerializableConfiguration(spark.hadoopConfiguration)
     val source = name
-    def work(): RDD[DecodeWork] = spark.parallelize(parts, parts.size).map { split =>
+    def work(): RDD[DecodeWork] = spark.parallelize(fitting, fitting.size).map { split =>
       new DecodeWork(split.test, sink => FileSource.decode(source, split, settings, shipped.value, sink))
     }
-    val files = parts.map(split => s"${split.from} ${split.until} ${split.test} ${split.files.mkString(" ")}")
+    val files = fitting.map { split =>
+      s"${split.from} ${split.until} ${split.test} ${split.files.mkString(" ")}${split.unfit.fold("")(" left out: " + _)}"
+    }
     RecordPlan(found, Some(files), () => work())
+  }
+
+  /** Of a file that is left out whole the first part stays, to be counted; without it a set might seem to name no test rows. */
+  private def withoutUnfit(
+      parts: Seq[Split],
+      layout: RecordLayout,
+      settings: Settings,
+      hadoop: Configuration
+  ): Seq[Split] = {
+    val reasons = parts.map(_.file).distinct.flatMap(file => unfit(file, layout, settings, hadoop).map(file -> _))
+    reasons.headOption.filterNot(_ => RecordSource.badRecords(settings).skip).foreach { case (file, reason) =>
+      throw new ConfigurationException(
+        s"File '${file.path}' is none of this data set: $reason. Mend the file, or leave such files out with data.on_error=skip (they are " +
+          "counted and listed in run.json)."
+      )
+    }
+    val byFile = reasons.toMap
+    parts
+      .filter(split => split.from == 0 || !byFile.contains(split.file))
+      .map(split => split.copy(unfit = byFile.get(split.file)))
   }
 }
 
@@ -167,7 +206,10 @@ private[data] object FileSource {
       case files: FileSource =>
         sink.file = split.file.path
         sink.partStart = split.from
-        files.decode(split, settings, hadoop, sink)
+        split.unfit match {
+          case Some(reason) => sink.bad(0, 0, reason)
+          case None => files.decode(split, settings, hadoop, sink)
+        }
       case other => throw new IllegalStateException(s"${other.name} reads no files")
     }
 }

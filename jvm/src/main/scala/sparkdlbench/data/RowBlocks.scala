@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.ConfigurationException
+
 import java.io.InputStream
 import java.nio.channels.FileChannel
 import java.nio.file.{Files, Path, StandardOpenOption}
@@ -128,6 +130,7 @@ object RowBlocks {
   def inFile(rows: Int, rowBytes: Int, folder: Path): RowBlocks = {
     val shift = blockShift(rowBytes)
     val file = Files.createDirectories(folder).resolve(s"sparkdl-rows-${UUID.randomUUID()}")
+    checkRoom(rows.toLong * rowBytes, folder)
     val channel =
       FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE)
     try {
@@ -140,6 +143,17 @@ object RowBlocks {
       channel.close()
       Files.deleteIfExists(file)
     }
+  }
+
+  /** A disk that is full when a page is written ends the process. */
+  private def checkRoom(bytes: Long, folder: Path): Unit = {
+    val free = Files.getFileStore(folder).getUsableSpace
+    if (bytes > free)
+      throw new ConfigurationException(
+        s"The decoded rows are over `data.memory_limit` and would take $bytes bytes of the folder '$folder' on host ${DataFiles.hostName}, where $free " +
+          "are free. Make room there, give Spark another folder for its own files (spark.local.dir), or raise `data.memory_limit` and the " +
+          "executors' heap."
+      )
   }
 
   private def sizes(rows: Int, rowBytes: Int, shift: Int): Array[Long] = {

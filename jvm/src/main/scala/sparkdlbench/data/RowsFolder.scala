@@ -15,13 +15,19 @@ import scala.jdk.CollectionConverters._
 /** A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers. */
 private[data] final case class RowsPart(file: String, rows: Int, test: Boolean)
 
-/** `manifest.json` of a folder of decoded rows. The parts' order is the order of the rows. */
+/**
+ * `manifest.json` of a folder of decoded rows. The parts' order is the order of the rows.
+ *
+ * @param identity
+ *   as in DataFacts
+ */
 private[data] final case class RowsManifest(
     source: String,
     layout: RecordLayout,
     parts: Seq[RowsPart],
     skipped: Skipped,
-    seconds: Double
+    seconds: Double,
+    identity: String = ""
 ) {
   def rows(test: Boolean): Int = parts.filter(_.test == test).map(_.rows).sum
   def allRows: Int = parts.map(_.rows).sum
@@ -37,6 +43,7 @@ private[data] final case class RowsManifest(
       "columns" -> layout.columns,
       "description" -> layout.description,
       "seconds" -> seconds,
+      "rows_identity" -> identity,
       "skipped" -> skipped.toMap,
       "parts" -> parts.map(part => Json.fields("file" -> part.file, "rows" -> part.rows, "test" -> part.test))
     )
@@ -60,7 +67,6 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         s"The data set (${layout.description}) has $training rows to train on and $testing to test on; it needs at least 1 of each. " +
           s"Without rows of their own for testing every ${every}th row tests (`data.test_every`); look at `data.path` and `data.test_path`."
       )
-    val held = all.toLong * (layout.rowBytes + 4)
     Pipeline.facts(
       DataFacts(
         training,
@@ -68,8 +74,9 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         layout.shape,
         layout.classes,
         layout.description,
-        if (Pipeline.isMapped(held, settings)) 0 else held,
-        manifest.skipped
+        Pipeline.heldBytes(all.toLong, layout.rowBytes, settings),
+        manifest.skipped,
+        manifest.identity
       ),
       settings
     )
@@ -85,8 +92,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   private def store(which: RowsPart => Boolean, settings: Settings): RowStore = {
     val parts = manifest.parts.filter(which)
     val rows = parts.map(_.rows).sum
-    val held = manifest.allRows.toLong * (layout.rowBytes + 4)
-    val blocks = Pipeline.allocate(rows, layout.rowBytes, held, settings)
+    val blocks = Pipeline.allocate(rows, layout.rowBytes, manifest.allRows.toLong, settings)
     val labels = new Array[Int](rows)
     parts.foldLeft(0) { (first, part) => read(part, blocks, labels, first); first + part.rows }
     new HeldRowStore(blocks, layout.kind, labels, DataKeys.scaleOf(settings, layout.kind))
@@ -182,7 +188,14 @@ private[data] object RowsFolder {
         RowsPart(part.path("file").asText, part.path("rows").asInt, part.path("test").asBoolean)
       }
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))
-      RowsManifest(json.path("source").asText, layout, parts.toList, skipped, json.path("seconds").asDouble)
+      RowsManifest(
+        json.path("source").asText,
+        layout,
+        parts.toList,
+        skipped,
+        json.path("seconds").asDouble,
+        json.path("rows_identity").asText("")
+      )
     } catch {
       case cause @ (_: IllegalArgumentException | _: com.fasterxml.jackson.core.JsonProcessingException) =>
         throw new ConfigurationException(

@@ -15,27 +15,45 @@ final class Synthetic extends DataSource {
 
   def name = "synthetic"
   def doc = "Learnable rows of any shape and number, made from the seed when read; nothing is stored"
-  override def keys: Seq[Key[_]] = Seq(rows, testRows, DataKeys.shape, DataKeys.classes)
+  override def keys: Seq[Key[_]] =
+    Seq(rows, testRows, DataKeys.shape, DataKeys.classes, DataKeys.scale) ++ DataKeys.changes
 
   def inspect(settings: Settings, hadoop: Configuration): DataFacts = {
     val features = shape(settings)
-    DataFacts(
-      settings(rows),
-      settings(testRows),
-      features,
-      settings(DataKeys.classes),
-      s"synthetic rows of ${features.mkString(" × ")} values, seed ${settings(RunKeys.seed)}",
-      heldBytes =
-        2L * SyntheticRowStore.CircleLength * 4 // rows are made when they are read; the two stores' signs are kept
+    Pipeline.facts(
+      DataFacts(
+        settings(rows),
+        settings(testRows),
+        features,
+        settings(DataKeys.classes),
+        s"synthetic rows of ${features.mkString(" × ")} values, seed ${settings(RunKeys.seed)}",
+        heldBytes =
+          2L * SyntheticRowStore.CircleLength * 4 // rows are made when they are read; the two stores' signs are kept
+      ),
+      settings
     )
   }
 
   def open(settings: Settings, hadoop: Configuration): DataSets = {
-    val width = shape(settings).product
-    def store(count: Int, stream: Long): RowStore =
-      new SyntheticRowStore(count, width, settings(DataKeys.classes), settings(RunKeys.seed), stream)
-    DataSets(store(settings(rows), stream = 1), store(settings(testRows), stream = 2))
+    val features = shape(settings)
+    val factor = DataKeys.scaleOf(settings, ValueKind.Float32).toFloat
+    def store(count: Int, stream: Long): RowStore = {
+      val made =
+        new SyntheticRowStore(count, features.product, settings(DataKeys.classes), settings(RunKeys.seed), stream)
+      if (factor == 1f) made else scaled(made, factor)
+    }
+    val sets = DataSets(store(settings(rows), stream = 1), store(settings(testRows), stream = 2))
+    Pipeline.sets(sets, features, settings)
   }
+
+  private def scaled(store: RowStore, factor: Float): RowStore = new ChangedRows(
+    store,
+    store.width,
+    (_: Int, row: Array[Float], out: Array[Float]) => {
+      var i = 0
+      while (i < row.length) { out(i) = row(i) * factor; i += 1 }
+    }
+  )
 }
 
 object Synthetic {

@@ -7,7 +7,7 @@ import sparkdlbench.config.{Key, Settings}
 /**
  * A table or view of the session (of its catalog, or temporary: `global_temp.name`), so any DataFrame. Its rows have no order that
  * another look would repeat: they are decoded once for each run, and `data.decoded_dir` of run.json says where; a run that resumes, or
- * is compared with this one, names that folder.
+ * is compared with this one, names that folder. What was decoded has a digest (`DataFacts.rowsIdentity`), by which other rows are known.
  */
 final class Table extends DataSource with RecordSource {
   def name = "table"
@@ -24,7 +24,7 @@ final class Table extends DataSource with RecordSource {
           "createOrReplaceGlobalTempView(\"rows\"), and is then global_temp.rows."
       )
     val test = if (settings(Table.testTable).isEmpty) None else Some(frame(Table.testTable))
-    FrameRows.plan(frame(Table.table), test, None, s"table ${settings(Table.table)}", settings)
+    FrameRows.plan(frame(Table.table), test, None, s"table ${settings(Table.table)}", fromFiles = false, settings)
   }
 }
 

@@ -5,7 +5,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.hadoop.io.Text
 import org.apache.hadoop.util.LineReader
 
-import java.io.{EOFException, IOException, InputStream}
+import java.io.{EOFException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.zip.ZipException
 
@@ -51,15 +51,14 @@ private[data] object TextLines {
     } finally if (stream != null) stream.close()
   }
 
-  /** The first line of a file, without the byte order mark; None where there is none. */
-  def first(file: DataFile, hadoop: Configuration): Option[String] =
+  /** The first line of a file, without the byte order mark; None where there is none. An IOException where it cannot be read. */
+  def first(file: DataFile, hadoop: Configuration): Option[String] = {
+    val stream = DataFiles.open(file, hadoop)
     try {
-      val stream = DataFiles.open(file, hadoop)
-      try {
-        val line = new Text
-        if (new LineReader(stream, BufferBytes).readLine(line, MaxLineBytes) == 0) None else Some(text(line, 0))
-      } finally stream.close()
-    } catch { case _: IOException => None }
+      val line = new Text
+      if (new LineReader(stream, BufferBytes).readLine(line, MaxLineBytes) == 0) None else Some(text(line, 0))
+    } finally stream.close()
+  }
 
   private def open(split: Split, hadoop: Configuration): InputStream =
     if (DataFiles.isCompressed(split.file)) DataFiles.open(split.file, hadoop)

@@ -3,7 +3,9 @@ package sparkdlbench.doctor
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.topology.Ps
 import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun}
+import sparkdlbench.transport.Surroundings
 
 import java.util.concurrent.TimeoutException
 import scala.concurrent.Await
@@ -25,14 +27,15 @@ object Doctor {
 
   /** Before Spark starts: the run's settings, and the properties that the session would have. */
   def beforehand(conf: Map[String, String], raw: Map[String, String]): Seq[Finding] =
-    withSettings(raw)(settings => new PropertyChecks(conf, settings).findings)
+    withSettings(TrainingRun.asked(conf, raw))(settings => new PropertyChecks(conf, settings).findings)
 
-  /** With the session running. */
-  def session(sc: SparkContext, raw: Map[String, String]): Seq[Finding] = withSettings(raw) { settings =>
-    val slots = Finding.of("slots")(SessionCheck.slots(sc, settings))
-    val first = Finding.of("spark-version")(SessionCheck.version(sc)) ++ slots
-    first ++ planned(sc, settings) ++ (if (SparkFacts.slots(sc) > 0) executors(sc, settings) else Nil)
-  }
+  /** With the session running: every check that a run makes of its session, its plan, and a look at the executors. */
+  def session(sc: SparkContext, raw: Map[String, String]): Seq[Finding] =
+    withSettings(TrainingRun.asked(sc.getConf.getAll.toMap, raw)) { settings =>
+      val checked =
+        SessionCheck.checks(sc, settings).flatMap { case (name, check) => Finding.of(name)(check()) }
+      checked ++ planned(sc, settings) ++ (if (SparkFacts.slots(sc) > 0) executors(sc, settings) else Nil)
+    }
 
   private def withSettings(raw: Map[String, String])(checks: Settings => Seq[Finding]): Seq[Finding] = {
     var resolved: Option[Settings] = None
@@ -41,7 +44,8 @@ object Doctor {
       resolved = Some(settings)
       Combination.check(settings)
     }
-    wrong ++ resolved.toSeq.flatMap(checks)
+    // A name that there is not is met by each check that asks for it.
+    wrong ++ resolved.toSeq.flatMap(checks).filterNot(found => wrong.exists(_.message == found.message))
   }
 
   /** What a run plans before its first job, without decoding its data: each thing is looked at where the one before is in order. */
@@ -57,13 +61,18 @@ object Doctor {
   private def executors(sc: SparkContext, settings: Settings): Seq[Finding] = {
     val slots = SparkFacts.slots(sc)
     val addresses = sc.getExecutorMemoryStatus.keys.toIndexedSeq.sorted
+    val around = Surroundings(
+      settings(RunKeys.workers) + Ps.ownServers(settings),
+      SparkFacts.executors(sc),
+      addresses.map(address => address.take(address.lastIndexOf(':'))).distinct.size
+    )
     val job = sc
       .parallelize(0 until slots, slots)
       .map { index =>
         Thread.sleep(TaskMillis)
         val chosen =
           (0 until math.min(ConnectionsEach, addresses.size)).map(k => addresses((index + k) % addresses.size))
-        ExecutorProbe.look(chosen, settings)
+        ExecutorProbe.look(chosen, settings, around)
       }
       .collectAsync()
     try new ExecutorChecks(Await.result(job, ProbeTimeout), sc.version).findings

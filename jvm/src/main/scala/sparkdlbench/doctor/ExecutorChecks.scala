@@ -15,7 +15,7 @@ import sparkdlbench.results.Facts
 final class ExecutorChecks(facts: Seq[ExecutorFacts], spark: String, build: Map[String, String] = Facts.build) {
   private val executors = facts.groupBy(_.executorId).values.map(_.head).toSeq.sortBy(_.executorId)
 
-  def findings: Seq[Finding] = versions ++ reachability ++ addresses ++ spread ++ engine ++ devices
+  def findings: Seq[Finding] = versions ++ reachability ++ addresses ++ spread ++ engine ++ transport ++ devices
 
   private def versions: Seq[Finding] = {
     def told(found: Seq[ExecutorFacts], value: ExecutorFacts => String) =
@@ -93,6 +93,16 @@ final class ExecutorChecks(facts: Seq[ExecutorFacts], spark: String, build: Map[
         "native-libraries",
         s"The engine cannot be loaded in ${failed.map(named).mkString(", ")}. ${first.engine.get} sparkdl-bench jars fetch brings the native libraries; " +
           "engine.cache names the folder on the executors' hosts into which they are unpacked."
+      )
+    }
+  }
+
+  private def transport: Seq[Finding] = {
+    val failed = executors.filter(_.transport.nonEmpty)
+    failed.headOption.toSeq.map { first =>
+      Finding(
+        "transport",
+        s"The run's transport could not connect in ${failed.map(named).mkString(", ")}. ${first.transport.get}"
       )
     }
   }

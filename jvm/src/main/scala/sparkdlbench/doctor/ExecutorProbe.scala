@@ -6,12 +6,14 @@ import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.{LayerSpec, ModelSpec}
 import sparkdlbench.results.Facts
+import sparkdlbench.transport.{OneStageTransport, Surroundings, TransportVariant}
 
 import java.io.IOException
 import java.net.{InetSocketAddress, Socket}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Paths}
 import scala.util.Try
+import scala.util.control.NonFatal
 
 /**
  * What an executor sees.
@@ -26,6 +28,8 @@ import scala.util.Try
  *   why the engine could not be loaded; None where it could
  * @param missingDevices
  *   what UCX_NET_DEVICES names and the host does not have
+ * @param transport
+ *   what would keep the run's transport from connecting here; None where nothing would
  */
 final case class ExecutorFacts(
     executorId: String,
@@ -35,7 +39,8 @@ final case class ExecutorFacts(
     build: Map[String, String],
     unreachable: Seq[(String, String)],
     engine: Option[String],
-    missingDevices: Seq[String]
+    missingDevices: Seq[String],
+    transport: Option[String]
 )
 
 /** Looks at an executor from inside one of its tasks. */
@@ -43,7 +48,7 @@ object ExecutorProbe {
   private val ConnectMillis = 3000
 
   /** @param addresses `host:port` of block managers to connect to */
-  def look(addresses: Seq[String], settings: Settings): ExecutorFacts = {
+  def look(addresses: Seq[String], settings: Settings, around: Surroundings): ExecutorFacts = {
     val env = SparkEnv.get
     ExecutorFacts(
       env.executorId,
@@ -53,7 +58,8 @@ object ExecutorProbe {
       Facts.build,
       addresses.flatMap(address => refusal(address).map(address -> _)),
       engine(settings),
-      missingDevices(sys.env.get("UCX_NET_DEVICES"))
+      missingDevices(sys.env.get("UCX_NET_DEVICES")),
+      transport(settings, around)
     )
   }
 
@@ -76,16 +82,28 @@ object ExecutorProbe {
     .filterNot(name => Seq("net", "infiniband").exists(kind => Files.exists(Paths.get("/sys/class", kind, name))))
 
   /** The smallest net in the run's engine: whether its native libraries can be unpacked, linked and called. */
-  private def engine(settings: Settings): Option[String] =
+  private def engine(settings: Settings): Option[String] = complaint {
+    val linear = LayerSpec("fc1", "linear", Map("in" -> 1.0, "out" -> 2.0), "xavier-uniform")
+    val spec = ModelSpec("probe", Seq(1), 2, Seq(linear))
+    Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).load(spec, 1, 1, settings).close()
+  }
+
+  /** What the run's transport would find when it connects, as far as one process can tell. */
+  private def transport(settings: Settings, around: Surroundings): Option[String] =
+    Variants
+      .all[TransportVariant]
+      .collectFirst { case one: OneStageTransport if one.name == settings(RunKeys.transport) => one }
+      .flatMap(one => complaint(one.checkHere(settings, around)))
+
+  /** Why something fails; None where it does not. */
+  private def complaint(body: => Unit): Option[String] =
     try {
-      val linear = LayerSpec("fc1", "linear", Map("in" -> 1.0, "out" -> 2.0), "xavier-uniform")
-      val spec = ModelSpec("probe", Seq(1), 2, Seq(linear))
-      Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).load(spec, 1, 1, settings).close()
+      body
       None
     } catch {
       case error: SparkDLException => Some(error.getMessage)
       case error: LinkageError => Some(error.toString)
-      case error: RuntimeException => Some(error.toString)
+      case NonFatal(error) => Some(error.toString)
     }
 
   private def machine: String =

@@ -1,5 +1,7 @@
 package sparkdlbench.doctor
 
+import org.apache.spark.SparkConf
+import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.train.{SessionCheck, ShuffleManagerCheck}
 
@@ -21,9 +23,13 @@ final class PropertyChecks(conf: Map[String, String], settings: Settings) {
     Finding.of("shuffle-manager")(ShuffleManagerCheck.check(conf)) ++
       Finding.of("dynamic-allocation")(SessionCheck.dynamicAllocation(conf.get)) ++
       Finding.of("batch")(SessionCheck.batch(settings)) ++
-      encryption ++ ports ++ interfaces ++ cores ++ threads
+      encryption ++ Finding.of("encryption")(SessionCheck.encryption(encrypts, settings)) ++
+      ports ++ interfaces ++ cores ++ threads
 
   private def isOn(key: String): Boolean = conf.get(key).exists(_.trim.equalsIgnoreCase("true"))
+
+  /** False for values that are neither true nor false: with those Spark does not start. */
+  private def encrypts: Boolean = Try(SparkFacts.encrypts(new SparkConf(false).setAll(conf))).getOrElse(false)
 
   /** Spark encrypts nothing between parties that it does not authenticate, and says nothing about it. */
   private def encryption: Seq[Finding] =

@@ -18,6 +18,16 @@ object Phase {
   val Scheduler = 8
 }
 
+/**
+ * Exposed nanoseconds by phase of a step of the job-a-step shape.
+ *
+ * @param critical
+ *   as the driver saw the step: what the slowest task of each stage measured
+ * @param ranks
+ *   by rank; each adds up to what `critical` does
+ */
+final case class StepPhases(critical: Array[Long], ranks: IndexedSeq[Array[Long]])
+
 /** Nanoseconds by phase, of one rank; used by that rank's thread alone. */
 final class PhaseTimer {
   private val nanos = new Array[Long](Phase.names.size)

@@ -29,6 +29,9 @@ final class SparkLayers(group: String) extends SparkListener {
   private var jobCount = 0L
   private var taskCount = 0L
 
+  /** The parts of the first jobs, as moments: where the first step was among them is known at the end alone. */
+  private val early = mutable.ArrayBuffer.empty[Part]
+
   override def onJobStart(event: SparkListenerJobStart): Unit = synchronized {
     if (Option(event.properties).exists(_.getProperty(GroupProperty) == group)) {
       jobCount += 1
@@ -42,6 +45,7 @@ final class SparkLayers(group: String) extends SparkListener {
       val (info, metrics) = (event.taskInfo, event.taskMetrics)
       val fetching = if (info.gettingResultTime > 0) math.max(0L, info.finishTime - info.gettingResultTime) else 0L
       val task = LastTask(
+        info.launchTime,
         info.finishTime,
         metrics.executorDeserializeTime,
         metrics.executorRunTime,
@@ -60,16 +64,26 @@ final class SparkLayers(group: String) extends SparkListener {
       completed <- stage.completionTime
     } {
       // Parts are cut to what is left of the whole, so that the sum holds whatever the rounding.
-      var left = completed - submitted
-      Seq(Run -> task.run, Serialisation -> (task.deserialise + task.results)).foreach { case (name, part) =>
-        val taken = math.min(left, math.max(0L, part))
-        millis(name) += taken
-        left -= taken
+      var at = submitted
+      Seq(
+        Launch -> (task.launched - submitted),
+        Serialisation -> task.deserialise,
+        Run -> task.run,
+        Serialisation -> task.results,
+        Launch -> (completed - submitted)
+      ).foreach { case (name, length) =>
+        val end = math.min(completed, at + math.max(0L, length))
+        millis(name) += end - at
+        keep(Part(name, at, end))
+        at = end
       }
-      millis(Launch) += left
+      keep(Part(Submission, job.reached, submitted))
+      job.reached = completed
       job.inStages += completed - submitted
     }
   }
+
+  private def keep(part: Part): Unit = if (early.size < MostEarly) { early += part; () }
 
   override def onJobEnd(event: SparkListenerJobEnd): Unit = synchronized {
     jobs.remove(event.jobId).foreach { job =>
@@ -80,25 +94,48 @@ final class SparkLayers(group: String) extends SparkListener {
   }
 
   /**
-   * Seconds by layer; they add up to `wallMillis`.
+   * Seconds by layer; they add up to `wallMillis`. What of Spark's own was over before the first step stands beside them.
    *
    * @param wallMillis
    *   length of the run
+   * @param firstStep
+   *   when the steps began, milliseconds since 1970
    */
-  def seconds(wallMillis: Long): ListMap[String, Any] = synchronized {
+  def seconds(wallMillis: Long, firstStep: Option[Long]): ListMap[String, Any] = synchronized {
     val layers = names.map(name => name -> millis(name) / 1e3) :+ (Outside -> math.max(0L, wallMillis - inJobs) / 1e3)
-    ListMap[String, Any]("jobs" -> jobCount, "tasks" -> taskCount, "layers_s" -> ListMap(layers: _*))
+    val before = firstStep.map { moment =>
+      ListMap(Seq(Serialisation, Launch, Submission).map { name =>
+        name -> early.filter(_.layer == name).map(_.millisBefore(moment)).sum / 1e3
+      }: _*)
+    }
+    ListMap[String, Any](
+      "jobs" -> jobCount,
+      "tasks" -> taskCount,
+      "layers_s" -> ListMap(layers: _*),
+      "before_steps_s" -> before
+    )
   }
 }
 
 object SparkLayers {
 
-  /** Milliseconds of the task of a stage that ended last. */
-  private final case class LastTask(finished: Long, deserialise: Long, run: Long, results: Long)
+  /** The task of a stage that ended last: moments, then milliseconds. */
+  private final case class LastTask(launched: Long, finished: Long, deserialise: Long, run: Long, results: Long)
 
   private final class Job(val started: Long, val stages: Set[Int]) {
     var inStages: Long = 0
+
+    /** When its last stage so far was over, or it began. */
+    var reached: Long = started
   }
+
+  /** From a moment to another. */
+  private final case class Part(layer: String, from: Long, until: Long) {
+    def millisBefore(moment: Long): Long = math.max(0L, math.min(until, moment) - from)
+  }
+
+  /** Parts kept: those of some hundred jobs, which are more than any run makes before its first step. */
+  private val MostEarly = 1000
 
   /** The property of a job that `SparkContext.setJobGroup` sets. */
   private val GroupProperty = "spark.jobGroup.id"

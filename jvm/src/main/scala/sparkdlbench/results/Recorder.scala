@@ -1,18 +1,32 @@
 package sparkdlbench.results
 
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.metrics.Phase
-import sparkdlbench.train.{LiveRun, RankStatus, RunSetup}
+import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord, StepPhases, Waits}
+import sparkdlbench.train.{LiveRun, Placement, RankStatus, RunSetup}
 import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap
 import scala.collection.mutable.ArrayBuffer
 
+/**
+ * How long an epoch took, seconds.
+ *
+ * @param whole
+ *   from the end of the epoch before, with what follows
+ * @param evaluation
+ *   of the test rows, and what makes all ranks ready for it
+ * @param checkpoint
+ *   what checkpoints held the steps up for: those in the epoch and the one just before it
+ */
+final case class EpochSeconds(whole: Double, evaluation: Double, checkpoint: Double)
+
 /** One epoch as it stands in `history`. */
-final case class EpochRecord(epoch: Int, seconds: Double, trainLoss: Double, test: Option[Evaluation]) {
+final case class EpochRecord(epoch: Int, seconds: EpochSeconds, trainLoss: Double, test: Option[Evaluation]) {
   def toMap: ListMap[String, Any] = ListMap(
     "epoch" -> epoch,
-    "seconds" -> seconds,
+    "seconds" -> seconds.whole,
+    "seconds_evaluation" -> seconds.evaluation,
+    "seconds_checkpoint" -> seconds.checkpoint,
     "train_loss" -> trainLoss,
     "test_loss" -> test.map(_.loss),
     "test_accuracy" -> test.map(_.accuracy)
@@ -34,10 +48,23 @@ final class Recorder(
   private val epochs = ArrayBuffer.empty[EpochRecord]
   private val stepNanos = ArrayBuffer.empty[Long]
   private val phases = Array.fill(Phase.names.size)(0L)
+
+  /** The setup of the newest submission: a loss may have left fewer workers. */
+  private var current = setup
   private var epochStart = 0.0
+  private var firstEnd: Option[Double] = None
+  private var lastEnd = 0.0
   private var evaluation: Option[Evaluation] = None
   private var groups: Option[RankGroups] = None
-  private var ranks: Seq[ListMap[String, Any]] = Nil
+
+  /** Host and executor of each rank. */
+  private var places: IndexedSeq[(String, String)] = IndexedSeq.empty
+
+  /** What the ranks of a job-a-step run do, step by step. */
+  private var logs: IndexedSeq[PhaseLog] = IndexedSeq.empty
+
+  /** What those of a one-stage run did. */
+  private var staged: IndexedSeq[PhaseRecord] = IndexedSeq.empty
   private var counts = ListMap.empty[String, Seq[Long]]
   private var rowsSoFar = 0L
   private var steppingNanos = 0L
@@ -50,18 +77,26 @@ final class Recorder(
   def millis: Long = (seconds * 1000).toLong
 
   def epochStarted(epoch: Int): Unit = {
-    epochStart = seconds
+    epochStart = if (epochs.isEmpty) seconds else lastEnd
     folder.event("epoch_start", None, "epoch_num" -> (epoch + 1))
   }
 
-  /** @param phaseNanos exposed nanoseconds by phase, their sum is the step's time */
-  def stepDone(step: Long, rows: Int, lossSum: Double, phaseNanos: Array[Long]): Unit = {
-    val nanos = phaseNanos.sum
+  /** Where the ranks of a job-a-step run are. */
+  def placed(placements: Seq[Placement]): Unit = {
+    places = placements.map(each => (each.host, each.executorId)).toIndexedSeq
+    logs = places.map(_ => new PhaseLog(PhaseLog.stepsKept(places.size)))
+    live.placed(placements)
+  }
+
+  /** A step of a job-a-step run; its phases' sum is its time. */
+  def stepDone(step: Long, rows: Int, lossSum: Double, stepPhases: StepPhases): Unit = {
+    val nanos = stepPhases.critical.sum
     stepNanos += nanos
     steppingNanos += nanos
     rowsSoFar += rows
-    phaseNanos.indices.foreach(phase => phases(phase) += phaseNanos(phase))
-    live.stepDone(phaseNanos)
+    phases.indices.foreach(phase => phases(phase) += stepPhases.critical(phase))
+    logs.zip(stepPhases.ranks).foreach { case (log, of) => log.add(of) }
+    live.stepDone(stepPhases)
     val rate = if (steppingNanos == 0) 0.0 else rowsSoFar * 1e9 / steppingNanos
     progress.stepDone(step + 1, lossSum / math.max(1, rows), rate)
   }
@@ -73,26 +108,28 @@ final class Recorder(
   def told(status: RankStatus): Unit = live.told(status)
 
   /**
-   * The steps of a one-stage run, by rank. A step is over when its slowest rank is; the phases are the ranks' mean.
+   * The steps of a one-stage run, by rank. A step and its phases are the mean over the ranks that compute, so that phases add
+   * up to steps and steps to no more than the epochs: ranks begin a step at different moments, and the longest of each step
+   * would count such a shift twice.
    *
    * @param rankNanos
    *   each rank's length of every step
-   * @param places
+   * @param at
    *   each rank's host and executor
    */
-  def steps(rankNanos: Seq[Array[Long]], rankPhases: Seq[Array[Long]], places: Seq[(String, String)]): Unit = {
-    ranks = rankPhases.zip(places).zipWithIndex.map { case ((nanos, (host, executor)), rank) =>
-      val steps = math.max(1, rankNanos(rank).length)
-      ListMap[String, Any](
-        "rank" -> rank,
-        "host" -> host,
-        "executor" -> executor,
-        "phases_ms" -> ListMap(Phase.names.zip(nanos.map(_ / 1e6 / steps)): _*)
-      )
-    }
-    rankNanos.head.indices.foreach(step => stepNanos += rankNanos.map(_(step)).max)
-    phases.indices.foreach(phase => phases(phase) += rankPhases.map(_(phase)).sum / rankPhases.size)
+  def steps(rankNanos: Seq[Array[Long]], rankPhases: Seq[PhaseRecord], at: Seq[(String, String)]): Unit = {
+    val workers = current.workers
+    val (computing, phasesOf) = (rankNanos.take(workers), rankPhases.take(workers))
+    staged = rankPhases.toIndexedSeq
+    places = at.toIndexedSeq
+    computing.head.indices.foreach(step => stepNanos += computing.map(_(step)).sum / workers)
+    phases.indices.foreach(phase => phases(phase) += phasesOf.map(_.nanos(phase)).sum / workers)
   }
+
+  private def records: IndexedSeq[PhaseRecord] = if (logs.isEmpty) staged else logs.map(_.record)
+
+  /** Payload bytes of all ranks so far, by channel. */
+  def sent(bytes: Map[String, Long]): Unit = live.sent(bytes)
 
   /** What the algorithm counted at each rank: the ranks' sums, place by place. */
   def counted(ranks: Seq[Map[String, Seq[Long]]]): Unit = counts = ListMap(
@@ -111,21 +148,28 @@ final class Recorder(
    *   the ranks that share a process
    * @param before
    *   the groups in the checkpoint that it goes on from
+   * @param from
+   *   steps made when it began
    */
-  def grouped(used: RankGroups, placed: RankGroups, before: Option[RankGroups]): Unit = {
+  def grouped(used: RankGroups, placed: RankGroups, before: Option[RankGroups], from: Long): Unit = {
     groups = Some(used)
+    progress.attemptBegan()
     folder.event(
       "rank_groups",
       used.members,
       "processes" -> placed.members,
       "before" -> before.map(_.members),
+      "from_step" -> from,
       "bits_may_differ" -> before.exists(_ != used)
     )
   }
 
   /** Spark gave the training up, and it is submitted anew. */
-  def resubmitted(reason: String, workers: Int): Unit =
-    folder.event("resubmitted", None, "reason" -> reason, "workers" -> workers)
+  def resubmitted(reason: String, next: RunSetup): Unit = {
+    current = next
+    live.resubmitted(next.workers)
+    folder.event("resubmitted", None, "reason" -> reason, "workers" -> next.workers)
+  }
 
   def evaluated(epoch: Int, result: Evaluation): Unit = {
     evaluation = Some(result)
@@ -139,10 +183,21 @@ final class Recorder(
     progress.evaluated(result.accuracy)
   }
 
-  /** @param measured length of the epoch in seconds, where the ranks measured it themselves */
-  def epochStopped(epoch: Int, trainLoss: Double, measured: Option[Double] = None): Unit = {
+  /**
+   * The end of an epoch in the driver's own loop.
+   *
+   * @param evaluationSeconds
+   *   what its evaluation took
+   */
+  def epochStopped(epoch: Int, trainLoss: Double, evaluationSeconds: Double): Unit =
+    epochStopped(epoch, trainLoss, EpochSeconds(seconds - epochStart, evaluationSeconds, 0.0))
+
+  /** @param measured by the ranks themselves */
+  def epochStopped(epoch: Int, trainLoss: Double, measured: EpochSeconds): Unit = {
+    lastEnd = seconds
+    if (firstEnd.isEmpty) firstEnd = Some(lastEnd)
     folder.event("epoch_stop", None, "epoch_num" -> (epoch + 1), "train_loss" -> trainLoss)
-    epochs += EpochRecord(epoch + 1, measured.getOrElse(seconds - epochStart), trainLoss, evaluation)
+    epochs += EpochRecord(epoch + 1, measured, trainLoss, evaluation)
     logging { to =>
       to.scalar("loss/train", epoch + 1L, trainLoss)
       evaluation.foreach { found =>
@@ -174,10 +229,17 @@ final class Recorder(
       "test_loss" -> last.map(_.loss),
       "train_loss" -> epochs.lastOption.map(_.trainLoss),
       "seconds_total" -> seconds,
-      "seconds_per_epoch_median" -> Recorder.median(epochs.map(_.seconds)),
+      "seconds_prepare" -> secondsPrepared,
+      "seconds_per_epoch_median" -> Recorder.median(epochs.map(_.seconds.whole)),
       "ms_per_step_median" -> Recorder.median(stepNanos.map(_ / 1e6)),
       "steps" -> stepNanos.size
     )
+  }
+
+  /** Seconds from the start of the run's clock to the first step; None before an epoch has ended. */
+  def secondsPrepared: Option[Double] = firstEnd.map { first =>
+    // Without the plugin the ends of all epochs are told at the end of the run; after a loss there is time between them.
+    math.max(0.0, math.min(first - epochs.head.seconds.whole, lastEnd - epochs.map(_.seconds.whole).sum))
   }
 
   /** Mean milliseconds a step, by phase. */
@@ -187,6 +249,40 @@ final class Recorder(
 
   /** Every step's milliseconds, in order. */
   def stepMillis: Seq[Double] = stepNanos.map(_ / 1e6).toSeq
+
+  private def ranks: Seq[ListMap[String, Any]] = {
+    val each = records
+    val waits = new Waits(each.take(current.workers))
+    each.zip(places).zipWithIndex.map { case ((record, (host, executor)), rank) =>
+      ListMap[String, Any](
+        "rank" -> rank,
+        "host" -> host,
+        "executor" -> executor,
+        "phases_ms" -> ListMap(Phase.names.zip(record.phasesMillis): _*),
+        "made_others_wait_s" -> waits.causedSeconds(rank)
+      )
+    }
+  }
+
+  /** `phases.json`: what each rank did in the steps that were kept. None where no step is told of. */
+  def phaseSteps: Option[ListMap[String, Any]] = {
+    val each = records
+    if (each.forall(_.keptSteps == 0)) None
+    else {
+      val waits = new Waits(each.take(current.workers))
+      Some(
+        ListMap[String, Any](
+          "schema" -> RunFolder.Schema,
+          "every" -> each.head.every,
+          "ranks" -> each.zipWithIndex.map { case (record, rank) =>
+            ListMap[String, Any]("rank" -> rank, "phases_ms" -> Recorder.keptPhases(record))
+          },
+          "last" -> waits.last,
+          "others_waited_ms" -> waits.othersMillis.map(Recorder.rounded)
+        )
+      )
+    }
+  }
 
   def summary(status: String, bytes: Map[String, Long], error: Option[String]): ListMap[String, Any] =
     ListMap[String, Any](
@@ -199,8 +295,9 @@ final class Recorder(
       "bytes" -> ListMap(bytes.toSeq.sortBy(_._1): _*),
       "counts" -> counts,
       "variant" -> Recorder.variant(setup),
-      "workers" -> setup.workers,
-      "servers" -> (setup.ranks - setup.workers),
+      "workers" -> current.workers,
+      "workers_at_start" -> setup.workers,
+      "servers" -> (current.ranks - current.workers),
       "batch" -> setup.batch,
       "history" -> history.map(_.toMap)
     )
@@ -213,6 +310,16 @@ object Recorder {
       val sorted = values.sorted
       Some((sorted((sorted.size - 1) / 2) + sorted(sorted.size / 2)) / 2)
     }
+
+  /** Milliseconds of the kept steps, by phase; phases that never occur are left out. */
+  private def keptPhases(record: PhaseRecord): ListMap[String, Seq[Double]] = ListMap(
+    Phase.names.indices.filter(record.nanos(_) > 0).map { phase =>
+      Phase.names(phase) -> (0 until record.keptSteps).map(step => rounded(record.millis(step, phase).toDouble))
+    }: _*
+  )
+
+  /** To a tenth of a microsecond. */
+  private def rounded(millis: Double): Double = math.round(millis * 1e4) / 1e4
 
   def variant(setup: RunSetup): ListMap[String, String] = {
     import sparkdlbench.config.RunKeys

@@ -13,6 +13,18 @@ import java.util.zip.{CRC32C, CheckedInputStream, CheckedOutputStream}
 final case class StateRange(name: String, from: Int, values: Array[Float])
 
 /**
+ * What the rows of a step depend on besides its number: a run that goes on from a checkpoint trains on the rows that come next.
+ *
+ * @param batch
+ *   rows of all workers together
+ * @param rows
+ *   of the training set
+ * @param set
+ *   which rows they are, where the source alone does not say (`DataFacts.rowsIdentity`)
+ */
+final case class DataPosition(batch: Int, seed: Long, rows: Int, set: String = "")
+
+/**
  * One rank's part of a checkpoint: what it answers for, taken after `step` steps were made.
  *
  * @param group
@@ -25,6 +37,7 @@ final case class RankSnapshot(
     rank: Int,
     size: Int,
     group: Int,
+    data: DataPosition,
     epochLoss: Double,
     ranges: Seq[StateRange]
 )
@@ -69,6 +82,10 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
       out.writeInt(snapshot.rank)
       out.writeInt(snapshot.size)
       out.writeInt(snapshot.group)
+      out.writeInt(snapshot.data.batch)
+      out.writeLong(snapshot.data.seed)
+      out.writeInt(snapshot.data.rows)
+      out.writeUTF(snapshot.data.set)
       out.writeDouble(snapshot.epochLoss)
       out.writeInt(snapshot.ranges.size)
       snapshot.ranges.foreach(writeRange(out, _))
@@ -92,7 +109,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
       case _: IOException if !files.exists(folder) => Nil
     } // a local file system then says that it may not read it
 
-  /** Reads a complete checkpoint; None when one of its files is damaged. */
+  /** Reads a complete checkpoint; None when one of its files is damaged or gone. */
   def read(step: Long): Option[Snapshot] =
     try writers(step).map(size => Snapshot(step, (0 until size).map(rank => readRank(path(step, rank, size)))))
     catch { case _: IOException => None }
@@ -103,22 +120,27 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     .groupBy(_._2)
     .collectFirst { case (count, found) if found.map(_._1).toSet == (0 until count).toSet => count }
 
-  /** The newest checkpoint whose files are all there and whole. */
-  def newest: Option[Snapshot] = complete.iterator.map(read).collectFirst { case Some(snapshot) => snapshot }
+  /** The newest checkpoint, after no more than `atMost` steps, whose files are all there and whole. */
+  def newest(atMost: Long): Option[Snapshot] =
+    complete.iterator.filter(_ <= atMost).map(read).collectFirst { case Some(snapshot) => snapshot }
 
-  /** Removes this rank's files of checkpoints older than the newest `keep` before `step`; the last rank out takes the folder along. */
-  def prune(rank: Int, size: Int, step: Long, keep: Int): Unit =
-    // Whoever comes second finds what is older incomplete, so it is known by its age alone.
-    complete.filter(_ < step).take(keep).drop(keep - 1).foreach { oldest =>
+  def newest: Option[Snapshot] = newest(Long.MaxValue)
+
+  /**
+   * Removes what is older than the newest `keep` complete checkpoints, whoever wrote it: all ranks are done with it. A rank calls it after
+   * each file of its own, so the rank whose file completes a checkpoint leaves `keep` of them.
+   */
+  def prune(keep: Int): Unit =
+    complete.drop(keep - 1).headOption.foreach { oldest =>
       begun.filter(_ < oldest).foreach { old =>
-        files.delete(path(old, rank, size), false)
-        if (names(stepFolder(old)).isEmpty)
-          try files.delete(stepFolder(old), false)
-          catch {
-            case _: IOException => ()
-          } // another rank is about it: the file system lists its file no more, but has parts of it
+        try files.delete(stepFolder(old), true)
+        catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
       }
     }
+
+  /** Whether there is a file of rank `rank` of `size`, of whichever checkpoint. */
+  private[train] def hasAny(rank: Int, size: Int): Boolean =
+    begun.exists(step => names(stepFolder(step)).contains(path(step, rank, size).getName))
 
   private def stepFolder(step: Long) = new Path(root, f"step-$step%012d")
   private def path(step: Long, rank: Int, size: Int) = new Path(stepFolder(step), s"rank-$rank-of-$size")
@@ -135,6 +157,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
   }
 
   private def readRank(path: Path): RankSnapshot = {
+    val bytes = files.getFileStatus(path).getLen
     val checksum = new CRC32C
     val in = new DataInputStream(
       new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum)
@@ -142,18 +165,20 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
     try {
       if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
       val (step, rank, size, group) = (in.readLong(), in.readInt(), in.readInt(), in.readInt())
+      val data = DataPosition(in.readInt(), in.readLong(), in.readInt(), in.readUTF())
       val epochLoss = in.readDouble()
       val count = in.readInt()
-      val ranges = (0 until count).map(_ => readRange(in))
+      val ranges = (0 until count).map(_ => readRange(in, bytes))
       val expected = checksum.getValue
       if (in.readLong() != expected) throw new IOException(s"$path is damaged: its checksum does not fit")
-      RankSnapshot(step, rank, size, group, epochLoss, ranges)
+      RankSnapshot(step, rank, size, group, data, epochLoss, ranges)
     } finally in.close()
   }
 
-  private def readRange(in: DataInputStream): StateRange = {
+  /** @param bytes of the whole file: what a damaged length could ask for must not be taken from memory before the checksum is known */
+  private def readRange(in: DataInputStream, bytes: Long): StateRange = {
     val (name, from, length) = (in.readUTF(), in.readInt(), in.readInt())
-    if (length < 0) throw new IOException("negative length")
+    if (length < 0 || 4L * length > bytes) throw new IOException(s"a range of $length values in $bytes bytes")
     val values = new Array[Float](length)
     (0 until length by CheckpointStore.Chunk).foreach { first =>
       val bytes = new Array[Byte](math.min(CheckpointStore.Chunk, length - first) * 4)
@@ -167,14 +192,14 @@ final class CheckpointStore(folder: String, hadoop: Configuration) {
 object CheckpointStore {
 
   /** "SPDLCKP" and the version of the layout. */
-  private val Magic = 0x5350444c434b5002L
+  private val Magic = 0x5350444c434b5003L
   private val Chunk = 1 << 18
   private val StepFolder = """step-(\d+)""".r
   private val RankFile = """rank-(\d+)-of-(\d+)""".r
 
-  /** That of a folder whose name a user gave. */
-  def in(folder: String, hadoop: Configuration): CheckpointStore =
-    try { qualified(folder, hadoop); new CheckpointStore(folder, hadoop) }
+  /** The complete name of a folder that a user gave: executors have working folders of their own. */
+  def named(folder: String, hadoop: Configuration): String =
+    try qualified(folder, hadoop).toString
     catch {
       case cause @ (_: IOException | _: IllegalArgumentException) =>
         throw new ConfigurationException(
@@ -183,10 +208,6 @@ object CheckpointStore {
           cause
         )
     }
-
-  /** Whether two names are one folder's. */
-  def same(one: String, other: String, hadoop: Configuration): Boolean =
-    qualified(one, hadoop) == qualified(other, hadoop)
 
   private def qualified(folder: String, hadoop: Configuration): Path = {
     val path = new Path(folder)

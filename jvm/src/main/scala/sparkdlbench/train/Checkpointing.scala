@@ -26,7 +26,14 @@ object Checkpointing {
     1,
     "Longest wait for an executor in place of a lost one, seconds; then training goes on with the workers that are left"
   )
-  val keys: Seq[Key[_]] = Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds)
+  val startSeconds: Key[Int] = Key.int(
+    "start_timeout",
+    "1800",
+    1,
+    "Longest time from the first rank's start until all have opened their data and are connected, seconds"
+  )
+  val keys: Seq[Key[_]] =
+    Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds, startSeconds)
 
   def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
     Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
@@ -43,6 +50,8 @@ object Checkpointing {
  *   the same on all ranks
  * @param clock
  *   for checkpoints by time as well
+ * @param isKilled
+ *   whether the rank's task was asked to end
  */
 final class CheckpointWriter(
     setup: RunSetup,
@@ -50,7 +59,8 @@ final class CheckpointWriter(
     rank: Int,
     group: Int,
     everySteps: Long,
-    clock: Option[CheckpointClock]
+    clock: Option[CheckpointClock],
+    isKilled: () => Boolean
 ) extends AutoCloseable {
   private val writer = Executors.newSingleThreadExecutor { (task: Runnable) =>
     val thread = new Thread(task, s"sparkdl-checkpoint-${setup.runId}-$rank")
@@ -58,6 +68,7 @@ final class CheckpointWriter(
     thread
   }
   private var pending: Option[Future[_]] = None
+  private var written = 0 // the writer's thread alone
 
   /** The same at every rank, which makes this call once after every step. */
   def due(stepsMade: Long): Boolean = {
@@ -68,14 +79,24 @@ final class CheckpointWriter(
   def write(stepsMade: Long, epochLoss: Double, state: => Seq[StateRange]): Unit = {
     await()
     clock.foreach(_.restart())
-    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, epochLoss, state)
+    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, setup.dataPosition, epochLoss, state)
     val work: Runnable = () => {
       store.write(snapshot)
-      // Another rank may still be writing the one before: that one must stay whole until this one is.
-      store.prune(rank, setup.ranks, stepsMade, setup.settings(Checkpointing.keep) + 1)
+      written += 1
+      if (written == CheckpointWriter.AloneAtMost) checkShared()
+      store.prune(setup.settings(Checkpointing.keep))
     }
     pending = Some(writer.submit(work))
   }
+
+  /** By now every rank has written one, if all of them see the same folder. */
+  private def checkShared(): Unit =
+    (0 until setup.ranks).find(!store.hasAny(_, setup.ranks)).foreach { missing =>
+      throw new java.io.IOException(
+        s"after $written checkpoints there is no file of rank $missing in it, so the executors do not share this folder and no checkpoint " +
+          "will ever be complete"
+      )
+    }
 
   /** Waits for the checkpoint under way. */
   def await(): Unit = {
@@ -85,11 +106,15 @@ final class CheckpointWriter(
           "or set checkpoint.dir to another folder.",
         cause
       )
-      try write.get(CheckpointWriter.MinutesAtMost, TimeUnit.MINUTES)
-      catch {
-        case e: ExecutionException => failed(String.valueOf(e.getCause), e.getCause)
-        case e: TimeoutException => failed(s"not done after ${CheckpointWriter.MinutesAtMost} minutes", e)
+      val end = System.nanoTime() + TimeUnit.MINUTES.toNanos(CheckpointWriter.MinutesAtMost)
+      while (!write.isDone && System.nanoTime() < end) {
+        if (isKilled()) throw new CancelledException
+        try { val _ = write.get(CheckpointWriter.LookMillis, TimeUnit.MILLISECONDS) }
+        catch { case _: TimeoutException | _: ExecutionException => () }
       }
+      if (!write.isDone) failed(s"not done after ${CheckpointWriter.MinutesAtMost} minutes", null)
+      try { val _ = write.get() }
+      catch { case e: ExecutionException => failed(String.valueOf(e.getCause), e.getCause) }
     }
     pending = None
   }
@@ -97,4 +122,10 @@ final class CheckpointWriter(
   override def close(): Unit = writer.shutdownNow()
 }
 
-private object CheckpointWriter { val MinutesAtMost = 10L }
+private object CheckpointWriter {
+  val MinutesAtMost = 10L
+  val LookMillis = 500L
+
+  /** Checkpoints after which a rank without a single file cannot just be slow. */
+  val AloneAtMost = 5
+}

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.algorithm.{Algorithm, SyncSgd}
+import sparkdlbench.algorithm.{Algorithm, BatchShares, SyncSgd}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.model.ModelSpec
@@ -18,8 +18,8 @@ object Combination {
     val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
       case transport: JobTransport =>
-        clipping(settings, Some(s"transport ${transport.name}"))
-          .orElse(carried(transport, settings))
+        carried(transport, settings)
+          .orElse(clipping(settings, Some(cutting(transport, settings)).filter(_ => !transport.updatesWhole(settings))))
           .orElse(transport.refuses(settings))
           .orElse(algorithm.refuses(settings))
           .orElse(layerwise(transport, settings))
@@ -45,14 +45,18 @@ object Combination {
         Some(s"transport ${transport.name} makes a Spark job a step and carries nothing while gradients are computed")
       case _ if algorithm != "sync-sgd" =>
         Some(s"with algorithm $algorithm the workers' weights differ, and so what their layers give")
+      case _ if settings(BatchShares.kind) == "speed" =>
+        Some(
+          "with batch_shares.by = speed each then waits for the slowest there, so that all seem to be as fast as that one"
+        )
       case _ => None
     }
     if (spec.exchanges.nonEmpty && settings(RunKeys.workers) > 1)
       other.foreach { reason =>
         throw new ConfigurationException(
           s"Batch normalisation over all workers' rows (model.sync_batch_norm, or a layer's option sync) exchanges means and sums in the middle " +
-            s"of each pass, but $reason. Use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream, or batch " +
-            "normalisation over each worker's own rows."
+            s"of each pass, but $reason. Use algorithm sync-sgd with batch_shares.by = even over a transport of the one-stage shape, such as " +
+            "block-stream, or batch normalisation over each worker's own rows."
         )
       }
   }
@@ -103,6 +107,10 @@ object Combination {
   private def clipping(settings: Settings, other: Option[String]): Option[String] =
     other.filter(_ => settings(SyncSgd.clipNorm) > 0).map { name =>
       s"clip_norm = ${settings(SyncSgd.clipNorm)} shortens the sum of all workers' gradients, which $name does not know before it changes the " +
-        "weights. Set clip_norm=0, or use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream."
+        "weights. Set clip_norm=0, or use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream, or over transport shuffle with " +
+        "shuffle.exchanges = one or topology = tree."
     }
+
+  private def cutting(transport: JobTransport, settings: Settings): String =
+    s"transport ${transport.name} with topology ${settings(RunKeys.topology)}"
 }

@@ -1,6 +1,9 @@
 package sparkdlbench.train
 
+import sparkdlbench.ConfigurationException
 import sparkdlbench.transport.{GroupContext, RankGroups}
+
+import scala.annotation.tailrec
 
 /**
  * The checkpoint that an attempt goes on from.
@@ -19,21 +22,58 @@ private[train] final case class FoundCheckpoint(snapshot: Snapshot, ofThisRun: B
 
 private[train] object FoundCheckpoint {
 
-  /** The newest checkpoint that every rank can read; a collective call. */
-  def newest(setup: RunSetup, group: GroupContext, attempt: Int): Option[FoundCheckpoint] = {
+  /**
+   * The newest checkpoint that every rank can read: in a retry the run's own, otherwise that of the run that it resumes; a collective
+   * call.
+   *
+   * @throws ConfigurationException
+   *   the run is to resume, and a rank can read no checkpoint
+   */
+  def newest(setup: RunSetup, group: GroupContext, attempt: Int, place: String): Option[FoundCheckpoint] = {
     val own = if (attempt == 0) None else Checkpointing.store(setup, Checkpointing.folder)
-    val resumed = Checkpointing.store(setup, Checkpointing.resume)
-    if (own.isEmpty && resumed.isEmpty) None
-    else {
-      val readable = own.flatMap(_.newest).map(FoundCheckpoint(_, ofThisRun = true)).toSeq ++
-        resumed.flatMap(_.newest).map(FoundCheckpoint(_, ofThisRun = false))
-      val steps = group
-        .allGather(readable.map(_.snapshot.step).mkString(" "))
-        .map(_.split(' ').filter(_.nonEmpty).map(_.toLong).toSet)
-      val common = steps.reduce(_ intersect _)
-      if (common.isEmpty) None else readable.find(_.snapshot.step == common.max)
-    }
+    val mine = own.flatMap(agreed(group, _, place).toOption).map(FoundCheckpoint(_, ofThisRun = true))
+    if (mine.nonEmpty) mine
+    else
+      Checkpointing.store(setup, Checkpointing.resume).map { store =>
+        agreed(group, store, place) match {
+          case Right(snapshot) => FoundCheckpoint(snapshot, ofThisRun = false)
+          case Left(blind) =>
+            throw new ConfigurationException(
+              s"The run is to go on from '${setup.settings(Checkpointing.resume)}', and ${blind.mkString(", ")} can read no complete checkpoint there, " +
+                "though the driver could. Set resume to a folder that all executors share, such as hdfs://…/checkpoints."
+            )
+        }
+      }
   }
+
+  /**
+   * The newest checkpoint that all ranks can read; a collective call. Left: the ranks that can read none.
+   *
+   * @param place
+   *   of this rank, for messages
+   */
+  private[train] def agreed(
+      group: GroupContext,
+      store: CheckpointStore,
+      place: String
+  ): Either[Seq[String], Snapshot] = {
+    @tailrec
+    def from(newest: Option[Snapshot]): Either[Seq[String], Snapshot] = {
+      val told = group.allGather(s"${newest.fold(Nothing)(_.step)} $place").map { text =>
+        val (step, where) = text.splitAt(text.indexOf(' '))
+        (step.toLong, where.trim)
+      }
+      val blind = told.filter(_._1 == Nothing).map(_._2)
+      val oldest = told.map(_._1).min
+      if (blind.nonEmpty) Left(blind)
+      else if (told.forall(_._1 == oldest)) newest.toRight(blind)
+      // Some rank finds a newer one damaged, or not there yet.
+      else from(if (newest.exists(_.step == oldest)) newest else store.newest(oldest))
+    }
+    from(store.newest)
+  }
+
+  private val Nothing = -1L
 
   /**
    * The ranks that sum in memory first. A retry keeps the groups of the attempt before, wherever its ranks are now, so that
@@ -50,6 +90,7 @@ private[train] object FoundCheckpoint {
       found: Option[FoundCheckpoint]
   ): GroupsReport = {
     val kept = found.filter(_.ofThisRun).map(_.snapshot.groups).filter(_.size == size)
-    GroupsReport(runId, attempt, kept.getOrElse(placed), placed, found.map(_.snapshot.groups))
+    val from = found.fold(0L)(_.snapshot.step)
+    GroupsReport(runId, attempt, kept.getOrElse(placed), placed, found.map(_.snapshot.groups), from)
   }
 }

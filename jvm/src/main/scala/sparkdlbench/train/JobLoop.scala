@@ -60,6 +60,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
   ): Trained = {
     val steps = setup.totalSteps
     var step = 0L
+    recorder.placed(group.placements)
     group.takePhases()
     while (step < steps) {
       val epoch = (step / setup.stepsPerEpoch).toInt
@@ -76,13 +77,16 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
         rows += stepRows
         step += 1
       }
+      val stepped = System.nanoTime()
       if (Evaluations.due(setup, epoch, step == steps)) {
         exchange.synchronize()
         shareStatistics(setup, group)
-        recorder.evaluated(epoch, group.run(_.evaluate()).foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+        val (evaluations, bytes) = group.run(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
+        recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+        recorder.sent(ByteCounter.sum(bytes :+ exchange.unrankedBytes))
         group.takePhases()
       }
-      recorder.epochStopped(epoch, losses / math.max(1L, rows))
+      recorder.epochStopped(epoch, losses / math.max(1L, rows), (System.nanoTime() - stepped) / 1e9)
     }
     val weights = exchange.weights()
     val facts = group.run(_.engine.facts).head

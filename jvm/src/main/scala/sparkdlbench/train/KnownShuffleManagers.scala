@@ -35,6 +35,22 @@ final case class KnownShuffleManager(
     jars.find(entry => version.startsWith(entry._1)).orElse(jars.headOption).fold("its jar")(_._2)
 }
 
+/**
+ * A whole Spark, changed inside, instead of a shuffle manager. Stock Spark reads nothing of its switches and would go on over TCP
+ * without a word.
+ *
+ * @param switches
+ *   keys that turn it on, where they are true
+ * @param supports
+ *   the start of the Spark versions that it was made from
+ */
+final case class KnownDistribution(profile: String, title: String, switches: Seq[String], supports: Seq[String]) {
+
+  /** The switches that a session's properties turn on. */
+  def on(conf: Map[String, String]): Seq[String] =
+    switches.filter(key => conf.get(key).exists(_.trim.equalsIgnoreCase("true")))
+}
+
 /** The only place that knows the shuffle managers of others. Versions and keys are those of their own documentation. */
 object KnownShuffleManagers {
   val all: Seq[KnownShuffleManager] = Seq(
@@ -100,6 +116,15 @@ object KnownShuffleManagers {
       ),
       jarName = """rapids-4-spark_.*\.jar""".r,
       fixed = Seq(("spark.plugins", "com.nvidia.spark.SQLPlugin", "its shuffle manager works only beside its plugin"))
+    )
+  )
+
+  val distributions: Seq[KnownDistribution] = Seq(
+    KnownDistribution(
+      profile = "osu-rdma-spark",
+      title = "OSU's RDMA-Spark",
+      switches = Seq("spark.ib.enabled", "spark.roce.enabled"),
+      supports = Seq("2.1.")
     )
   )
 

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.metrics.{Phase, ResourceLog, ResourceUse}
+import sparkdlbench.metrics.{Phase, ResourceLog, ResourceUse, StepPhases}
 import sparkdlbench.results.Recorder
 
 import scala.collection.immutable.ListMap
@@ -26,43 +26,64 @@ final case class RankStatus(
   /** Mean milliseconds a step, by phase. */
   def phasesMillis: Seq[Double] = phaseNanos.toSeq.map(_ / 1e6 / math.max(1L, steps))
 
-  /** Milliseconds a step in which it did not wait for other ranks. */
-  def ownMillis: Double = phasesMillis.sum - phasesMillis(Phase.Wait)
+  /** Milliseconds a step in which it waited neither for other ranks nor for Spark. */
+  def ownMillis: Double = phasesMillis.sum - phasesMillis(Phase.Wait) - phasesMillis(Phase.Scheduler)
 }
 
 /** A run of an application as others may look at it while it goes on: Spark's own pages do. */
 final class LiveRun private[train] (val application: String, val setup: RunSetup, val progress: Progress) {
   private val ranks = mutable.TreeMap.empty[Int, RankStatus]
   private var phases = Array.fill(Phase.names.size)(0L)
-  private var steps = 0L
-  private var finalBytes = Map.empty[String, Long]
+  private var stepsDone = 0L
+  private var allBytes = Map.empty[String, Long]
+  private var fewerWorkers: Option[Int] = None
 
   def runId: String = setup.runId
   def variant: ListMap[String, String] = Recorder.variant(setup)
 
+  /** Now: a loss may have left fewer than the run began with. */
+  def workers: Int = synchronized(fewerWorkers.getOrElse(setup.workers))
+
   /** A rank of a one-stage run told where it is. */
   def told(status: RankStatus): Unit = synchronized { ranks(status.rank) = status }
 
-  /** The driver of a run of a job a step counted a step. */
-  def stepDone(phaseNanos: Array[Long]): Unit = synchronized {
-    phases = phases.zip(phaseNanos).map { case (sum, more) => sum + more }
-    steps += 1
+  /** The training was submitted again; what the ranks told before is over. */
+  def resubmitted(workers: Int): Unit = synchronized {
+    fewerWorkers = Some(workers)
+    ranks.clear()
   }
 
-  /** All bytes, known at the end. */
-  def sent(bytes: Map[String, Long]): Unit = synchronized { finalBytes = bytes }
+  /** The ranks of a run of a job a step have their places. */
+  def placed(places: Seq[Placement]): Unit = synchronized {
+    val none = new Array[Long](Phase.names.size)
+    places.foreach(at => ranks(at.rank) = RankStatus(at.rank, at.host, at.executorId, 0, none, Map.empty))
+  }
+
+  /** The driver of a run of a job a step counted a step. */
+  def stepDone(step: StepPhases): Unit = synchronized {
+    phases = LiveRun.sum(phases, step.critical)
+    stepsDone += 1
+    step.ranks.zipWithIndex.foreach { case (nanos, rank) =>
+      ranks.get(rank).foreach { before =>
+        ranks(rank) = before.copy(steps = stepsDone, phaseNanos = LiveRun.sum(before.phaseNanos, nanos))
+      }
+    }
+  }
+
+  /** All bytes so far: of a run of a job a step after each evaluation, of any at the end. */
+  def sent(bytes: Map[String, Long]): Unit = synchronized { allBytes = bytes }
 
   /** Each rank, where the ranks tell; those of one attempt may be at different steps. */
   def rankStatuses: Seq[RankStatus] = synchronized(ranks.values.toSeq)
 
   /** Mean milliseconds a step by phase: of the ranks' mean, or as the driver saw them. */
   def phasesMillis: Seq[Double] = synchronized {
-    if (ranks.isEmpty) phases.toSeq.map(_ / 1e6 / math.max(1L, steps))
+    if (stepsDone > 0 || ranks.isEmpty) phases.toSeq.map(_ / 1e6 / math.max(1L, stepsDone))
     else ranks.values.map(_.phasesMillis).reduce(_.zip(_).map { case (a, b) => a + b }).map(_ / ranks.size)
   }
 
   def bytes: Seq[(String, Long)] = synchronized {
-    val known = if (finalBytes.nonEmpty) Seq(finalBytes) else ranks.values.map(_.bytes).toSeq
+    val known = if (allBytes.nonEmpty) Seq(allBytes) else ranks.values.map(_.bytes).toSeq
     sparkdlbench.metrics.ByteCounter.sum(known).toSeq.sortBy(_._1)
   }
 
@@ -74,6 +95,10 @@ final class LiveRun private[train] (val application: String, val setup: RunSetup
   }
 
   def use: Option[ResourceUse] = ResourceLog.latest(runId)
+}
+
+private object LiveRun {
+  private def sum(one: Array[Long], other: Array[Long]): Array[Long] = one.zip(other).map { case (a, b) => a + b }
 }
 
 /** The runs of this driver, the newest first. */

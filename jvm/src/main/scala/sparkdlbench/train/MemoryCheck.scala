@@ -18,6 +18,8 @@ import scala.jdk.CollectionConverters._
  *   of all that is not heap, where something enforces it (YARN, Kubernetes)
  * @param driverHeap
  *   None where the driver is the executor
+ * @param driverDirect
+ *   of the driver's direct buffers; None where the driver is the executor
  * @param result
  *   of a job's result; 0: none
  */
@@ -26,6 +28,7 @@ final case class MemoryLimits(
     direct: Long,
     overhead: Option[Long],
     driverHeap: Option[Long],
+    driverDirect: Option[Long],
     result: Long
 ) {
   def toMap: ListMap[String, Any] = ListMap(
@@ -33,6 +36,7 @@ final case class MemoryLimits(
     "executor_direct_bytes" -> direct,
     "executor_overhead_bytes" -> overhead,
     "driver_heap_bytes" -> driverHeap.getOrElse(heap),
+    "driver_direct_bytes" -> driverDirect.getOrElse(direct),
     "driver_max_result_bytes" -> result
   )
 }
@@ -46,14 +50,15 @@ object MemoryLimits {
     val conf = sc.getConf
     val result = conf.getSizeAsBytes("spark.driver.maxResultSize", "1g")
     val own = Runtime.getRuntime.maxMemory
+    val ownDirect = directOf(ManagementFactory.getRuntimeMXBean.getInputArguments.asScala.mkString(" "), own)
     if (sc.isLocal) {
-      val options = ManagementFactory.getRuntimeMXBean.getInputArguments.asScala.mkString(" ")
-      MemoryLimits(own, directOf(options, own), None, None, result)
+      MemoryLimits(own, ownDirect, None, None, None, result)
     } else {
       val heap = conf.getSizeAsMb("spark.executor.memory", "1g") * Mebi
       val options =
         Seq("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions").map(conf.get(_, "")).mkString(" ")
-      MemoryLimits(heap, directOf(options, heap), overheadOf(sc.master, conf, heap), Some(own), result)
+      val overhead = overheadOf(sc.master, conf, heap)
+      MemoryLimits(heap, directOf(options, heap), overhead, Some(own), Some(ownDirect), result)
     }
   }
 
@@ -99,7 +104,7 @@ object MemoryCheck {
   def check(setup: RunSetup, estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Unit =
     if (setup.settings(mode) == "on") {
       val complaints = heap(estimate, limits, local) ++ direct(estimate, limits, local) ++
-        overhead(estimate, limits) ++ driver(setup, estimate, limits)
+        overhead(estimate, limits) ++ driver(estimate, limits)
       if (complaints.nonEmpty)
         throw new ConfigurationException(
           s"The model ${setup.spec.name} of ${setup.spec.parameterCount} parameters does not fit the session's memory. " +
@@ -117,13 +122,13 @@ object MemoryCheck {
   }
 
   private def direct(estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Option[String] = {
-    val needed = estimate.executorDirect
+    val needed = estimate.executorDirect + (if (local) estimate.driverDirect else 0)
     val key = if (local) "spark.driver.extraJavaOptions" else "spark.executor.extraJavaOptions"
     val whose = if (local) "The driver, where the workers run," else each(estimate)
     if (needed <= limits.direct) None
     else
       Some(
-        s"$whose needs about ${size(needed)} of direct memory (${largest(estimate)}) and may take ${size(limits.direct)}: add " +
+        s"$whose needs about ${size(needed)} of direct memory (a worker's ${largest(estimate.worker, MemoryKind.Direct)}) and may take ${size(limits.direct)}: add " +
           s"-XX:MaxDirectMemorySize=${setting(needed)} to $key (without that option the limit is the size of the heap)."
       )
   }
@@ -134,32 +139,34 @@ object MemoryCheck {
         s"spark.executor.memoryOverhead=${setting(estimate.executorOffHeap)}."
     }
 
-  private def driver(setup: RunSetup, estimate: MemoryEstimate, limits: MemoryLimits): Seq[String] = {
-    val weights = 4L * setup.spec.parameterCount
+  private def driver(estimate: MemoryEstimate, limits: MemoryLimits): Seq[String] = {
     val heap = limits.driverHeap.filter(estimate.driverHeap > _).map { limit =>
-      s"The driver needs about ${size(estimate.driverHeap)} of heap to gather the trained weights and has ${size(limit)}: set " +
+      s"The driver needs about ${size(estimate.driverHeap)} of heap (${largest(estimate.driver, MemoryKind.Heap)}) and has ${size(limit)}: set " +
         s"spark.driver.memory=${setting(estimate.driverHeap)}."
     }
+    val direct = limits.driverDirect.filter(estimate.driverDirect > _).map { limit =>
+      s"The driver needs about ${size(estimate.driverDirect)} of direct memory and may take ${size(limit)}: add " +
+        s"-XX:MaxDirectMemorySize=${setting(estimate.driverDirect)} to spark.driver.extraJavaOptions."
+    }
     val result =
-      if (limits.result == 0 || weights <= limits.result) None
+      if (limits.result == 0 || estimate.result <= limits.result) None
       else
         Some(
-          s"The trained weights are ${size(weights)} and Spark's limit of a job's result is ${size(limits.result)}: set " +
-            s"spark.driver.maxResultSize=${setting(weights)}."
+          s"What ranks send to the driver at once, the trained weights at least, is ${size(estimate.result)}, and Spark's limit of a job's result is " +
+            s"${size(limits.result)}: set spark.driver.maxResultSize=${setting(estimate.result)}."
         )
-    heap.toSeq ++ result
+    heap.toSeq ++ direct ++ result
   }
 
   private def each(estimate: MemoryEstimate): String =
     s"Each executor, with ${estimate.workersPerExecutor} worker${if (estimate.workersPerExecutor == 1) "" else "s"},"
 
-  /** The three largest parts of a worker's direct memory. */
-  private def largest(estimate: MemoryEstimate): String = estimate.worker
-    .filter(part => part.kind == MemoryKind.Direct && part.bytes > 0)
+  private def largest(parts: Seq[MemoryPart], kind: MemoryKind): String = parts
+    .filter(part => part.kind == kind && part.bytes > 0)
     .sortBy(-_.bytes)
     .take(3)
     .map(part => s"${part.name} ${size(part.bytes)}")
-    .mkString("a worker's largest: ", ", ", "")
+    .mkString("largest: ", ", ", "")
 
   private[train] def size(bytes: Long): String =
     if (bytes >= (1L << 30)) "%.1f GiB".formatLocal(java.util.Locale.ROOT, bytes.toDouble / (1L << 30))

@@ -2,8 +2,15 @@ package sparkdlbench.train
 
 import sparkdlbench.algorithm.AlgorithmMemory
 import sparkdlbench.config.{RunKeys, Variants}
-import sparkdlbench.topology.{Slices, Topology}
-import sparkdlbench.transport.{ExchangingTransport, JobTransport, OneStageTransport, RankGroups, TransportVariant}
+import sparkdlbench.topology.Topology
+import sparkdlbench.transport.{
+  ExchangeMemory,
+  ExchangingTransport,
+  JobTransport,
+  OneStageTransport,
+  RankGroups,
+  TransportVariant
+}
 
 import scala.collection.immutable.ListMap
 
@@ -37,12 +44,15 @@ object MemoryKind {
  *
  * @param workersPerExecutor
  *   most workers that one executor is taken to run, if they are spread evenly
+ * @param result
+ *   bytes of the largest result of a Spark job
  */
 final case class MemoryEstimate(
     workersPerExecutor: Int,
     worker: Seq[MemoryPart],
     executor: Seq[MemoryPart],
-    driver: Seq[MemoryPart]
+    driver: Seq[MemoryPart],
+    result: Long
 ) {
   import MemoryKind._
 
@@ -53,7 +63,8 @@ final case class MemoryEstimate(
 
   /** All that the operating system sees beside the heap. */
   def executorOffHeap: Long = executorBytes(Direct) + executorBytes(Native) + executorBytes(Mapped)
-  def driverHeap: Long = driver.map(_.bytes).sum
+  def driverHeap: Long = driver.filter(_.kind == Heap).map(_.bytes).sum
+  def driverDirect: Long = driver.filter(_.kind == Direct).map(_.bytes).sum
 
   def executorBytes(kind: MemoryKind): Long =
     (workerParts(kind) ++ executor.filter(_.kind == kind)).map(_.bytes).sum
@@ -72,6 +83,8 @@ final case class MemoryEstimate(
       "executor_direct_bytes" -> executorDirect,
       "executor_off_heap_bytes" -> executorOffHeap,
       "driver_heap_bytes" -> driverHeap,
+      "driver_direct_bytes" -> driverDirect,
+      "result_bytes" -> result,
       "each_worker" -> described(worker),
       "each_executor" -> described(executor),
       "driver" -> described(driver)
@@ -94,11 +107,13 @@ object MemoryEstimate {
       MemoryPart("trained weights, three times: as they arrive, read, and put together", Heap, 12 * parameters),
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes)
     )
+    val exchange = exchangeMemory(setup, workersPerExecutor)
     MemoryEstimate(
       workersPerExecutor,
-      modelParts(setup) ++ exchangeParts(setup, workersPerExecutor),
-      executorParts(setup),
-      gathered
+      modelParts(setup) ++ exchange.worker,
+      executorParts(setup) ++ exchange.executor,
+      gathered ++ exchange.driver,
+      math.max(4 * parameters, exchange.result)
     )
   }
 
@@ -131,10 +146,10 @@ object MemoryEstimate {
     )
   }
 
-  private def exchangeParts(setup: RunSetup, workersPerExecutor: Int): Seq[MemoryPart] =
+  private def exchangeMemory(setup: RunSetup, workersPerExecutor: Int): ExchangeMemory =
     Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
-      case transport: OneStageTransport => oneStageParts(setup, transport, workersPerExecutor)
-      case _: JobTransport => jobParts(setup)
+      case transport: OneStageTransport => ExchangeMemory(oneStageParts(setup, transport, workersPerExecutor))
+      case transport: JobTransport => transport.memory(setup)
       case other => throw new IllegalStateException(s"transport ${other.name} has no execution shape")
     }
 
@@ -166,38 +181,18 @@ object MemoryEstimate {
   /** Optimiser state, and the copies that checkpoints are written from and read to. */
   private def stateParts(setup: RunSetup, needs: AlgorithmMemory): Seq[MemoryPart] = {
     val parameters = setup.spec.parameterCount.toLong
-    val state = stateValues(setup)
-    val owned = needs.optimized
-    val (writes, reads) =
+    val state = setup.optimizerValues
+    val (writes, resumes) =
       (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
-    val copied = 4 * owned * (1 + state) + needs.collective.residual
-    // All ranks' residuals as they are read, one of them whole, and this rank's own.
+    val copied = if (writes) 4 * needs.written + needs.collective.residual else 0
+    // Vectors are put together from what all ranks wrote; of residuals one whole, and this rank's own.
+    val whole = 4 * parameters * (1 + state)
     val residuals = if (needs.collective.residual > 0) setup.ranks + 2 else 0
-    val read = 8 * parameters * (1 + state) + 4 * parameters * residuals
+    val read = 4 * needs.read + whole + 4 * parameters * residuals
     Seq(
-      MemoryPart("optimiser's state", Heap, 4 * owned * state),
-      MemoryPart("copy for a checkpoint", HeapAtTimes, if (writes) copied else 0),
-      MemoryPart("a checkpoint that is read", HeapAtTimes, if (writes || reads) read else 0)
+      MemoryPart("optimiser's state", Heap, 4 * needs.optimized * state),
+      MemoryPart("copy for a checkpoint", HeapAtTimes, copied),
+      MemoryPart("a checkpoint that is read", HeapAtTimes, if (writes || resumes) read else 0)
     )
   }
-
-  /** A rank of a job-a-step run: its slice summed and in full precision, and all slices as they are fetched. */
-  private def jobParts(setup: RunSetup): Seq[MemoryPart] = {
-    val parameters = setup.spec.parameterCount
-    val owned = Slices(parameters, setup.workers).maxSize.toLong
-    val encoded = Seq(setup.codec -> parameters.toLong, setup.parameterCodec -> owned).map { case (codec, values) =>
-      if (codec.isRaw) 0L else codec.maxBytes(values.toInt)
-    }.sum
-    Seq(
-      MemoryPart("owned slice, summed and in full precision", Direct, 8 * owned),
-      MemoryPart("encoded values", Direct, encoded),
-      MemoryPart("what the codec left out", Direct, if (setup.codec.keepsResidual) 4L * parameters else 0),
-      MemoryPart("slices as they are fetched", HeapAtTimes, setup.parameterCodec.maxBytes(parameters)),
-      MemoryPart("optimiser's state", Heap, 4 * owned * stateValues(setup))
-    )
-  }
-
-  /** Values that the optimiser keeps for each weight. */
-  private def stateValues(setup: RunSetup): Int =
-    setup.optimizer.create(1, setup.settings).state.values.map(_.length).sum
 }

@@ -8,8 +8,13 @@ import scala.collection.immutable.ListMap
 /** @param line what a log would say */
 final case class Moment(state: String, step: Long, steps: Long, line: String, error: Option[String])
 
-/** What a user may know about a run while it goes on; written by the training thread, read by any other. */
-final class Progress {
+/**
+ * What a user may know about a run while it goes on; written by the training thread, read by any other.
+ *
+ * @param nanoTime
+ *   the clock
+ */
+final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   private var state = "running"
   private var epoch = 0
   private var epochs = 0
@@ -19,25 +24,37 @@ final class Progress {
   private var accuracy: Option[Double] = None
   private var rowsPerSecond = 0.0
   private var error: Option[String] = None
+  private var usersToMend = false
   private var results = ""
-  private var firstStepAt = 0L
+
+  /** The first step that the attempt told of, and when: a run may go on from a checkpoint, or go back to one. */
+  private var firstStep: Option[(Long, Long)] = None
   private var version = 0L
 
   def planned(epochs: Int, steps: Long): Unit = change { this.epochs = epochs; this.steps = steps }
   def resultsAt(path: String): Unit = change { results = path }
   def stepDone(step: Long, loss: Double, rowsPerSecond: Double): Unit = change {
-    if (firstStepAt == 0L) firstStepAt = System.nanoTime()
+    if (firstStep.isEmpty) firstStep = Some((step, nanoTime()))
     this.step = step
     this.loss = Some(loss)
     this.rowsPerSecond = rowsPerSecond
   }
+
+  /** The training begins, or begins again after a loss. */
+  def attemptBegan(): Unit = change { firstStep = None }
   def evaluated(accuracy: Double): Unit = change { this.accuracy = Some(accuracy) }
   def epochStopped(epoch: Int): Unit = change { this.epoch = epoch }
 
-  /** @param state done, failed or cancelled */
-  def ended(state: String, error: Option[String]): Unit = change {
+  /**
+   * @param state
+   *   done, failed or cancelled
+   * @param usersToMend
+   *   a rank found something wrong that the user can mend: a ConfigurationException
+   */
+  def ended(state: String, error: Option[String], usersToMend: Boolean = false): Unit = change {
     this.state = state
     this.error = error
+    this.usersToMend = usersToMend
     if (state == "done") step = steps // ranks of one stage tell at most once a second where they are
   }
 
@@ -65,8 +82,9 @@ final class Progress {
   }
 
   def json(use: Option[ResourceUse]): String = synchronized {
-    val elapsed = (System.nanoTime() - firstStepAt) / 1e9
-    val left = if (step > 1 && steps > step) Some(elapsed / (step - 1) * (steps - step)) else None
+    val left = firstStep.filter { case (first, _) => step > first && steps > step }.map { case (first, at) =>
+      (nanoTime() - at) / 1e9 / (step - first) * (steps - step)
+    }
     Json.line(
       ListMap[String, Any](
         "state" -> state,
@@ -81,6 +99,7 @@ final class Progress {
         "cores" -> use.map(_.cores),
         "resident_bytes" -> use.map(_.residentBytes),
         "error" -> error,
+        "error_kind" -> error.map(_ => if (usersToMend) "configuration" else "run"),
         "results" -> results
       )
     )

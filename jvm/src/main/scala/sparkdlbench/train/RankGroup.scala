@@ -4,10 +4,11 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
-import sparkdlbench.metrics.Phase
+import sparkdlbench.RunFailedException
+import sparkdlbench.metrics.{Phase, StepPhases}
 
 import scala.reflect.ClassTag
-import scala.util.Try
+import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
 
 /** Where a rank's state lives. */
@@ -19,6 +20,7 @@ final case class Placement(rank: Int, host: String, executorId: String)
  */
 final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoCloseable {
   private val critical = new Array[Long](Phase.names.size)
+  private val ofRanks = IndexedSeq.fill(setup.workers)(new Array[Long](Phase.names.size))
 
   /** Made by one barrier stage, so that all ranks exist at once and each slot takes one. */
   val placements: IndexedSeq[Placement] = place()
@@ -56,32 +58,53 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
   /**
    * Adds a job of an exchange's own to the phases.
    *
+   * For the driver the slowest task of each stage counts. A rank has its own tasks' time, and waits for the slowest one of each
+   * stage: so the rank that waits least is the one that the others wait for, as in the one-stage shape.
+   *
    * @param wall
    *   its nanoseconds
-   * @param stages
-   *   what the tasks of each of its stages measured; the slowest one's time counts
+   * @param atRanks
+   *   what the tasks of each stage at the ranks measured, by rank
+   * @param elsewhere
+   *   the same of stages whose tasks are no rank's, and of the driver
    */
-  def countJob(wall: Long, stages: Seq[Seq[Array[Long]]]): Unit = {
-    val slowest = stages.map(_.maxBy(_.sum))
-    slowest.foreach(phases => phases.indices.foreach(phase => critical(phase) += phases(phase)))
-    critical(Phase.Scheduler) += math.max(0L, wall - slowest.map(_.sum).sum)
+  def countJob(wall: Long, atRanks: Seq[Seq[Array[Long]]], elsewhere: Seq[Seq[Array[Long]]] = Nil): Unit = {
+    val slowest = (atRanks ++ elsewhere).map(_.maxBy(_.sum))
+    val scheduler = math.max(0L, wall - slowest.map(_.sum).sum)
+    slowest.foreach(RankGroup.add(_, critical))
+    critical(Phase.Scheduler) += scheduler
+    ofRanks.zipWithIndex.foreach { case (phases, rank) =>
+      val own = atRanks.flatMap(_.lift(rank))
+      own.foreach(RankGroup.add(_, phases))
+      phases(Phase.Wait) += slowest.map(_.sum).sum - own.map(_.sum).sum
+      phases(Phase.Scheduler) += scheduler
+    }
   }
 
   /** Exposed nanoseconds by phase since the last call. */
-  def takePhases(): Array[Long] = {
-    val taken = critical.clone()
-    java.util.Arrays.fill(critical, 0L)
+  def takePhases(): StepPhases = {
+    val taken = StepPhases(critical.clone(), ofRanks.map(_.clone()))
+    (critical +: ofRanks).foreach(java.util.Arrays.fill(_, 0L))
     taken
   }
 
   private def place(): IndexedSeq[Placement] = {
     val shipped = sc.broadcast(setup)
-    try made(shipped).sortBy(_.rank).toIndexedSeq
+    try watched(made(shipped)).sortBy(_.rank).toIndexedSeq
     catch {
       case cause: Throwable =>
         forget() // those that were made
         throw cause
     } finally Try(shipped.unpersist())
+  }
+
+  /** The group's first job, ended where it does not get its slots. */
+  private def watched[T](job: => T): T = {
+    val watch = new WatchedJob(sc, setup)
+    watch.run(job, () => Thread.sleep(RankGroup.LookMillis), () => false) match {
+      case Success(done) => done
+      case Failure(cause) => throw watch.complaint.fold(cause)(new RunFailedException(_, cause))
+    }
   }
 
   /** In every executor that takes one of the tasks, as far as Spark still can. */
@@ -115,6 +138,10 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
 }
 
 private object RankGroup {
+  private def add(phases: Array[Long], to: Array[Long]): Unit =
+    phases.indices.foreach(phase => to(phase) += phases(phase))
+
+  val LookMillis = 20L
   def location(placed: Placement): Seq[String] = Seq(SparkFacts.executorLocation(placed.host, placed.executorId))
 }
 

@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.results.EpochSeconds
 import sparkdlbench.transport.RankGroups
 
 import java.util.concurrent.{ConcurrentHashMap, LinkedBlockingQueue}
@@ -30,30 +31,44 @@ final case class StepReport(
  *   the ranks that share a process now
  * @param before
  *   the groups of the checkpoint that the attempt goes on from
+ * @param from
+ *   steps made when it begins
  */
 final case class GroupsReport(
     runId: String,
     attempt: Int,
     groups: RankGroups,
     placed: RankGroups,
-    before: Option[RankGroups]
+    before: Option[RankGroups],
+    from: Long
 ) extends RankReport
+
+/**
+ * While an attempt begins, from every rank.
+ *
+ * @param doing
+ *   what the rank begins with now, for messages
+ */
+final case class StartReport(runId: String, attempt: Int, rank: Int, place: String, doing: String) extends RankReport
 
 /**
  * At the end of an epoch, from every rank.
  *
  * @param ranks
  *   how many ranks report
+ * @param workers
+ *   how many of them compute: the first ones
  * @param seconds
- *   length of the epoch as the rank measured it, with its evaluation
+ *   what the rank measured, from the end of the epoch before
  */
 final case class EpochReport(
     runId: String,
     attempt: Int,
     rank: Int,
     ranks: Int,
+    workers: Int,
     epoch: Int,
-    seconds: Double,
+    seconds: EpochSeconds,
     lossSum: Double,
     evaluation: Option[Evaluation],
     status: RankStatus

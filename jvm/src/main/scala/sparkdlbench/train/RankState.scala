@@ -31,6 +31,13 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   private lazy val testing = new BatchReader(run.data.test, evaluationRows)
   val timer = new PhaseTimer
 
+  /**
+   * Opens the data set, where no other rank of the executor has yet: that may take longer than ranks that are under way wait for each
+   * other. A server that shares the driver's process with the workers waits for them here.
+   */
+  def openData(): Unit = if (computes) { val _ = training }
+  else if (executorId == RankTask.DriverId) { val _ = run.data }
+
   /** Rows that this rank computes in a step. */
   def rows(step: Long): Int = if (computes) training.rows(step) else 0
 
@@ -85,13 +92,21 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   }
   private lazy val partsSum = new FlatBuffer(parameters.length)
 
-  /** This rank's part of the test rows, on the current weights. */
-  def evaluate(): Evaluation = if (!computes) Evaluation(0, 0.0, 0)
+  /**
+   * This rank's part of the test rows, on the current weights.
+   *
+   * @param alive
+   *   called between parts of them
+   */
+  def evaluate(alive: () => Unit = () => ()): Evaluation = if (!computes) Evaluation(0, 0.0, 0)
   else {
     val share = Slices(setup.data.testRows, setup.workers)
     val (first, end) = (share.from(rank), share.until(rank))
     (first until end by evaluationRows)
-      .map(from => engine.evaluate(testing.readRange(from, math.min(end, from + evaluationRows))))
+      .map { from =>
+        alive()
+        engine.evaluate(testing.readRange(from, math.min(end, from + evaluationRows)))
+      }
       .foldLeft(Evaluation(0, 0.0, 0))(_ + _)
   }
 

@@ -4,8 +4,10 @@ import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.metrics.Phase
+import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
+import sparkdlbench.results.EpochSeconds
 import sparkdlbench.topology.Topology
+import sparkdlbench.transport.push.Mailbox
 import sparkdlbench.transport.{
   AnnouncingTransport,
   AveragingTransport,
@@ -29,8 +31,8 @@ import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
  *   running statistics, of rank 0 alone
  * @param stepNanos
  *   length of each step since the last (re)start, in order
- * @param phaseNanos
- *   exposed nanoseconds by phase, summed over those steps
+ * @param phases
+ *   of those steps
  * @param channels
  *   what really carried its bytes
  * @param counts
@@ -43,7 +45,7 @@ final case class RankOutcome(
     weights: Seq[(Int, Array[Float])],
     statistics: Array[Float],
     stepNanos: Array[Long],
-    phaseNanos: Array[Long],
+    phases: PhaseRecord,
     bytes: Map[String, Long],
     engine: Map[String, String],
     channels: Map[String, String],
@@ -58,8 +60,11 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private val attempt = setup.submission * RankTask.AttemptsPerSubmission + context.stageAttemptNumber()
   private val epochs = ArrayBuffer.empty[EpochReport]
   private val stepNanos = new ArrayBuilder.ofLong
-  private var stepsMade = 0L
-  private val phaseNanos = new Array[Long](Phase.names.size)
+  private val refusedBefore = Mailbox.refusedStreams
+  private val phases = new PhaseLog(PhaseLog.stepsKept(setup.ranks))
+
+  /** What checkpoints held the steps up for, of which no epoch has told. */
+  private var checkpointNanos = 0L
   private var reportedAt = System.nanoTime()
   private var checkpoints: Option[CheckpointWriter] = None
   private var statistics: Statistics = _
@@ -67,16 +72,21 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   def run(): RankOutcome = {
     val executor = ExecutorRuns.acquire(setup)
     try {
+      tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
-      try connected(rank)
-      finally rank.close()
+      try {
+        rank.openData()
+        tell("connects to the other ranks")
+        connected(rank)
+      } finally rank.close()
     } finally ExecutorRuns.release(setup.runId)
   }
 
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
     try {
-      val found = FoundCheckpoint.newest(setup, group, attempt)
+      tell("looks for checkpoints")
+      val found = FoundCheckpoint.newest(setup, group, attempt, place)
       val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
       if (group.rank == 0) report(groups)
       val timed = new TimedTransport(transport, rank.timer, groups.groups)
@@ -104,6 +114,19 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     }
   }
 
+  /** Streams of other attempts that came to this executor, told by one of its ranks. */
+  private def refusedHere(groups: GroupsReport): Map[String, Seq[Long]] = {
+    val refused = Mailbox.refusedStreams - refusedBefore
+    if (refused == 0 || groups.placed.members.exists(here => here.contains(group.rank) && here.head != group.rank))
+      Map.empty
+    else Map("refused_streams" -> Seq(refused))
+  }
+
+  private def place: String =
+    s"rank ${group.rank} on ${SparkEnv.get.blockManager.blockManagerId.host} (executor ${SparkEnv.get.executorId})"
+
+  private def tell(doing: String): Unit = report(StartReport(setup.runId, attempt, group.rank, place, doing))
+
   private def averagingOf(rank: RankState, transport: Transport): Option[AveragingTransport] =
     if (rank.engine.statistics.length == 0 || group.size == 1) None
     else Some(new AveragingTransport(transport, rank.engine.statistics, setup.workers))
@@ -120,7 +143,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val lowest = groups.members.find(_.contains(group.rank)).get.head
     Checkpointing
       .store(setup, Checkpointing.folder)
-      .map(new CheckpointWriter(setup, _, group.rank, lowest, setup.settings(Checkpointing.every), clock))
+      .map(
+        new CheckpointWriter(
+          setup,
+          _,
+          group.rank,
+          lowest,
+          setup.settings(Checkpointing.every),
+          clock,
+          () => context.isInterrupted()
+        )
+      )
   }
 
   private def train(
@@ -133,16 +166,30 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val steps = setup.totalSteps
     var step = from
     var losses = lossesSoFar
+    var ended = System.nanoTime()
     while (step < steps) {
       val epoch = (step / setup.stepsPerEpoch).toInt
-      val start = System.nanoTime()
       val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
       step = end
+      val stepped = System.nanoTime()
       val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, step)) else None
-      val seconds = (System.nanoTime() - start) / 1e9
-      val now = status(rank, transport)
-      val done = EpochReport(setup.runId, attempt, group.rank, group.size, epoch, seconds, losses, evaluation, now)
+      val now = System.nanoTime()
+      val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)
+      ended = now
+      checkpointNanos = 0
+      val done = EpochReport(
+        setup.runId,
+        attempt,
+        group.rank,
+        group.size,
+        setup.workers,
+        epoch,
+        seconds,
+        losses,
+        evaluation,
+        status(rank, transport)
+      )
       epochs += done
       report(done)
       losses = 0.0
@@ -178,19 +225,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   }
 
   private def write(writer: CheckpointWriter, step: Long, losses: Double, algorithm: RankAlgorithm): Unit = {
+    val start = System.nanoTime()
     val state = algorithm.state // first: until it is there, other ranks may still need this one
     statistics.share(step)
     writer.write(step, losses, state ++ statistics.state)
+    checkpointNanos += System.nanoTime() - start
   }
 
   private def count(rank: RankState): Long = {
-    val taken = rank.timer.take()
-    var sum = 0L
-    var phase = 0
-    while (phase < taken.length) { phaseNanos(phase) += taken(phase); sum += taken(phase); phase += 1 }
-    stepNanos += sum
-    stepsMade += 1
-    sum
+    val nanos = phases.add(rank.timer.take())
+    stepNanos += nanos
+    nanos
   }
 
   private def reportProgress(
@@ -208,12 +253,12 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     }
 
   private def status(rank: RankState, transport: Transport): RankStatus =
-    RankStatus(group.rank, rank.host, rank.executorId, stepsMade, phaseNanos.clone(), transport.bytesSent)
+    RankStatus(group.rank, rank.host, rank.executorId, phases.steps, phases.nanos, transport.bytesSent)
 
   private def evaluate(rank: RankState, algorithm: RankAlgorithm, step: Long): Evaluation = {
     algorithm.settle()
     statistics.share(step)
-    rank.evaluate()
+    rank.evaluate(() => algorithm.alive())
   }
 
   private def outcome(
@@ -232,13 +277,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       algorithm.weights,
       statistics.result,
       stepNanos.result(),
-      phaseNanos,
+      phases.record,
       transport.bytesSent,
       facts,
       transport.facts,
       epochs.toSeq,
       groups,
-      algorithm.counts
+      algorithm.counts ++ refusedHere(groups)
     )
   }
 }

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.results.Recorder
+import sparkdlbench.results.{EpochSeconds, Recorder}
 
 import scala.collection.mutable
 
@@ -26,7 +26,7 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
         recorder.told(step.status)
       case groups: GroupsReport if groups.attempt > grouped =>
         grouped = groups.attempt
-        recorder.grouped(groups.groups, groups.placed, groups.before)
+        recorder.grouped(groups.groups, groups.placed, groups.before, groups.from)
       case epoch: EpochReport if epoch.epoch >= next =>
         // A run that goes on from another's checkpoint begins with a later epoch; a rank's reports come in order.
         if (!begun) next = epoch.epoch
@@ -39,15 +39,18 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     }
   }
 
+  /** The slowest rank's epoch, and the mean of its parts, as steps are the mean: so what is left over is nobody's. */
+  private def seconds(reports: Seq[EpochReport]): EpochSeconds = {
+    val computing = reports.filter(report => report.rank < report.workers).map(_.seconds)
+    def mean(part: EpochSeconds => Double) = computing.map(part).sum / computing.size
+    EpochSeconds(computing.map(_.whole).max, mean(_.evaluation), mean(_.checkpoint))
+  }
+
   private def finish(reports: Seq[EpochReport]): Unit = {
     val epoch = reports.head.epoch
     val evaluations = reports.flatMap(_.evaluation)
     if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
-    recorder.epochStopped(
-      epoch,
-      reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch),
-      Some(reports.map(_.seconds).max)
-    )
+    recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), seconds(reports))
     next = epoch + 1
     if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)
   }

@@ -46,6 +46,7 @@ final case class RunSetup(
 
   /** The most rows that a rank's engine is given at once in training. */
   lazy val rowsAtOnce: Int = algorithm.rowsAtOnce(settings, plan)
+  def dataPosition: DataPosition = DataPosition(batch, settings(RunKeys.seed), data.trainRows, data.rowsIdentity)
   def stepsPerEpoch: Int = plan.stepsPerEpoch
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
 
@@ -72,6 +73,9 @@ final case class RunSetup(
   def dataSource: DataSource = Variants.find[DataSource]("data source", settings(RunKeys.data))
 
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
+
+  /** Values that the optimiser keeps for each weight. */
+  def optimizerValues: Int = optimizer.create(1, settings).state.values.map(_.length).sum
 
   /** For the values [`from`, `until`) of the model's parameters. */
   def newOptimizer(from: Int, until: Int, settings: Settings = settings): Optimizer =

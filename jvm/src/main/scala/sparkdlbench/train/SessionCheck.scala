@@ -15,14 +15,20 @@ object SessionCheck extends Logging {
   private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
   private val StableMillis = 15000L
 
-  def check(sc: SparkContext, settings: Settings): Unit = {
-    version(sc)
-    ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
-    dynamicAllocation(sc.getConf.getOption)
-    encryption(SparkFacts.encrypts(sc.getConf), settings)
-    batch(settings)
-    slots(sc, settings)
-  }
+  def check(sc: SparkContext, settings: Settings): Unit = checks(sc, settings).foreach { case (_, check) => check() }
+
+  /** All of them, in their order, by the names that the doctor gives what they find; each throws a ConfigurationException. */
+  private[sparkdlbench] def checks(sc: SparkContext, settings: Settings): Seq[(String, () => Unit)] = Seq(
+    ("spark-version", () => version(sc)),
+    (
+      "shuffle-manager",
+      () => ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
+    ),
+    ("dynamic-allocation", () => dynamicAllocation(sc.getConf.getOption)),
+    ("encryption", () => encryption(SparkFacts.encrypts(sc.getConf), settings)),
+    ("batch", () => batch(settings)),
+    ("slots", () => slots(sc, settings))
+  )
 
   private[sparkdlbench] def version(sc: SparkContext): Unit = {
     val line = Facts.build.getOrElse("spark_line", "")

@@ -10,8 +10,9 @@ import scala.util.Try
 
 /**
  * Whether a session can work with the shuffle manager that its configuration names: class on the driver and on the
- * executors' class path, Spark version, settings. Asked before the Spark context starts where that is possible, because a
- * missing class ends the start with no more than a ClassNotFoundException, and on executors with their silent restarts.
+ * executors' class path, Spark version, settings; and whether it is the Spark distribution that its configuration is for.
+ * Asked before the Spark context starts where that is possible, because a missing class ends the start with no more than a
+ * ClassNotFoundException, and on executors with their silent restarts.
  *
  * @param conf
  *   the session's Spark properties
@@ -44,8 +45,20 @@ final class ShuffleManagerCheck(
   def check(): Unit = problem.foreach(text => throw new ConfigurationException(text))
 
   def problem: Option[String] =
-    if (ShuffleManagers.isSort(name)) None
-    else version.orElse(driver).orElse(executors).orElse(settings)
+    distribution.orElse {
+      if (ShuffleManagers.isSort(name)) None
+      else version.orElse(driver).orElse(executors).orElse(settings)
+    }
+
+  /** A switch of a Spark that this one is not: nothing here would read it. */
+  private def distribution: Option[String] = KnownShuffleManagers.distributions.collectFirst {
+    case other if other.on(conf).nonEmpty && !other.supports.exists(sparkVersion.startsWith) =>
+      s"${other.on(conf).map(_ + "=true").mkString(" and ")} asks for ${other.title}, which is no shuffle manager but a Spark " +
+        s"distribution of its own, made from Spark ${other.supports.map(_ + "x").mkString(", ")}; this is Spark $sparkVersion, which " +
+        "does not read the key and would send everything over TCP. What is missing is that distribution on every host, and this package " +
+        s"needs a newer Spark than it has. Leave ${other.switches.mkString(" and ")} out (the profile ${other.profile} sets them), or set " +
+        "them to false; for RDMA use transport ucx with ucx.libraries."
+  }
 
   private def version: Option[String] = known.filterNot(_.supportsSpark(sparkVersion)).map { manager =>
     s"spark.shuffle.manager names $title, which supports Spark ${manager.supports.map(_ + "x").mkString(", ")}, and this is Spark " +

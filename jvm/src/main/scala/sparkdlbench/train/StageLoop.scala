@@ -2,10 +2,12 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
-import sparkdlbench.config.RunKeys
+import sparkdlbench.algorithm.BackupWorkers
+import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
-import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException, SparkDLPlugin}
+import sparkdlbench.topology.Ps
+import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLPlugin}
 
 import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec
@@ -15,9 +17,9 @@ import scala.util.{Failure, Success, Try}
  * The loop of the one-stage shape: one barrier stage for the whole training; the ranks' tasks live as long as it. The driver
  * only listens to reports whose number does not grow with the steps.
  *
- * After a loss Spark retries the stage, and the ranks go on from the newest checkpoint. When Spark has given up, or no
- * executor has come in place of a lost one for `recovery.replacement_wait`, the driver submits the stage anew, in the second
- * case with as many workers as there are slots left.
+ * After a loss Spark retries the stage, and the ranks go on from the newest checkpoint. When Spark has given up, the driver submits the
+ * stage anew; with as many workers as there are slots, when no executor has come in place of a lost one for
+ * `recovery.replacement_wait`.
  */
 final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
@@ -29,13 +31,13 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   @tailrec
   private def submit(setup: RunSetup, recorder: Recorder, reports: ReportReader, cancelled: () => Boolean): Trained = {
-    val watch = new SlotWatch(sc, setup)
-    watchStage(setup, reports, watch, cancelled) match {
+    val watched = new WatchedJob(sc, setup)
+    watchStage(setup, reports, watched, cancelled) match {
       case Success(outcomes) =>
         outcomes.foreach(outcome => (outcome.groups +: outcome.epochs).foreach(reports.receive))
         recorder.steps(
           outcomes.map(_.stepNanos),
-          outcomes.map(_.phaseNanos),
+          outcomes.map(_.phases),
           outcomes.map(each => (each.host, each.executorId))
         )
         recorder.counted(outcomes.map(_.counts))
@@ -48,56 +50,78 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         )
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException
-        val next = again(setup, cause, watch)
-        recorder.resubmitted(Failures.reason(cause), next.workers)
+        val reason = watched.complaint.getOrElse(Failures.reason(cause))
+        val next = again(setup, reason, cause, watched, cancelled)
+        recorder.resubmitted(reason, next)
         submit(next, recorder, reports, cancelled)
     }
   }
 
-  /** Runs the stage in a thread of its own, so that this one can listen and watch. */
+  /** Runs the stage, and listens to its ranks meanwhile. */
   private def watchStage(
       setup: RunSetup,
       reports: ReportReader,
-      watch: SlotWatch,
+      watched: WatchedJob,
       cancelled: () => Boolean
   ): Try[Seq[RankOutcome]] = {
     val box = RankReports.open(setup.runId)
-    @volatile var outcome: Option[Try[Array[RankOutcome]]] = None
-    val job = new Thread(() => outcome = Some(AnyOutcome.of(runStage(setup))), s"sparkdl-stage-${setup.runId}")
-    job.setDaemon(true)
-    job.start()
-    while (outcome.isEmpty) {
-      Option(box.poll(StageLoop.PollMillis, TimeUnit.MILLISECONDS)).foreach(reports.receive)
-      if (cancelled() || watch.waitedTooLong()) sc.cancelJobGroup(setup.runId)
-    }
-    while (!box.isEmpty) reports.receive(box.poll())
-    outcome.get.map(_.toSeq.sortBy(_.rank))
+    def receive(report: RankReport): Unit = { watched.receive(report); reports.receive(report) }
+    val outcome = watched.run(
+      runStage(setup),
+      () => Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive),
+      cancelled
+    )
+    while (!box.isEmpty) receive(box.poll())
+    outcome.map(_.toSeq.sortBy(_.rank))
   }
 
   /** How to go on after the stage has failed for good, or why not. */
-  private def again(setup: RunSetup, cause: Throwable, watch: SlotWatch): RunSetup = {
+  private def again(
+      setup: RunSetup,
+      reason: String,
+      cause: Throwable,
+      watched: WatchedJob,
+      cancelled: () => Boolean
+  ): RunSetup = {
     val limit = setup.settings(Checkpointing.resubmissions)
-    val resumable = setup.settings(Checkpointing.folder).nonEmpty
-    val slots = SparkFacts.slots(sc)
+    def failed(why: String) = throw new RunFailedException(s"$reason $why", cause)
     if (Failures.isUsers(cause)) throw new ConfigurationException(Failures.reason(cause), cause)
-    if (!resumable || setup.submission >= limit || slots == 0)
-      throw new RunFailedException(
-        Failures.reason(cause) +
-          (if (!resumable) " No checkpoint.dir was set, so the run cannot go on from where it was."
-           else if (slots == 0) " No executor is left."
-           else s" The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit."),
-        cause
+    if (watched.complaint.nonEmpty && !watched.lackedSlots) failed("")
+    if (setup.settings(Checkpointing.folder).isEmpty)
+      failed("No checkpoint.dir was set, so the run cannot go on from where it was.")
+    if (setup.submission >= limit)
+      failed(s"The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit.")
+    // A job that has waited for slots has waited long enough.
+    val slots = if (watched.lackedSlots) SparkFacts.slots(sc) else awaitSlots(setup, cancelled)
+    val workers = math.min(setup.workers, slots - (setup.ranks - setup.workers))
+    if (workers < 1)
+      failed(
+        s"$slots slots are left, too few for the run to go on, and no executor came in place of those that were lost."
       )
-    val fitting = slots - (setup.ranks - setup.workers)
-    val workers = if (watch.gaveUp) math.max(1, math.min(setup.workers, fitting)) else setup.workers
-    setup.copy(
+    val next = setup.copy(
       submission = setup.submission + 1,
-      // The batch stays, and with it what the numbers of steps mean.
-      settings = setup.settings
-        .updated(RunKeys.workers, workers.toString)
-        .updated(RunKeys.batch, setup.batch.toString)
-        .updated(RunKeys.batchPerWorker, "0")
+      settings = if (workers == setup.workers) setup.settings else fewer(setup, workers)
     )
+    Combination.check(next.settings)
+    next
+  }
+
+  /** The batch stays, and with it what the numbers of steps mean. */
+  private def fewer(setup: RunSetup, workers: Int): Settings = setup.settings
+    .updated(RunKeys.workers, workers.toString)
+    .updated(RunKeys.batch, setup.batch.toString)
+    .updated(RunKeys.batchPerWorker, "0")
+    .updated(Ps.shards, math.min(setup.settings(Ps.shards), workers).toString)
+    .updated(BackupWorkers.count, math.min(setup.settings(BackupWorkers.count), workers - 1).toString)
+
+  /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */
+  private def awaitSlots(setup: RunSetup, cancelled: () => Boolean): Int = {
+    val end = System.nanoTime() + setup.settings(Checkpointing.replacementSeconds) * 1000000000L
+    while (SparkFacts.slots(sc) < setup.ranks && System.nanoTime() < end) {
+      if (cancelled()) throw new CancelledException
+      Thread.sleep(WatchedJob.PollMillis)
+    }
+    SparkFacts.slots(sc)
   }
 
   /** The results leave through a shuffle, because Spark retries a failed barrier stage only where it is not the last. */
@@ -124,38 +148,3 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     all
   }
 }
-
-private object StageLoop { val PollMillis = 200L }
-
-/**
- * Watches whether the stage's tasks run. Spark skips the offers of a barrier stage silently while there are too few slots
- * for it, for ever; this ends that wait.
- */
-private final class SlotWatch(sc: SparkContext, setup: RunSetup) {
-  private val limitNanos = setup.settings(Checkpointing.replacementSeconds) * 1000000000L
-  private var idleSince = System.nanoTime()
-  private var lookedAt = 0L
-
-  /** True after the wait for slots was ended. */
-  var gaveUp: Boolean = false
-
-  def waitedTooLong(): Boolean = {
-    val now = System.nanoTime()
-    if (now - lookedAt > SlotWatch.LookNanos) {
-      lookedAt = now
-      if (allRun) idleSince = now
-      if (now - idleSince > limitNanos) gaveUp = true
-    }
-    gaveUp
-  }
-
-  private def allRun: Boolean = {
-    val stages =
-      sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
-    stages.flatMap(sc.statusTracker.getStageInfo(_)).exists { stage =>
-      stage.numTasks == setup.ranks && stage.numActiveTasks + stage.numCompletedTasks >= setup.ranks
-    }
-  }
-}
-
-private object SlotWatch { val LookNanos = 500000000L }

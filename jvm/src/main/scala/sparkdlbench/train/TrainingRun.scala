@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
@@ -62,7 +63,7 @@ final class TrainingRun private (
     sc.addSparkListener(layers)
     try {
       folder.write("run.json", Json.text(description))
-      folder.event("run_start", None, "name" -> setup.settings(RunKeys.name))
+      folder.event("run_start", None, "name" -> setup.settings(RunKeys.name), "clock_started_ms" -> startMillis)
       folder.event("global_batch_size", setup.batch)
       folder.event("seed", setup.settings(RunKeys.seed))
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
@@ -116,12 +117,14 @@ final class TrainingRun private (
     val cancelled = cancelRequested
     val reason = if (cancelled) "the user cancelled the run" else Failures.reason(cause)
     val state = if (cancelled) "cancelled" else "failed"
+    val usersToMend = !cancelled && Failures.isUsers(cause)
     try finish(recorder, state, Map.empty, Some(reason))
     catch { case NonFatal(unwritten) => cause.addSuppressed(unwritten) } // nobody must wait for the end because of that
-    finally progress.ended(state, Some(reason))
+    finally progress.ended(state, Some(reason), usersToMend)
     cause match {
       case e: VirtualMachineError => throw e
       case e: ConfigurationException => throw e
+      case e if usersToMend => throw new ConfigurationException(reason, e)
       case e => throw new RunFailedException(reason, e)
     }
   }
@@ -129,9 +132,11 @@ final class TrainingRun private (
   private def finish(recorder: Recorder, status: String, bytes: Map[String, Long], error: Option[String]): String = {
     val (recorded, wallMillis) = (recorder.summary(status, bytes, error), recorder.millis)
     if (error.isEmpty) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
-    val summary = recorded + ("spark" -> layers.seconds(wallMillis))
+    val firstStep = recorder.secondsPrepared.map(seconds => startMillis + (seconds * 1000).toLong)
+    val summary = recorded + ("spark" -> layers.seconds(wallMillis, firstStep))
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
+    recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
     folder.write("summary.json", Json.text(summary))
     folder.write("steps.json", Json.line(recorder.stepMillis))
     folder.write("page.html", Page.render(description, summary))
@@ -183,7 +188,7 @@ object TrainingRun {
    *   where `raw` says nothing
    */
   def prepare(sc: SparkContext, raw: Map[String, String]): TrainingRun = {
-    val checked = RunKeys.resolve(fromSpark(sc) ++ Settings.named(raw))
+    val checked = RunKeys.resolve(asked(sc.getConf.getAll.toMap, raw))
     Combination.check(checked)
     SessionCheck.check(sc, checked)
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
@@ -220,7 +225,7 @@ object TrainingRun {
 
   /** Builds the model's specification, and checks what depends on it. */
   private[sparkdlbench] def planned(sc: SparkContext, settings: Settings, facts: DataFacts): RunSetup = {
-    val sized = wholeBatch(settings, facts.trainRows)
+    val sized = wholeBatch(namedFolders(settings, sc), facts.trainRows)
     val spec = ModelFamily.of(settings, facts.shape, facts.classes)
     Combination.check(settings, spec)
     val threads = settings(RunKeys.threads) match {
@@ -228,7 +233,9 @@ object TrainingRun {
       case chosen => chosen
     }
     Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).check(spec, threads, settings)
-    checkResume(settings, spec, sc)
+    val position =
+      DataPosition(RunKeys.globalBatch(sized), sized(RunKeys.seed), facts.trainRows, facts.rowsIdentity)
+    checkResume(sized, spec, position, sc)
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
     val setup = scheduled(RunSetup(runId, sized, spec, facts, threads, hadoop, secret(settings)))
@@ -243,6 +250,12 @@ object TrainingRun {
     MemoryCheck.check(setup, estimate, limits, sc.isLocal)
     estimate.toMap + ("limits" -> limits.toMap)
   }
+
+  /** Executors have other working folders than the driver. */
+  private def namedFolders(settings: Settings, sc: SparkContext): Settings =
+    Seq(Checkpointing.folder, Checkpointing.resume).filter(settings(_).nonEmpty).foldLeft(settings) { (sofar, key) =>
+      sofar.updated(key, CheckpointStore.named(settings(key), sc.hadoopConfiguration))
+    }
 
   /** An algorithm of whole passes has all rows as its batch. */
   private def wholeBatch(settings: Settings, rows: Int): Settings =
@@ -260,9 +273,9 @@ object TrainingRun {
     if (setup.settings(CosineSchedule.steps) > 0) setup
     else setup.copy(settings = setup.settings.updated(CosineSchedule.steps, setup.totalSteps.toString))
 
-  private def checkResume(settings: Settings, spec: ModelSpec, sc: SparkContext): Unit = {
+  private def checkResume(settings: Settings, spec: ModelSpec, position: DataPosition, sc: SparkContext): Unit = {
     val folder = settings(Checkpointing.resume)
-    checkUnused(settings(Checkpointing.folder), folder, sc)
+    checkUnused(settings(Checkpointing.folder), folder, sc.hadoopConfiguration)
     if (folder.nonEmpty) {
       val snapshot = CheckpointStore.require(folder, sc.hadoopConfiguration)
       val length = snapshot.parts.flatMap(_.ranges).filter(_.name == "weights").map(_.values.length).sum
@@ -281,23 +294,36 @@ object TrainingRun {
           s"The checkpoint after step ${snapshot.step} in '$folder' holds no '${lacking.mkString("', '")}': it was written with another algorithm " +
             s"or optimizer than ${algorithm.name} and ${settings(RunKeys.optimizer)} with these settings. Resume with those of the run that wrote it."
         )
+      val written = snapshot.parts.head.data
+      if (written.copy(set = position.set) == position && written != position)
+        throw new ConfigurationException(
+          s"The rows that were decoded for this run are not those of the run that wrote the checkpoint after step ${snapshot.step} in '$folder', since a " +
+            "table has no order that another look would repeat. Set data.decoded_dir to the folder that the run.json of that run names."
+        )
+      if (written != position) {
+        def told(one: DataPosition) = s"batch ${one.batch}, seed ${one.seed}, ${one.rows} training rows"
+        throw new ConfigurationException(
+          s"The checkpoint after step ${snapshot.step} in '$folder' was written with ${told(written)}, and this run has ${told(position)}: it would go " +
+            "on with other rows than those that come next. Resume with the batch, seed and data of the run that wrote it."
+        )
+      }
     }
   }
 
   /** A retry goes on from the newest checkpoint of its folder, which must not be another run's. */
-  private def checkUnused(folder: String, resumed: String, sc: SparkContext): Unit =
-    if (folder.nonEmpty && (resumed.isEmpty || !CheckpointStore.same(folder, resumed, sc.hadoopConfiguration)))
-      CheckpointStore.in(folder, sc.hadoopConfiguration).begun.headOption.foreach { step =>
+  private def checkUnused(folder: String, resumed: String, hadoop: Configuration): Unit =
+    if (folder.nonEmpty && folder != resumed)
+      new CheckpointStore(folder, hadoop).begun.headOption.foreach { step =>
         throw new ConfigurationException(
           s"checkpoint.dir is '$folder', which holds checkpoints of another run (the newest after step $step): after the loss of an executor " +
             s"this run would go on from those. Name an empty folder, remove what is there, or go on from it with --resume $folder."
         )
       }
 
-  private def fromSpark(sc: SparkContext): Map[String, String] = Settings.named(
-    sc.getConf.getAll.toMap.filter { case (name, _) =>
+  /** What a run's own settings and its session's properties ask for together, by TOML names. */
+  private[sparkdlbench] def asked(properties: Map[String, String], raw: Map[String, String]): Map[String, String] =
+    Settings.named(properties.filter { case (name, _) =>
       // The shuffle manager's own key is the session's, not a run's; the plugin sets it.
       name.startsWith(sparkdlbench.config.Key.SparkPrefix) && name != ShuffleManagers.DelegateKey
-    }
-  )
+    }) ++ Settings.named(raw)
 }

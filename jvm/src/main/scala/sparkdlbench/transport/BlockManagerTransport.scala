@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
-import sparkdlbench.train.RankGroup
+import sparkdlbench.topology.Slices
+import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RunSetup}
 
 /**
  * BigDL's way (Dai et al., "BigDL: A Distributed Deep Learning Framework for Big Data", SoCC 2019, section 3.3), and the
@@ -17,6 +18,28 @@ final class BlockManagerTransport extends TransportVariant with JobTransport {
   def inBand = true
   def topologies: Set[String] = Set("sliced")
   def exchange(group: RankGroup): Exchange = new BlockManagerExchange(group)
+
+  /** A rank's slice, summed and in full precision, and all slices as they are fetched. */
+  def memory(setup: RunSetup): ExchangeMemory = {
+    val parameters = setup.spec.parameterCount
+    val owned = Slices(parameters, setup.workers).maxSize
+    val encoded = Seq(setup.codec -> parameters, setup.parameterCodec -> owned).collect {
+      case (codec, values) if !codec.isRaw => codec.maxBytes(values)
+    }.sum
+    ExchangeMemory(
+      Seq(
+        MemoryPart("owned slice, summed and in full precision", MemoryKind.Direct, 8L * owned),
+        MemoryPart("encoded values", MemoryKind.Direct, encoded),
+        MemoryPart(
+          "what the codec left out",
+          MemoryKind.Direct,
+          if (setup.codec.keepsResidual) 4L * parameters else 0
+        ),
+        MemoryPart("slices as they are fetched", MemoryKind.HeapAtTimes, setup.parameterCodec.maxBytes(parameters)),
+        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
+      )
+    )
+  }
 }
 
 private final class BlockManagerExchange(group: RankGroup) extends Exchange {

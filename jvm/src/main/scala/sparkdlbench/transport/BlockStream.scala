@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
+import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.push.{HostLocal, LaneSlots, Progress, PushTransport}
 
@@ -34,6 +35,10 @@ final class BlockStream extends TransportVariant with OneStageTransport {
 
   override def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] =
     if (settings(HostLocal.mode) == "off") None else Some(LaneSlots.bytes(capacity))
+
+  override def checkHere(settings: Settings, around: Surroundings): Unit =
+    if (around.severalProcesses)
+      SparkBlockStreamNetwork.obstacle.foreach(text => throw new ConfigurationException(text))
 
   override def connect(group: GroupContext): Transport = PushTransport.connect(group, SparkBlockStreamNetwork)
 }

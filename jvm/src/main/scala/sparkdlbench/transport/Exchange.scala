@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.Settings
-import sparkdlbench.train.RankGroup
+import sparkdlbench.train.{MemoryPart, RankGroup, RunSetup}
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
 trait JobTransport extends TransportVariant {
@@ -16,7 +16,25 @@ trait JobTransport extends TransportVariant {
   def updatesWhole(settings: Settings): Boolean = false
 
   def exchange(group: RankGroup): Exchange
+
+  /** What the exchange needs besides the weights, gradient and engine of each rank. Without any memory being taken. */
+  def memory(setup: RunSetup): ExchangeMemory
 }
+
+/**
+ * Memory that a job-a-step exchange needs.
+ *
+ * @param executor
+ *   in each executor, however many ranks it has
+ * @param result
+ *   bytes of the results of a step's largest job, which `spark.driver.maxResultSize` bounds
+ */
+final case class ExchangeMemory(
+    worker: Seq[MemoryPart],
+    executor: Seq[MemoryPart] = Nil,
+    driver: Seq[MemoryPart] = Nil,
+    result: Long = 0
+)
 
 /** Brings a group of ranks from the weights of one step to those of the next, by Spark jobs. Driver side. */
 trait Exchange extends AutoCloseable {

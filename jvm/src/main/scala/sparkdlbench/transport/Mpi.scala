@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.mpi.MpiTransport
+import sparkdlbench.transport.mpi.{MpiPrograms, MpiTransport}
 import sparkdlbench.transport.push.LaneSlots
 
 /**
@@ -30,6 +30,12 @@ final class Mpi extends TransportVariant with OneStageTransport {
 
   override def inTheClear(settings: Settings): Option[String] = Some("MPI has no encryption")
 
+  override def newSecret(settings: Settings): RunSecret = RunSecret.proving(name)
+
+  /** The launcher is looked for everywhere: rank 0 may be in any executor. */
+  override def checkHere(settings: Settings, around: Surroundings): Unit =
+    MpiPrograms.launcher(settings(Mpi.launcher), MpiPrograms.python(settings(Mpi.python))): Unit
+
   override def connect(group: GroupContext): Transport = MpiTransport.connect(
     group,
     group.settings(Mpi.python),
@@ -49,9 +55,11 @@ object Mpi {
     "auto",
     "Open MPI's mpiexec on the host of rank 0: a path, or auto (beside mpi.python, else on the PATH: a system MPI)"
   )
-  val options: Key[String] = Key.text(
+  val options: Key[Seq[String]] = Key(
     "mpi.options",
     "",
-    "More words for mpiexec, for each process, such as --mca pml ob1 --mca btl tcp,self; separated by spaces"
+    "options of mpiexec separated by spaces, without ':', which would begin another process",
+    "More words for mpiexec, for each process, such as --mca pml ob1 --mca btl tcp,self; separated by spaces",
+    MpiTransport.words(_)
   )
 }

@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.RankShuffles
+import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
@@ -111,7 +112,10 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
     receive(step, input, parts, "the gradient", Phase.Reduce)
     state.timer.switch(Phase.Update)
     if (two) optimizer.update(master.floats, sum.floats, step)
-    else Optimizer.updateWhole(optimizer, master.floats, sum.floats, state.setup.spec.layout.size, step)
+    else {
+      SyncSgd.clipWhole(state.setup.settings, sum.floats)
+      Optimizer.updateWhole(optimizer, master.floats, sum.floats, state.setup.spec.layout.size, step)
+    }
     updated = step
   }
 
@@ -178,11 +182,14 @@ private[transport] object ShuffleRank {
 private[transport] object Encoding {
 
   /** Direct memory for the largest encoded piece; none where all codecs are raw. */
-  def scratch(uses: Seq[(Codec, Seq[VectorPiece])]): ByteBuffer = {
+  def scratch(uses: Seq[(Codec, Seq[VectorPiece])]): ByteBuffer =
+    ByteBuffer.allocateDirect(Math.toIntExact(scratchBytes(uses))).order(ByteOrder.nativeOrder())
+
+  def scratchBytes(uses: Seq[(Codec, Seq[VectorPiece])]): Long = {
     val largest = uses.collect {
       case (codec, pieces) if !codec.isRaw => pieces.map(piece => codec.maxBytes(piece.length))
     }
-    ByteBuffer.allocateDirect(Math.toIntExact((0L +: largest.flatten).max)).order(ByteOrder.nativeOrder())
+    (0L +: largest.flatten).max
   }
 
   /** Values `from` until `until` of `source` as one record; the residual, where there is one, has the source's layout. */

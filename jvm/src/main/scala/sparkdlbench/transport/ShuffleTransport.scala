@@ -5,7 +5,8 @@ import org.apache.spark.util.CollectionAccumulator
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.train.{ExecutorRuns, RankGroup, RankState}
+import sparkdlbench.topology.Slices
+import sparkdlbench.train.{ExecutorRuns, MemoryKind, MemoryPart, RankGroup, RankState, RunSetup}
 
 /**
  * The second rung of the in-band ladder: the exchange as real Spark shuffles, through whichever `spark.shuffle.manager` the
@@ -43,6 +44,39 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
 
   def exchange(group: RankGroup): Exchange =
     if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
+
+  def memory(setup: RunSetup): ExchangeMemory =
+    if (setup.settings(RunKeys.topology) == "tree") TreeExchange.memory(setup) else slicedMemory(setup)
+
+  /**
+   * What a rank owns, summed and in full precision; its records, kept until the next step, for a task may be repeated; and, where
+   * the first sender's records come last, those of all others.
+   */
+  private def slicedMemory(setup: RunSetup): ExchangeMemory = {
+    val two = setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
+    val parameters = setup.spec.parameterCount
+    val slices = Slices(parameters, setup.workers)
+    val owned = if (two) slices.maxSize else parameters
+    val limit = setup.settings(RunKeys.sliceLimit)
+    val used = if (two) Seq(setup.codec, setup.parameterCodec) else Seq(setup.codec)
+    val pieces = Seq(setup.codec, setup.parameterCodec).map(codec => codec -> VectorPiece.all(slices, codec, limit))
+    val sent = used.zip(Seq(parameters, owned)).map { case (codec, values) => codec.maxBytes(values) }.sum
+    val arriving = math.max(
+      (setup.workers - 1) * setup.codec.maxBytes(owned),
+      if (two) setup.parameterCodec.maxBytes(parameters) else 0
+    )
+    val residual = if (setup.codec.keepsResidual) 4L * parameters else 0
+    ExchangeMemory(
+      Seq(
+        MemoryPart("owned weights, summed and in full precision", MemoryKind.Direct, 8L * owned),
+        MemoryPart("encoded values", MemoryKind.Direct, Encoding.scratchBytes(pieces)),
+        MemoryPart("what the codec left out", MemoryKind.Direct, residual),
+        MemoryPart("records that are sent", MemoryKind.Heap, sent),
+        MemoryPart("records that arrive before their turn", MemoryKind.HeapAtTimes, arriving),
+        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
+      )
+    )
+  }
 }
 
 object ShuffleTransport {

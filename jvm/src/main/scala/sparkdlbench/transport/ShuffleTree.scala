@@ -3,6 +3,7 @@ package sparkdlbench.transport
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
+import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.codec.{ChosenCodecs, Codec}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
@@ -10,7 +11,7 @@ import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.topology.{Slices, Tree}
-import sparkdlbench.train.{RankGroup, RankState}
+import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RankState, RunSetup}
 
 import java.nio.ByteBuffer
 
@@ -47,11 +48,13 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
     timer.restart(Phase.Reduce)
     sumUp(step, results)
     timer.switch(Phase.Update)
+    SyncSgd.clipWhole(setup.settings, sum.floats)
     Optimizer.updateWhole(optimizer, master.floats, sum.floats, setup.spec.layout.size, step)
     timer.switch(Phase.Encode)
     publish(step)
     reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })
-    group.countJob(System.nanoTime() - start, reports.phases :+ Seq(timer.take()))
+    val (leaves, above) = reports.phases.splitAt(1) // aggregators are no rank's tasks
+    group.countJob(System.nanoTime() - start, leaves, above :+ Seq(timer.take()))
     reports.losses.sum
   }
 
@@ -110,6 +113,35 @@ private[transport] object TreeExchange {
   /** Spark's name of the executor inside a local master's driver. */
   val DriverId = "driver"
   def anywhere(tasks: Int): Seq[Seq[String]] = Seq.fill(tasks)(Nil)
+
+  /**
+   * An aggregator runs where a rank has just been: its sum, what it sends, and children's records that arrive before their turn. The driver
+   * holds what reaches it, the sum and the weights, and updates all of them.
+   */
+  def memory(setup: RunSetup): ExchangeMemory = {
+    val parameters = setup.spec.parameterCount
+    val scratch = new TreePieces(setup.settings, parameters).scratchBytes
+    val levels = Tree.levels(setup.workers, setup.settings(Tree.depth))
+    val (gradient, weights) = (setup.codec.maxBytes(parameters), setup.parameterCodec.maxBytes(parameters))
+    val children = (setup.workers +: levels).zip(levels).map { case (below, count) => (below + count - 1) / count }
+    val reaching = levels.lastOption.getOrElse(setup.workers) * gradient
+    ExchangeMemory(
+      worker = Seq(
+        MemoryPart("encoded values", MemoryKind.Direct, scratch),
+        MemoryPart("an aggregator's sum", MemoryKind.Direct, if (levels.isEmpty) 0 else 4L * parameters + scratch),
+        MemoryPart("records that are sent", MemoryKind.Heap, gradient),
+        MemoryPart("records of an aggregator", MemoryKind.HeapAtTimes, (0L +: children.map(_ + 1L)).max * gradient)
+      ),
+      executor = Seq(MemoryPart("weights as they are broadcast, stored and read", MemoryKind.Heap, 2 * weights)),
+      driver = Seq(
+        MemoryPart("weights and their gradient", MemoryKind.Direct, 8L * parameters + scratch),
+        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * parameters * setup.optimizerValues),
+        MemoryPart("gradients that reach the driver, as they arrive and read", MemoryKind.Heap, 2 * reaching),
+        MemoryPart("weights as they are broadcast, encoded and stored", MemoryKind.Heap, 2 * weights)
+      ),
+      result = reaching
+    )
+  }
 }
 
 /** How gradients and weights are cut up and travel in the tree. */
@@ -119,7 +151,10 @@ private[transport] final class TreePieces(settings: Settings, length: Int) {
   val weightCodec: Codec = ChosenCodecs.parameters(settings)
   private val gradientPieces = VectorPiece.all(whole, codec, settings(RunKeys.sliceLimit))
   private val weightPieces = VectorPiece.all(whole, weightCodec, settings(RunKeys.sliceLimit))
-  private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
+  private val uses = Seq(codec -> gradientPieces, weightCodec -> weightPieces)
+  private lazy val scratch: ByteBuffer = Encoding.scratch(uses)
+
+  def scratchBytes: Long = Encoding.scratchBytes(uses)
 
   def encodeGradient(step: Long, sender: Int, gradient: FlatBuffer): Array[Array[Byte]] =
     encode(codec, gradientPieces, step, sender, gradient)

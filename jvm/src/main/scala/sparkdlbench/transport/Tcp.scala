@@ -1,8 +1,11 @@
 package sparkdlbench.transport
 
+import org.apache.spark.sparkdlbench.ExecutorAddress
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.push.{LaneSlots, Progress, PushTransport}
-import sparkdlbench.transport.tcp.{PortRange, TcpNetwork, TlsPair}
+import sparkdlbench.transport.tcp.{Handshake, Interfaces, PortRange, TcpNetwork, TlsPair}
+
+import scala.util.Try
 
 /**
  * Messages over TCP connections of our own: what a system beside Spark does, with everything else as in `block-stream`. Ranks of
@@ -28,8 +31,15 @@ final class Tcp extends TransportVariant with OneStageTransport {
     if (settings(Tcp.tls)) None else Some("set tcp.tls = true, which encrypts its connections")
 
   override def newSecret(settings: Settings): RunSecret = {
-    val plain = RunSecret.random()
+    val plain = RunSecret.proving(name)
     if (settings(Tcp.tls)) new RunSecret(plain.key, Some(TlsPair.newCertificate(plain.key))) else plain
+  }
+
+  override def checkHere(settings: Settings, around: Surroundings): Unit = {
+    val ports = settings(Tcp.ports)
+    Interfaces
+      .matching(settings(Tcp.interface), ExecutorAddress.here.host)
+      .foreach(one => ports.check(one.address, around.ranksOnAHost))
   }
 
   override def connect(group: GroupContext): Transport = {
@@ -39,7 +49,7 @@ final class Tcp extends TransportVariant with OneStageTransport {
       new TcpNetwork(
         group,
         settings(Tcp.interface),
-        PortRange.parse(settings(Tcp.ports)),
+        settings(Tcp.ports),
         settings(Tcp.connections),
         tls
       )
@@ -48,13 +58,26 @@ final class Tcp extends TransportVariant with OneStageTransport {
 }
 
 object Tcp {
-  val interface: Key[String] = Key.text(
+  val interface: Key[String] = Key(
     "tcp.interface",
     "auto",
-    "Which of a host's addresses to use: auto (the fastest that every rank reaches), an interface's name, an address, or a subnet such as 10.1.0.0/16"
+    "auto, the name of an interface, an address, or a subnet such as 10.1.0.0/16",
+    "Which of a host's addresses to use: auto (the fastest that every rank reaches), an interface's name, an address, or a subnet such as 10.1.0.0/16",
+    choice => Some(choice).filter(Interfaces.isReadable)
   )
-  val ports: Key[String] =
-    Key.text("tcp.ports", "0", "Ports to listen on, one a rank: 0 for any free one, or a range such as 30000-30100")
-  val connections: Key[Int] = Key.int("tcp.channels", "1", 1, "Connections from each rank to each other")
+  val ports: Key[PortRange] = Key(
+    "tcp.ports",
+    "0",
+    "0 for any free port, a port, or a range of ports such as 30000-30100",
+    "Ports to listen on, one a rank: 0 for any free one, or a range such as 30000-30100",
+    PortRange.parse(_)
+  )
+  val connections: Key[Int] = Key(
+    "tcp.channels",
+    "1",
+    s"a whole number from 1 to ${Handshake.MaxConnections}",
+    "Connections from each rank to each other",
+    text => Try(text.toInt).toOption.filter(count => count >= 1 && count <= Handshake.MaxConnections)
+  )
   val tls: Key[Boolean] = Key.flag("tcp.tls", "false", "Encrypt the connections (TLS 1.3, keyed by the run's secret)")
 }

@@ -104,11 +104,36 @@ trait Transport extends AutoCloseable {
   def facts: Map[String, String] = Map.empty
 }
 
+/**
+ * What a run will have around a rank, as far as the driver can tell before the run.
+ *
+ * @param ranks
+ *   of the run
+ * @param executors
+ *   processes that its tasks may go to
+ * @param hosts
+ *   that those are on, at most; at least 1
+ */
+final case class Surroundings(ranks: Int, executors: Int, hosts: Int) {
+
+  /** Whether some rank has another in another process. */
+  def severalProcesses: Boolean = ranks > 1 && executors > 1
+
+  /** Ranks that at least one host must take. */
+  def ranksOnAHost: Int = (ranks + hosts - 1) / hosts
+}
+
 /** A transport of the one-stage shape: the training loop runs in the tasks of one barrier stage. */
 trait OneStageTransport extends TransportVariant {
 
   /** Connects this rank to its group; a collective call, made once an attempt. */
   def connect(group: GroupContext): Transport
+
+  /**
+   * Makes the checks of `connect` that a process can make by itself, in a task and for the doctor: a run would find the same when it
+   * connects. Throws what `connect` would, a ConfigurationException where the user can mend it.
+   */
+  def checkHere(settings: Settings, around: Surroundings): Unit = ()
 
   /** A new run's secret, made on the driver. */
   def newSecret(settings: Settings): RunSecret = RunSecret.random()

@@ -28,6 +28,11 @@ final class Ucx extends TransportVariant with OneStageTransport {
 
   override def inTheClear(settings: Settings): Option[String] = Some("UCX has no encryption")
 
+  override def newSecret(settings: Settings): RunSecret = RunSecret.proving(name)
+
+  override def checkHere(settings: Settings, around: Surroundings): Unit =
+    UcxLibraries.load(settings(Ucx.libraries)): Unit
+
   override def connect(group: GroupContext): Transport = {
     val settings = group.settings
     val libraries = UcxLibraries.load(settings(Ucx.libraries)) // before any class that names jucx is used

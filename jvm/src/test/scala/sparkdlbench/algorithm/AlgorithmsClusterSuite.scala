@@ -2,7 +2,9 @@ package sparkdlbench.algorithm
 
 import org.apache.spark.SparkContext
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.config.Variants
 import sparkdlbench.results.Json
+import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RunResult, TrainingRun}
 import sparkdlbench.transport.LocalCluster
 
@@ -25,6 +27,13 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
     "bounded" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.stale" -> "0"),
     "backup" -> Seq("backup_workers" -> "1", "topology" -> "ps")
   )
+
+  /** Every algorithm over every other topology among the ranks (`downpour` has servers alone). */
+  private val elsewhere: Seq[(String, Seq[(String, String)])] = for {
+    (name, chosen) <- cases if !Set("downpour", "bounded", "backup", "lars").contains(name)
+    topology <- Variants.all[Topology].filter(_.amongRanks).map(_.name)
+    if chosen.toMap.getOrElse("topology", "sliced") != topology
+  } yield s"$name-$topology" -> (chosen.filter(_._1 != "topology") :+ ("topology" -> topology))
 
   /** Whose bits depend on arrival. */
   private val arrival = Set("downpour", "bounded", "backup")
@@ -52,7 +61,8 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
   ): Map[(String, Seq[(String, String)]), RunResult] = {
     implicit val threads: ExecutionContext = ExecutionContext.fromExecutor(task => new Thread(task).start())
     def one(name: String, channel: Seq[(String, String)]) = {
-      val settings = base ++ cases.toMap.apply(name) ++ channel ++ Seq("results" -> results, "name" -> name)
+      val settings =
+        base ++ (cases ++ elsewhere).toMap.apply(name) ++ channel ++ Seq("results" -> results, "name" -> name)
       TrainingRun.prepare(sc, settings).train()
     }
     val together = runs.map { case run @ (name, channel) => Future(run -> one(name, channel)) }
@@ -93,6 +103,14 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
         assert(apart(found((name, stream)), found((name, mapped))) < 1f, name)
       }
       for (channel <- Seq(stream, tcp)) assert(apart(found(("bounded", channel)), found(("sync-sgd", channel))) < 1e-4)
+      // Fewer at once than there are slots.
+      for (some <- elsewhere.map(_._1).grouped(8)) {
+        val there = train(sc, some.map(_ -> stream)) ++ train(sc, some.map(_ -> tcp))
+        for (name <- some) {
+          assert(sent(there((name, stream)), "block-stream") > 0 && sent(there((name, tcp)), "tcp") > 0, name)
+          assert(apart(there((name, stream)), there((name, tcp))) == 0f, name)
+        }
+      }
       val counts = Json.read(found(("downpour", tcp)).summary).path("counts")
       assert(counts.path("lag").elements.hasNext && counts.path("staleness").elements.hasNext)
     }

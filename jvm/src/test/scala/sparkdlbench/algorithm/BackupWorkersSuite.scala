@@ -34,6 +34,7 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
   /** Rank r has r + 1 rows in each step, and a gradient of as much for each value. What a rank saw at the end, dropped, left out. */
   private def train(transport: Transport, shards: Int, quorum: Int, steps: Long)(before: Long => Unit) = {
     val (parameters, gradient) = (new FlatBuffer(7), new FlatBuffer(7))
+    val rows = transport.size * (transport.size + 1) / 2 // of a step; all values fall by as much in each
     (0 until 7).foreach(gradient.floats.put(_, transport.rank + 1f))
     var rule: FirstOf = null
     val exchange = new ShardExchange(
@@ -47,7 +48,8 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
         rule = new FirstOf(weights, transport.size, quorum, (_, rank) => rank + 1, sgd.create(until - from, settings))
         rule
       },
-      new PhaseTimer
+      new PhaseTimer,
+      timeoutMillis = 20000
     )
     var leftOut = 0
     for (step <- 0L until steps) {
@@ -56,7 +58,12 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
       before(step)
       exchange.serve()
       if (exchange.isOver(step)) { leftOut += 1; exchange.skip(step + 1) }
-      else exchange.afterStep(step + 1, gradient, 1f)
+      else {
+        // What is computed is computed on the step's own weights, of all shards.
+        val moved = parameters.toArray.map(_ + step * rows)
+        assert(moved.forall(math.abs(_) < 1e-2), s"step $step of rank ${transport.rank}: ${moved.mkString(" ")}")
+        exchange.afterStep(step + 1, gradient, 1f)
+      }
     }
     exchange.settle()
     (parameters.toArray.toSeq, Option(rule).map(_.dropped), leftOut)

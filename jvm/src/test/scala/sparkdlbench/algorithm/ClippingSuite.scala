@@ -48,11 +48,30 @@ class ClippingSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
+  test("where one place has the whole sum, a job a step clips as the one-stage shape does") {
+    val steps = Seq("max_steps" -> "8", "optimizer.learning_rate" -> "0.1", "optimizer.momentum" -> "0.9")
+    def weights(chosen: Seq[(String, String)], clip: String) =
+      run(steps ++ chosen :+ ("clip_norm" -> clip): _*).weights
+    val (clipped, free) = (weights(Nil, "0.2"), weights(Nil, "0"))
+    assert(length(clipped, free) > 0.1)
+    for (
+      chosen <- Seq(
+        Seq("transport" -> "shuffle", "shuffle.exchanges" -> "one"),
+        Seq("transport" -> "shuffle", "topology" -> "tree")
+      )
+    ) {
+      // The squares are added up in another order.
+      assert(length(weights(chosen, "0.2"), clipped) < 1e-4, chosen)
+      assert(weights(chosen, "0") === free, chosen)
+    }
+  }
+
   test("what cannot know the sum before it changes weights refuses to clip") {
     Seq(Seq("transport" -> "block-manager"), Seq("transport" -> "shuffle"), Seq("algorithm" -> "local-sgd")).foreach {
       chosen =>
         val message = intercept[ConfigurationException](run(chosen :+ ("clip_norm" -> "1"): _*)).getMessage
         assert(message.contains("clip_norm = 1.0") && message.contains(chosen.head._2), message)
+        assert(message.contains("shuffle.exchanges = one"), message)
     }
   }
 }

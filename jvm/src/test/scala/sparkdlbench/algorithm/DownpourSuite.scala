@@ -106,8 +106,8 @@ class DownpourSuite extends AnyFunSuite with LocalRuns {
       "workers" -> "1",
       "ps.shards" -> "1",
       "downpour.stale" -> "0",
-      "optimizer.name" -> "adam",
-      "optimizer.learning_rate" -> "0.01",
+      "optimizer.momentum" -> "0.9",
+      "optimizer.learning_rate" -> "0.02",
       "schedule.name" -> "cosine",
       "schedule.steps" -> "58",
       "epochs" -> "2"
@@ -120,6 +120,8 @@ class DownpourSuite extends AnyFunSuite with LocalRuns {
     val refused = Seq(
       Seq("topology" -> "sliced") -> "Set topology = ps",
       Seq("optimizer.name" -> "lars") -> "lengths of whole layers",
+      Seq("optimizer.name" -> "adam") -> "the number of its updates",
+      Seq("optimizer.name" -> "adamw") -> "the number of its updates",
       Seq("downpour.n_push" -> "4", "downpour.stale" -> "2") -> "steps that nobody has pushed yet",
       Seq("ps.shards" -> "4") -> "a worker of its own",
       Seq("clip_norm" -> "1") -> "algorithm downpour does not know",

@@ -77,8 +77,26 @@ class OwnWeightsSuite extends AnyFunSuite with LocalRuns {
   test("easgd: the pull of the paper with two workers, and a pull that swings is refused") {
     val settings = Seq("algorithm" -> "easgd", "easgd.tau" -> "1", "easgd.rho" -> "2", "workers" -> "2")
     assert(accuracy(train(settings :+ ("epochs" -> "12"))) > 0.88)
-    val message = intercept[Exception](train(settings :+ ("easgd.rho" -> "6"))).getMessage
+    // Before any job.
+    val message = intercept[ConfigurationException](prepared(settings :+ ("easgd.rho" -> "6"): _*)).getMessage
     assert(message.contains("easgd.rho") && message.contains("swings"), message)
+  }
+
+  test("gossip: a checkpoint holds the mean of that step, from which another algorithm goes on") {
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    // Within an epoch, when the mean was taken for no evaluation.
+    train(
+      Seq("algorithm" -> "gossip", "gossip.tau" -> "2", "max_steps" -> "17", "evaluate_every" -> "0") ++
+        Seq("checkpoint.dir" -> folder, "checkpoint.every" -> "13")
+    )
+    val store = new CheckpointStore(folder, new Configuration())
+    assert(store.complete.toSet == Set(13L, 17L))
+    for (step <- store.complete; snapshot = store.read(step).get) {
+      val weights = snapshot.vector("weights", parameters).get
+      val own = (0 until 3).map(rank => snapshot.vector(s"local.$rank", parameters).get)
+      val apart = weights.indices.map(i => math.abs(weights(i) - own.map(_(i)).sum / 3)).max
+      assert(apart < 1e-5, s"step $step")
+    }
   }
 
   test("gossip sends a vector to each neighbour and one mean for each evaluation") {

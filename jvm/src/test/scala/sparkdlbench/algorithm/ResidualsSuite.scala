@@ -3,7 +3,7 @@ package sparkdlbench.algorithm
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{EncodedRange, Sliced, TestCodecs}
-import sparkdlbench.train.{RankSnapshot, Snapshot, StateRange}
+import sparkdlbench.train.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
 
 class ResidualsSuite extends AnyFunSuite {
@@ -28,6 +28,7 @@ class ResidualsSuite extends AnyFunSuite {
         rank,
         of.size,
         of.members.find(_.contains(rank)).get.head,
+        DataPosition(50, 1, 1438),
         0,
         Seq(StateRange(Residuals.name(rank), 0, left))
       )

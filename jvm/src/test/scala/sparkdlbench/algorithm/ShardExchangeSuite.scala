@@ -6,11 +6,13 @@ import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.PhaseTimer
-import sparkdlbench.optimizer.{Schedule, SgdVariant}
+import sparkdlbench.optimizer.{Optimizer, Schedule, SgdVariant}
 import sparkdlbench.topology.{Ps, TestCodecs}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 
+import java.nio.FloatBuffer
 import java.util.concurrent.{CountDownLatch, TimeUnit}
+import scala.collection.mutable
 import scala.util.Random
 
 /** The parameter server of downpour over transports in memory, late and reordered arrival included. */
@@ -27,26 +29,37 @@ class ShardExchangeSuite extends AnyFunSuite {
       codec: Codec = new Fp32
   ): ShardExchange = withRule(transport, parameters, shards, pace, codec)._1
 
+  /**
+   * @param own
+   *   the servers are ranks after the last worker's
+   * @param timeoutMillis
+   *   as long as the transport's
+   */
   private def withRule(
       transport: Transport,
       parameters: FlatBuffer,
       shards: Int,
       pace: ShardPace,
-      codec: Codec = new Fp32
+      codec: Codec = new Fp32,
+      own: Boolean = false,
+      timeoutMillis: Long = 20000,
+      optimizer: Int => Optimizer = sgd.create(_, settings)
   ): (ShardExchange, Option[AtOnce]) = {
     var rule: AtOnce = null
+    val workers = if (own) transport.size - shards else transport.size
     val exchange = new ShardExchange(
       transport,
       parameters,
-      Ps.servers(transport.size, shards),
+      Ps.servers(transport.size, shards, own),
       pace,
       codec,
       TestCodecs.plain.head,
       (weights, from, until) => {
-        rule = new AtOnce(weights, transport.size, sgd.create(until - from, settings), version => version)
+        rule = new AtOnce(weights, workers, optimizer(until - from))
         rule
       },
-      new PhaseTimer
+      new PhaseTimer,
+      timeoutMillis
     )
     (exchange, Option(rule))
   }
@@ -198,5 +211,135 @@ class ShardExchangeSuite extends AnyFunSuite {
       ranks.settle()
     })
     assert(error.getMessage.contains("waited 600 ms"), error.getMessage)
+  }
+
+  // A busy machine may hold a rank up for most of the timeout, and the tests below still hold.
+  private val short = InMemoryConditions(timeoutMillis = 2400)
+
+  /** Of one rank; `pause` before each step. */
+  private def train(ranks: ShardExchange, rank: Int, steps: Long, length: Int)(pause: Long => Unit): Unit =
+    for (step <- 0L until steps) {
+      ranks.beforeStep(step)
+      pause(step)
+      ranks.serve()
+      ranks.afterStep(step + 1, filled(length, (rank + step).toFloat), 1f)
+    }
+
+  test(
+    "who is done waits for a slow rank as long as that makes steps, whichever rank is slow and however seldom it pushes"
+  ) {
+    val (size, steps, length) = (3, 9L, 6)
+    // Rank 0 serves the one shard.
+    for (
+      (slow, pace, seed) <- Seq(
+        (0, ShardPace(1, 1, None), None),
+        (1, ShardPace(1, 1, None), Some(4L)),
+        (2, ShardPace(100, 100, None), None)
+      )
+    ) {
+      val start = System.nanoTime()
+      val results = ThreadGroup.run(size, short.copy(delaySeed = seed)) { transport =>
+        val parameters = new FlatBuffer(length)
+        val (ranks, _) = withRule(transport, parameters, 1, pace, timeoutMillis = short.timeoutMillis)
+        train(ranks, transport.rank, steps, length)(_ => if (transport.rank == slow) Thread.sleep(400))
+        ranks.settle()
+        only(parameters)
+      }
+      assert(results.forall(_ == expected(size, steps)), s"rank $slow is slow, $pace")
+      assert(
+        System.nanoTime() - start > short.timeoutMillis * 1000000L,
+        "nobody had to wait for longer than the timeout"
+      )
+    }
+  }
+
+  test("a rank that is silent is noticed though others are not, and named") {
+    val (size, length) = (3, 6)
+    val over = new CountDownLatch(1)
+    var waited = 0L
+    val error = intercept[RunFailedException](ThreadGroup.run(size, short) { transport =>
+      val (ranks, _) =
+        withRule(transport, new FlatBuffer(length), 1, ShardPace(1, 1, None), timeoutMillis = short.timeoutMillis)
+      val start = System.nanoTime()
+      // Rank 1 is slow, rank 2 hangs after its first step, and rank 0 waits for both.
+      train(ranks, transport.rank, 30, length) { step =>
+        if (transport.rank == 1) Thread.sleep(200)
+        if (transport.rank == 2 && step == 1) over.await(30, TimeUnit.SECONDS): Unit
+      }
+      try ranks.settle()
+      finally if (transport.rank == 0) { waited = System.nanoTime() - start; over.countDown() }
+    })
+    assert(
+      error.getMessage.contains("Rank 0 waited 2400 ms for rank 2, of which it has heard nothing"),
+      error.getMessage
+    )
+    assert(waited < 2 * short.timeoutMillis * 1000000L)
+  }
+
+  test("servers of their own wait for workers that are about something else for long") {
+    val (workers, length) = (2, 6)
+    for (shards <- 1 to 2) {
+      val results = ThreadGroup.run(workers + shards, short) { transport =>
+        val parameters = new FlatBuffer(length)
+        val (ranks, _) = withRule(
+          transport,
+          parameters,
+          shards,
+          ShardPace(1, 1, Some(0)),
+          own = true,
+          timeoutMillis = short.timeoutMillis
+        )
+        val end = 6L
+        for (until <- Seq(3L, end)) {
+          if (transport.rank < workers)
+            for (step <- until - 3 until until) {
+              ranks.beforeStep(step)
+              ranks.afterStep(step + 1, filled(length, (transport.rank + step).toFloat), 1f)
+            }
+          else ranks.serveUntil(until)
+          ranks.settle()
+          assert(ranks.steps == until)
+          // As an evaluation, which servers have no part in; after the last one nobody waits.
+          if (transport.rank < workers && until < end) (1 to 20).foreach { _ => Thread.sleep(200); ranks.alive() }
+        }
+        only(parameters)
+      }
+      assert(results.forall(_ == expected(workers, 6)), results)
+    }
+  }
+
+  test("the learning rate is that of the workers' mean step, however many pushes brought it") {
+    val seen = mutable.ArrayBuffer.empty[Long]
+    val recording = new Optimizer {
+      def update(weights: FloatBuffer, gradient: FloatBuffer, step: Long): Unit = seen += step: Unit
+      def state: Map[String, Array[Float]] = Map.empty
+    }
+    val rule = new AtOnce(new FlatBuffer(1), 2, recording)
+    val gradient = new FlatBuffer(1).floats
+    def push(rank: Int, clock: Long): Unit = { rule.push(rank, gradient, clock, rule.version); rule.knows(rank, clock) }
+    rule.beginAt(10)
+    for (step <- 11L to 12L; rank <- 0 to 1) push(rank, step)
+    push(0, 20) // eight steps at once, which waited for a reply
+    push(0, 21)
+    push(1, 21)
+    push(1, 22)
+    assert(seen.toSeq == Seq(10L, 10L, 11L, 11L, 12L, 16L, 16L, 21L))
+    assert(rule.stamp == 21)
+
+    // In a group: rank 0, which serves, stands still in its second step until the others have made all of theirs.
+    val (size, steps) = (3, 50L)
+    val others = new CountDownLatch(size - 1)
+    seen.clear()
+    ThreadGroup.run(size) { transport =>
+      val (ranks, _) =
+        withRule(transport, new FlatBuffer(4), 1, ShardPace(1, 1, None), optimizer = _ => recording)
+      train(ranks, transport.rank, steps, 4) { step =>
+        if (transport.rank == 0 && step == 1) assert(others.await(20, TimeUnit.SECONDS), "the others wait")
+      }
+      if (transport.rank != 0) others.countDown()
+      ranks.settle()
+    }
+    assert(seen.size < steps * size, "no push brought several steps")
+    assert(seen.toSeq == seen.sorted.toSeq && seen.last >= 2 * steps / size, seen)
   }
 }

@@ -150,7 +150,47 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     write("mixed/2.csv", "a,y,b\n1,0,2\n")
     val message =
       refusal(source, "data.path" -> folder.resolve("mixed").toString, "data.header" -> "true", "data.label" -> "y")
-    assertSays(message, "2.csv", "line of names differs")
+    assertSays(message, "2.csv", "line of names differs", "it is a, y, b", "that is a, b, y", "data.on_error=skip")
+  }
+
+  test("a file of other names is left out whole, whatever its parts, and counted once") {
+    def lines(from: Int) = (from until from + 200).map(id => s"$id,${id % 2},${id % 2}\n").mkString
+    write("left-out/1.csv", "a,b,y\n" + lines(0))
+    write("left-out/2.csv", "a,y,b\n" + lines(1000))
+    write("left-out/3.csv.gz", gzip(("b,a,y\n" + lines(2000)).getBytes))
+    write("left-out/4.csv", "a,b,y\n" + lines(3000))
+    write("left-out/5.csv", "")
+    val base = Seq("data.header" -> "true", "data.label" -> "y", "data.split_bytes" -> "1024", "data.classes" -> "2")
+    val skip = base ++ Seq("data.on_error" -> "skip", "data.path" -> folder.resolve("left-out").toString)
+    val (facts, sets) = load(source, skip: _*)
+    val found = (rows(sets.train) ++ rows(sets.test)).sortBy(_._2.head.toInt)
+    assert(found == ((0 until 200) ++ (3000 until 3200)).map(id => (id % 2, Seq(id.toFloat, (id % 2).toFloat))))
+    assert(facts.skipped.count == 2)
+    assertSays(facts.skipped.listed.mkString(" "), "2.csv", "it is a, y, b", "3.csv.gz", "it is b, a, y")
+    assertSays(refusal(source, skip :+ ("data.max_skipped" -> "1"): _*), "2 bad records", "data.max_skipped")
+    // Where no file of the rows to test on fits, they are none; it is no reason to take training rows.
+    val test = Seq(
+      "data.path" -> folder.resolve("left-out/1.csv").toString,
+      "data.test_path" -> folder.resolve("left-out/2.csv").toString,
+      "data.on_error" -> "skip"
+    )
+    assertSays(refusal(source, base ++ test: _*), "rows to test on", "2.csv")
+  }
+
+  test("names of labels that are numbers stand for their values") {
+    val path = write("values.csv", "+1,5\n1.0,6\n-1.0,7\n -1,8\n1e0,9\n-1.00,10\n").toString
+    val (facts, sets) =
+      load(source, "data.path" -> path, "data.test_path" -> path, "data.label_names" -> "-1,1")
+    assert(facts.classes == 2 && rows(sets.train).map(_._1) == Seq(1, 1, 0, 0, 1, 0))
+    val wrong = write("values-wrong.csv", "1,5\n1.5,6\n").toString
+    assertSays(
+      refusal(source, "data.path" -> wrong, "data.label_names" -> "-1,1"),
+      "the label is '1.5'",
+      "`data.label_names` are -1, 1"
+    )
+    val alike = RecordLayout(Seq(1), ValueKind.Float32, 3, "", Seq("1", "1.0", "one"))
+    val wanted = Seq("1" -> Some(0), "1.0" -> Some(1), "+1" -> Some(0), "one" -> Some(2), "2" -> None, "" -> None)
+    wanted.foreach { case (text, label) => assert(alike.label(text) == label, text) }
   }
 
   test("rows over the memory limit come from a mapped file, and are the same") {
@@ -158,7 +198,7 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     val base = Seq("data.path" -> path, "data.classes" -> "3")
     val (onHeap, held) = load(source, base: _*)
     val (mapped, paged) = load(source, base :+ ("data.memory_limit" -> "1000"): _*)
-    assert(onHeap.heldBytes == 300 * 16 && mapped.heldBytes == 0)
+    assert(onHeap.heldBytes == 300 * 16 && mapped.heldBytes == 300 * 4, "labels stay on the heap")
     assert(rows(held.train) == rows(paged.train) && rows(held.test) == rows(paged.test))
   }
 

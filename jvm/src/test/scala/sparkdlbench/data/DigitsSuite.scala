@@ -31,5 +31,23 @@ class DigitsSuite extends AnyFunSuite {
     assert((0 until 64).forall(i => batch.features.get(i) >= 0 && batch.features.get(i) <= 1))
   }
 
+  test("nothing asked, nothing done; normalised, cropped and mirrored where that is asked for") {
+    val again = source.open(settings, new Configuration(false))
+    assert((again.train eq sets.train) && (again.test eq sets.test) && again.augmentation.isEmpty)
+    val asked = Settings.resolve(
+      Map("data.normalize" -> "mean", "data.crop" -> "6", "data.flip" -> "true"),
+      RunKeys.own ++ source.keys
+    )
+    val facts = source.inspect(asked, new Configuration(false))
+    val changed = source.open(asked, new Configuration(false))
+    assert(facts.shape == Seq(1, 6, 6) && changed.test.width == 36)
+    assert(changed.augmentation.exists(_.outShape == Seq(1, 6, 6)))
+    val batch = new BatchReader(changed.train, changed.train.rows).readRange(0, changed.train.rows)
+    val means = (0 until 64).map { column =>
+      (0 until batch.rows).map(row => batch.features.get(row * 64 + column).toDouble).sum / batch.rows
+    }
+    assert(means.forall(mean => math.abs(mean) < 1e-5), means)
+  }
+
   private val PublishedPixelSum = 561718L
 }

@@ -78,6 +78,73 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     assert(source.prepare(settings(source, base), sc)(RecordSource.decodedDir) != prepared(RecordSource.decodedDir))
   }
 
+  test("the same rows have the same identity however they are cut, others and another order have another") {
+    def loaded(frame: org.apache.spark.sql.DataFrame, more: (String, String)*) = {
+      frame.createOrReplaceGlobalTempView("identified")
+      val base = Seq("data.table" -> "global_temp.identified", "data.label" -> "y", "data.classes" -> "3")
+      load(new Table, base ++ more: _*)._1.rowsIdentity
+    }
+    val whole = loaded(numbers(50).coalesce(1))
+    assert(whole.matches("[0-9a-f]{16}"))
+    assert(numbers(50).rdd.getNumPartitions > 1 && loaded(numbers(50)) == whole)
+    assert(loaded(numbers(50).coalesce(1).orderBy(col("a").desc)) != whole)
+    assert(loaded(numbers(51)) != whole)
+    // Only the rows that train count.
+    numbers(9).createOrReplaceGlobalTempView("tested")
+    assert(loaded(numbers(50), "data.test_table" -> "global_temp.tested") == whole)
+    val source = new Table
+    numbers(50).repartition(3, rand()).createOrReplaceGlobalTempView("identified")
+    val base = Seq("data.table" -> "global_temp.identified", "data.label" -> "y", "data.classes" -> "3")
+    val prepared = source.prepare(settings(source, base), sc)
+    val again = settings(source, Seq("data.decoded_dir" -> prepared(RecordSource.decodedDir)))
+    assert(source.inspect(again, hadoop).rowsIdentity == source.inspect(prepared, hadoop).rowsIdentity)
+    val files = load(new Parquet, "data.path" -> save("identified", numbers(50)), "data.label" -> "y")._1
+    assert(files.rowsIdentity == "", "the files tell")
+  }
+
+  test("a bad row is told by its file, one of a table by its place, and neither by bytes") {
+    val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", ArrayType(DoubleType))))
+    def frame(rows: Row*) = spark.createDataFrame(rows.asJava, schema).coalesce(1)
+    val (good, bad) = (Row(0, Seq(1.0, 2.0)), Row(0, Seq(1.0)))
+    val path = save("two files", frame(good, good))
+    def files = java.nio.file.Paths.get(path).toFile.list.filter(_.endsWith(".parquet")).toSet
+    val before = files
+    frame(good, bad).write.mode("append").parquet(path)
+    val added = (files -- before).head
+    val message = refusal(new Parquet, "data.path" -> path, "data.label" -> "y", "data.shape" -> "2")
+    assertSays(
+      message,
+      s"/two files/$added', record ",
+      " of the training rows: the row has 1 values",
+      "Mend the file"
+    )
+    assert(!message.contains("byte offset"))
+    val (facts, _) = load(
+      new Parquet,
+      "data.path" -> path,
+      "data.label" -> "y",
+      "data.shape" -> "2",
+      "data.on_error" -> "skip",
+      "data.test_every" -> "3"
+    )
+    assert(facts.skipped.count == 1 && facts.skipped.listed.head.contains(s"/two files/$added'"))
+    frame(good, bad).createOrReplaceGlobalTempView("broken")
+    val told = refusal(new Table, "data.table" -> "global_temp.broken", "data.label" -> "y")
+    assertSays(
+      told,
+      "Record 1 of partition 0 of the training rows (table global_temp.broken): the row has 1 values",
+      "Mend the rows"
+    )
+    assert(!told.contains("byte offset") && !told.contains("File '"))
+  }
+
+  test("numbers that name labels stand for their values") {
+    val signs = numbers(6).select(when(col("y") === 0, -1.0).otherwise(1.0).as("label"), col("a"))
+    val (_, sets) =
+      load(new Parquet, "data.path" -> save("signs", signs), "data.label" -> "label", "data.label_names" -> "-1,+1")
+    assert(rows(sets.train).map(_._1) == Seq(0, 1, 1, 0, 1))
+  }
+
   test("binary columns: raw bytes") {
     val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", BinaryType)))
     val raw = Seq(Row(1, Array[Byte](1, -1)), Row(0, Array[Byte](3, 4)))

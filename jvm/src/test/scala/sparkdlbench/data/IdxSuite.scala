@@ -219,7 +219,7 @@ class IdxSuite extends AnyFunSuite {
     assertSays(
       refusal(good + (TestLabels -> labels(Seq(0, 1, 2, 10, 4, 255)))),
       TestLabels,
-      "label 10 in row 3",
+      "label 10 in row 3 (byte offset 11)",
       "0 to 9",
       "largest label is 255"
     )
@@ -227,6 +227,19 @@ class IdxSuite extends AnyFunSuite {
     withFolder(good + (TestImages -> images(6, 3, 5))) { folder =>
       val message = intercept[ConfigurationException](source.inspect(settings(folder.toString), hadoop)).getMessage
       assertSays(message, "5 × 3", "3 × 5", "same")
+    }
+  }
+
+  test("a label that is left out is told with its place in the file") {
+    withFolder(good + (TestLabels -> labels(Seq(0, 1, 2, 10, 4, 255)))) { folder =>
+      val facts = source.inspect(settings(folder.toString, "data.on_error" -> "skip"), hadoop)
+      assert((facts.testRows, facts.skipped.count) == ((4, 2L)))
+      assertSays(
+        facts.skipped.listed.mkString(" "),
+        TestLabels,
+        "record 3, byte offset 11: the label is 10",
+        "byte offset 13"
+      )
     }
   }
 

@@ -55,6 +55,45 @@ class LibsvmSuite extends AnyFunSuite with SourceFixture {
     assertSays(refusal(source, "data.path" -> write("labels.svm", "0\n1\n").toString), "name no value", "data.shape")
   }
 
+  test("names of labels that are numbers stand for their values") {
+    val path = write("signs.svm", "+1 1:1\n1.0 1:2\n-1.0 1:3\n-1 1:4\n").toString
+    val (_, sets) =
+      load(source, "data.path" -> path, "data.test_path" -> path, "data.label_names" -> "-1,1")
+    assert(rows(sets.train).map(_._1) == Seq(1, 1, 0, 0))
+  }
+
+  test("lines that are no rows do not decide the rows' length") {
+    Seq("1 900000:x", "7 900000:1", "1 2:1 900000", "1 900000:1 3:2", "1 99:1 2000000:1").zipWithIndex.foreach {
+      case (damaged, number) =>
+        val path = write(s"damaged$number.svm", s"0 1:1 2:2\n$damaged\n1 3:1\n0 1:1\n").toString
+        val base = Seq("data.path" -> path, "data.classes" -> "2", "data.test_every" -> "3")
+        val (facts, _) = load(source, base :+ ("data.on_error" -> "skip"): _*)
+        assert(facts.shape == Seq(3) && facts.skipped.count == 1, damaged)
+        assertSays(refusal(source, base: _*), s"damaged$number.svm", "record 1", "byte offset 10")
+    }
+    val none = write("all-bad.svm", "7 1:1\n8 2:1\n").toString
+    assertSays(
+      refusal(source, "data.path" -> none, "data.classes" -> "2"),
+      "no line that is a row",
+      "2 that are none",
+      "the label is '7'"
+    )
+  }
+
+  test("rows that would take far more memory than their text are asked about") {
+    val lines = Seq.fill(200)("0 1:1 2:2 3:3\n").mkString + "1 900000:1\n"
+    val path = write("long.svm", lines).toString
+    val base = Seq("data.path" -> path, "data.classes" -> "2")
+    assertSays(refusal(source, base: _*), "201 rows", "highest index is 900000", "data.shape=900000")
+    val (facts, _) = load(source, base ++ Seq("data.shape" -> "3", "data.on_error" -> "skip"): _*)
+    assert(facts.trainRows + facts.testRows == 200 && facts.skipped.count == 1)
+    // Ten characters a line, for which 2,560 bytes may be held: 640 values of fp32, or 2,560 of one byte.
+    def wide(index: Int) = "data.path" -> write(s"wide$index.svm", f"0 $index%05d:1\n" * 5).toString
+    assert(load(source, wide(640))._1.shape == Seq(640))
+    assertSays(refusal(source, wide(641)), "data.shape=641")
+    assert(load(source, wide(2560), "data.held_as" -> "uint8")._1.shape == Seq(2560))
+  }
+
   test("MLlib's sample of 100 rows") {
     val path = TestData.require("mnist-other-formats").resolve("sample_libsvm_data.txt").toString
     val (facts, sets) =

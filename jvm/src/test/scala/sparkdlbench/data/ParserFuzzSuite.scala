@@ -25,17 +25,23 @@ class ParserFuzzSuite extends OnOneLine {
 
   /** Decodes a file as a task would, leaving bad records out in every second case. */
   private def decode(source: FileSource, more: (String, String)*)(path: Path, seed: Int): Unit = {
-    val raw = Map("data.path" -> path.toUri.toString) ++ more
-    val settings = Settings.resolve(raw, RunKeys.own ++ source.keys)
-    val status =
-      org.apache.hadoop.fs.FileSystem.getLocal(hadoop).getFileStatus(new org.apache.hadoop.fs.Path(path.toUri))
-    val whole = Split.whole(DataFiles.fileOf(status), test = false)
-    val layout = source.layout(Seq(whole), settings, hadoop)
+    val set = settings(source, path, more: _*)
+    val whole = split(path)
+    val layout = source.layout(Seq(whole), set, hadoop)
     Split.ranges(whole.file, test = false, 1 + whole.file.bytes / (1 + seed % 3)).foreach { split =>
       val sink = new Counting(layout, seed % 2 == 0)
       sink.file = split.file.path
-      source.decode(split, settings, hadoop, sink)
+      source.decode(split, set, hadoop, sink)
     }
+  }
+
+  private def settings(source: FileSource, path: Path, more: (String, String)*): Settings =
+    Settings.resolve(Map("data.path" -> path.toUri.toString) ++ more, RunKeys.own ++ source.keys)
+
+  private def split(path: Path): Split = {
+    val status =
+      org.apache.hadoop.fs.FileSystem.getLocal(hadoop).getFileStatus(new org.apache.hadoop.fs.Path(path.toUri))
+    Split.whole(DataFiles.fileOf(status), test = false)
   }
 
   test("cifar10, plain, gzip and xz") {
@@ -58,10 +64,15 @@ class ParserFuzzSuite extends OnOneLine {
   test("libsvm") {
     val text = (0 until 60).map(id => s"${id % 2} ${1 + id % 3}:0.5 7:$id 20:-1e3 # x\n").mkString
     fuzz("a.svm", text.getBytes, 1500)(decode(new Libsvm, "data.shape" -> "20"))
-    fuzz("b.svm", text.getBytes, 300) { (path, _) =>
-      val status =
-        org.apache.hadoop.fs.FileSystem.getLocal(hadoop).getFileStatus(new org.apache.hadoop.fs.Path(path.toUri))
-      assert(Libsvm.highest(Split.whole(DataFiles.fileOf(status), test = false), hadoop) <= Libsvm.MostAutomatic)
+    // Without `data.shape`: whatever is damaged, rows take no more than the multiple of the text that is allowed.
+    val source = new Libsvm
+    fuzz("b.svm", text.getBytes, 1500) { (path, seed) =>
+      val set = settings(source, path)
+      val found = Libsvm.scan(split(path), set, hadoop)
+      val width = Libsvm.width(found, set)
+      assert(width <= Libsvm.MostAutomatic && found.rows * width * 4 <= Libsvm.MostBytes * (Files.size(path) + 1))
+      assert(seed > 0 || width == 20)
+      decode(source, "data.shape" -> width.toString)(path, seed)
     }
   }
 

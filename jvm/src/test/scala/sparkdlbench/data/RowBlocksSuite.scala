@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
 
 import java.io.ByteArrayInputStream
 import java.nio.file.Files
@@ -56,6 +57,15 @@ class RowBlocksSuite extends AnyFunSuite {
       assert(blocks.fill(new ByteArrayInputStream(content.take(20)), 0, 100) == 20)
     }
     assert(Files.list(folder).count() == 0, "the mapped file keeps no name")
+    Files.delete(folder)
+  }
+
+  test("a file that the disk has no room for is refused, and leaves nothing") {
+    val folder = Files.createTempDirectory("rows")
+    val message =
+      intercept[ConfigurationException](RowBlocks.inFile(Int.MaxValue, 1 << 30, folder)).getMessage
+    assert(message.contains(folder.toString) && message.contains("data.memory_limit"), message)
+    assert(Files.list(folder).count() == 0)
     Files.delete(folder)
   }
 

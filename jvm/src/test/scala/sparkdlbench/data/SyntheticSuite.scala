@@ -65,6 +65,20 @@ class SyntheticSuite extends AnyFunSuite {
     right.toDouble / test.length
   }
 
+  test("rows are scaled, normalised and cropped as those of other sources") {
+    val plain = rowsOf(source.open(settings("data.shape" -> "3,8,8"), hadoop).train, 30)
+    val scaled = rowsOf(source.open(settings("data.shape" -> "3,8,8", "data.scale" -> "2"), hadoop).train, 30)
+    assert(scaled == plain.map { case (label, values) => (label, values.map(_ * 2)) })
+    assert(rowsOf(source.open(settings("data.shape" -> "3,8,8", "data.scale" -> "1"), hadoop).train, 30) == plain)
+    val asked =
+      settings("data.shape" -> "3,8,8", "data.rows" -> "500", "data.normalize" -> "standard", "data.crop" -> "4")
+    assert(source.inspect(asked, hadoop).shape == Seq(3, 4, 4))
+    val sets = source.open(asked, hadoop)
+    assert(sets.test.width == 48 && sets.augmentation.exists(_.outShape == Seq(3, 4, 4)))
+    val first = rowsOf(sets.train, 500).map(_._2.head.toDouble)
+    assert(math.abs(first.sum / 500) < 1e-4 && math.abs(first.map(value => value * value).sum / 500 - 1) < 1e-3)
+  }
+
   test("a shape without values or of too many is refused") {
     Seq("", "65536,65536", "3,-1").foreach { shape =>
       val error = intercept[ConfigurationException](settings("data.shape" -> shape))

@@ -1,8 +1,12 @@
 package sparkdlbench.doctor
 
+import org.apache.spark.SparkContext
+import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
-import sparkdlbench.transport.LocalCluster
+import sparkdlbench.transport.tcp.PortRange
+import sparkdlbench.transport.{LocalCluster, Surroundings}
 
 import java.net.{InetAddress, ServerSocket}
 import java.nio.file.Files
@@ -20,7 +24,17 @@ class DoctorSuite extends AnyFunSuite {
   }
 
   private def facts(id: String): ExecutorFacts =
-    ExecutorFacts(id, s"10.0.0.$id", s"machine-$id", "4.1.0", Map("version" -> "1", "commit" -> "a"), Nil, None, Nil)
+    ExecutorFacts(
+      id,
+      s"10.0.0.$id",
+      s"machine-$id",
+      "4.1.0",
+      Map("version" -> "1", "commit" -> "a"),
+      Nil,
+      None,
+      Nil,
+      None
+    )
 
   private def executors(facts: ExecutorFacts*): Seq[Finding] =
     new ExecutorChecks(facts, "4.1.0", Map("version" -> "1", "commit" -> "a")).findings
@@ -46,6 +60,23 @@ class DoctorSuite extends AnyFunSuite {
   test("encryption that Spark would leave out without a word") {
     assertOne(before("spark.network.crypto.enabled" -> "true"), "encryption", "spark.authenticate=true")
     assert(before("spark.network.crypto.enabled" -> "true", "spark.authenticate" -> "true").isEmpty)
+  }
+
+  test("a transport that does not encrypt in a session that does") {
+    val secure = Seq("spark.network.crypto.enabled" -> "true", "spark.authenticate" -> "true")
+    def found(settings: (String, String)*) = Doctor.beforehand(cluster ++ secure, run ++ settings)
+    for (name <- Seq("tcp", "ucx", "mpi")) {
+      assertOne(found("transport" -> name), "encryption", s"transport $name would send", "allow_plaintext = true")
+      assert(found("transport" -> name, "allow_plaintext" -> "true").isEmpty)
+      // As the session's own properties say it.
+      assertOne(before(secure :+ ("spark.sparkdl.transport" -> name): _*), "encryption", s"transport $name")
+    }
+    assert(found("transport" -> "tcp", "tcp.tls" -> "true").isEmpty)
+    assert(found("transport" -> "block-stream").isEmpty)
+  }
+
+  test("a transport that there is not is one finding") {
+    assertOne(Doctor.beforehand(cluster, run + ("transport" -> "tcpp")), "settings", "Did you mean 'tcp'")
   }
 
   test("a shuffle manager whose class is not there") {
@@ -109,15 +140,38 @@ class DoctorSuite extends AnyFunSuite {
     )
   }
 
+  test("a transport that could not connect in an executor") {
+    val found = executors(facts("1"), facts("2").copy(transport = Some("Set this.")))
+    assertOne(found, "transport", "could not connect in executor 2 on 10.0.0.2. Set this.")
+  }
+
+  test("too few free ports for the ranks of a host") {
+    val here = InetAddress.getByName("127.0.0.1")
+    val socket = new ServerSocket(0, 1, here)
+    val port = socket.getLocalPort
+    def refusal(ranks: Int) = intercept[ConfigurationException](PortRange(port, port).check(here, ranks)).getMessage
+    try assert(refusal(1).contains(s"tcp.ports = $port, of which 0 are free at 127.0.0.1"))
+    finally socket.close()
+    PortRange(port, port).check(here, 1)
+    assert(refusal(2).contains("at least 2 here"))
+    PortRange(0, 0).check(here, 1000)
+    assert(Surroundings(ranks = 5, executors = 4, hosts = 2).ranksOnAHost == 3)
+    assert(Surroundings(ranks = 2, executors = 4, hosts = 4).ranksOnAHost == 1)
+    assert(!Surroundings(ranks = 2, executors = 1, hosts = 1).severalProcesses)
+  }
+
   test("UCX devices that a host does not have") {
     assert(ExecutorProbe.missingDevices(Some("lo,all")).isEmpty)
     assert(ExecutorProbe.missingDevices(Some("nothing0:1,lo")) == Seq("nothing0"))
     assert(ExecutorProbe.missingDevices(None).isEmpty)
   }
 
-  test("a real cluster: healthy; too few slots; too little memory; no native libraries; a missing UCX device") {
-    LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "lo") { sc =>
-      assert(Doctor.session(sc, run).isEmpty)
+  test(
+    "a real cluster: healthy; too few slots; too little memory; no native libraries; a missing UCX device; what transports find"
+  ) {
+    LocalCluster.run(2, 1, LocalCluster.prepared :+ ("spark.executorEnv.UCX_NET_DEVICES" -> "lo"): _*) { sc =>
+      for (name <- Seq("block-manager", "block-stream", "tcp"))
+        assert(Doctor.session(sc, run + ("transport" -> name)).isEmpty, name)
       assertOne(Doctor.session(sc, run ++ Map("workers" -> "3", "slots_wait" -> "1")), "slots", "workers = 3")
       assertOne(
         Doctor.session(sc, run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")),
@@ -129,14 +183,46 @@ class DoctorSuite extends AnyFunSuite {
         "data",
         "/nothing/there"
       )
+      transportsFind(sc)
+      // Last: the session is not as it says from here on.
+      SparkTestSupport.set(sc, "spark.network.crypto.enabled", "true")
+      assertOne(Doctor.session(sc, run + ("transport" -> "tcp")), "encryption", "transport tcp would send")
+      SparkTestSupport.set(sc, "spark.network.crypto.enabled", "false")
+      SparkTestSupport.set(sc, "spark.shuffle.manager", "com.example.Missing")
+      assertOne(Doctor.session(sc, run), "shuffle-manager", "com.example.Missing")
     }
     val blocked = Files.createTempFile("not-a-folder", "")
+    // Without our plugin nothing takes the streams of block-stream in.
     LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
-      val found = Doctor.session(sc, run + (RunKeysOfEngine.cache -> blocked.resolve("cache").toString))
-      assert(found.map(_.check).sorted == Seq("native-libraries", "ucx-devices"), found)
+      val wrong = Seq(RunKeysOfEngine.cache -> blocked.resolve("cache").toString, "transport" -> "block-stream")
+      val found = Doctor.session(sc, run ++ wrong)
+      assert(found.map(_.check).sorted == Seq("native-libraries", "transport", "ucx-devices"), found)
       assert(found.exists(_.message.contains("mlx5_9")))
       assert(found.exists(_.message.contains(blocked.toString)), found)
+      val streams = found.find(_.check == "transport").get.message
+      assert(streams.contains("executor 0 on 127.0.0.1, executor 1 on 127.0.0.1. block-stream needs a shuffle manager"))
+      assert(streams.contains("spark.plugins=sparkdlbench.SparkDLPlugin"), streams)
+      // One rank has nobody to send to.
+      val alone = Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream"))
+      assert(!alone.exists(_.check == "transport"), alone)
     }
+  }
+
+  /** What the transports themselves would say when they connect. */
+  private def transportsFind(sc: SparkContext): Unit = {
+    def check(words: Seq[String], settings: (String, String)*): Unit =
+      assertOne(Doctor.session(sc, run ++ settings), "transport", words: _*)
+    check(Seq("tcp.interface = nosuch0 fits no address"), "transport" -> "tcp", "tcp.interface" -> "nosuch0")
+    val many = run ++ Map("transport" -> "tcp", "tcp.ports" -> "many")
+    assertOne(Doctor.session(sc, many), "settings", "tcp.ports", "many")
+    val socket = new ServerSocket(0, 1, InetAddress.getByName("127.0.0.1"))
+    val port = socket.getLocalPort.toString
+    try check(Seq(s"tcp.ports = $port", "at least 2 here"), "transport" -> "tcp", "tcp.ports" -> port)
+    finally socket.close()
+    check(Seq("sparkdl-bench jars fetch --ucx"), "transport" -> "ucx", "ucx.libraries" -> "/nothing/there")
+    check(Seq("mpi.python = /nothing/python is no program"), "transport" -> "mpi", "mpi.python" -> "/nothing/python")
+    val shell = Seq("mpi.python" -> "/bin/sh", "mpi.launcher" -> "/bin/true")
+    check(Seq("/bin/true is not Open MPI 5"), shell :+ ("transport" -> "mpi"): _*)
   }
 }
 

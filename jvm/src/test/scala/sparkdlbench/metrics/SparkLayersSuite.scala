@@ -35,6 +35,13 @@ class SparkLayersSuite extends AnyFunSuite {
           info(s"$transport: $spark in $total s")
           assert(layers.asScala.forall(_.asDouble >= 0))
           assert(math.abs(sum - total) < 0.02 * total + 0.05, s"$sum s of $total s")
+          // What was over before the first step is a part of it, and of the time until then.
+          val before = spark.path("before_steps_s")
+          for (name <- Seq("launch", "serialisation", "submission"))
+            assert(before.path(name).asDouble <= layers.path(name).asDouble + 1e-9, name)
+          val early = before.asScala.map(_.asDouble).sum
+          val prepared = summary.path("final").path("seconds_prepare").asDouble
+          assert(early > 0 && early < prepared + 0.1, s"$early s of $prepared s")
           val jobs = spark.path("jobs").asInt
           if (transport == "block-manager") assert(jobs >= 2 * steps && spark.path("tasks").asInt >= 4 * steps)
           else assert(jobs <= 5)

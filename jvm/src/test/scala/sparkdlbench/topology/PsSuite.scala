@@ -130,6 +130,11 @@ class PsSuite extends AnyFunSuite with LocalRuns {
     assert(testLoss(alone) == testLoss(beside))
   }
 
+  test("decoding may take longer than ranks wait for each other") {
+    val slow = Seq("topology" -> "ps", "ps.place" -> "own", "timeout" -> "1", "data.source" -> "slow-digits")
+    assert(run(slow: _*).weights === run("topology" -> "ps").weights)
+  }
+
   test("algorithms that take a mean over all ranks are refused with servers of their own") {
     val message =
       intercept[ConfigurationException](run("topology" -> "ps", "ps.place" -> "own", "algorithm" -> "easgd")).getMessage

@@ -2,7 +2,8 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.transport.RankGroups
+import sparkdlbench.config.Settings
+import sparkdlbench.transport.{GroupContext, RankGroups, RunSecret, ThreadGroup}
 
 import java.nio.file.Files
 
@@ -12,7 +13,15 @@ class FoundCheckpointSuite extends AnyFunSuite {
   private val snapshot = Snapshot(
     5,
     Seq(0, 0, 2, 2).zipWithIndex.map { case (group, rank) =>
-      RankSnapshot(5, rank, 4, group, 0.5 * rank, Seq(StateRange("weights", rank, Array(rank + 1f))))
+      RankSnapshot(
+        5,
+        rank,
+        4,
+        group,
+        DataPosition(50, 1, 1438),
+        0.5 * rank,
+        Seq(StateRange("weights", rank, Array(rank + 1f)))
+      )
     }
   )
 
@@ -21,16 +30,48 @@ class FoundCheckpointSuite extends AnyFunSuite {
 
   test("a retry keeps the groups, wherever the ranks are; another start takes the ranks that share a process") {
     val retry = chosen(Some(FoundCheckpoint(snapshot, ofThisRun = true)))
-    assert(retry.groups == before && retry.placed == placed && retry.before.contains(before))
+    assert(retry.groups == before && retry.placed == placed && retry.before.contains(before) && retry.from == 5)
     val byHand = chosen(Some(FoundCheckpoint(snapshot, ofThisRun = false)))
     assert(byHand.groups == placed && byHand.before.contains(before))
-    assert(chosen(None) == GroupsReport("run", 1, placed, placed, None))
+    assert(chosen(None) == GroupsReport("run", 1, placed, placed, None, 0))
   }
 
   test("fewer ranks than before make groups of their own") {
     val fewer = RankGroups(IndexedSeq(IndexedSeq(0, 1, 2)))
     val retry = FoundCheckpoint.groups("run", 3, 2, fewer, Some(FoundCheckpoint(snapshot, ofThisRun = true)))
     assert(retry.groups == fewer && retry.before.contains(before))
+  }
+
+  private final class Meeting(key: String, val rank: Int, val size: Int) extends GroupContext {
+    private var met = 0
+    def allGather(text: String): IndexedSeq[String] = {
+      met += 1
+      LocalRendezvous.allGather(s"$key-$met", rank, size, text, timeoutMillis, isKilled = false)
+    }
+    def attemptId: String = key
+    def secret: RunSecret = throw new UnsupportedOperationException
+    def settings: Settings = throw new UnsupportedOperationException
+    def timeoutMillis: Long = 60000
+    def isKilled: Boolean = false
+  }
+
+  private def agreed(stores: Seq[CheckpointStore]): Seq[Either[Seq[String], Snapshot]] = {
+    val key = java.util.UUID.randomUUID().toString
+    ThreadGroup.run(stores.size) { transport =>
+      val meeting = new Meeting(key, transport.rank, transport.size)
+      FoundCheckpoint.agreed(meeting, stores(transport.rank), s"rank ${transport.rank}")
+    }
+  }
+
+  test("ranks take the newest checkpoint that all of them can read") {
+    def store(steps: Long*) = {
+      val one = new CheckpointStore(Files.createTempDirectory("checkpoints").toUri.toString, new Configuration())
+      for (step <- steps; part <- snapshot.parts) one.write(part.copy(step = step))
+      one
+    }
+    assert(agreed(Seq(store(5, 10, 15), store(5, 10), store(5, 10, 20))).map(_.map(_.step)) == Seq.fill(3)(Right(10)))
+    assert(agreed(Seq(store(5, 15), store(5, 10))).map(_.map(_.step)) == Seq.fill(2)(Right(5)))
+    assert(agreed(Seq(store(5), store(), store(5))) == Seq.fill(3)(Left(Seq("rank 1"))))
   }
 
   test("a checkpoint's files keep the groups") {

@@ -74,31 +74,35 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
 
   test("direct memory of a run is what was estimated") {
     for {
-      (workers, codec, first) <- Seq(
-        ("2", "fp32", "on"),
-        ("3", "fp32", "off"),
-        ("3", "bf16", "off"),
-        ("4", "threshold", "off")
+      (workers, codec, variant) <- Seq(
+        ("2", "fp32", Seq.empty),
+        ("3", "fp32", Seq("in_memory_first" -> "off")),
+        ("3", "bf16", Seq("in_memory_first" -> "off")),
+        ("4", "threshold", Seq("in_memory_first" -> "off")),
+        ("2", "threshold", Seq("transport" -> "block-manager")),
+        ("2", "bf16", Seq("transport" -> "shuffle")),
+        ("2", "bf16", Seq("transport" -> "shuffle", "shuffle.exchanges" -> "one")),
+        ("2", "bf16", Seq("transport" -> "shuffle", "topology" -> "tree"))
       )
     } {
-      val run = prepare(
+      val shared = Seq(
         "workers" -> workers,
         "codec" -> codec,
-        "in_memory_first" -> first,
         "model.hidden" -> "2000",
         "batch" -> "600",
         "max_steps" -> "20",
         "data.rows" -> "2000",
         "data.test_rows" -> "300"
       )
-      val stated = estimate(run).path("executor_direct_bytes").asLong
+      val run = prepare(shared ++ variant: _*)
+      val stated = Seq("executor_direct_bytes", "driver_direct_bytes").map(estimate(run).path(_).asLong).sum
       val seen = peakDirect(run.train())
       // All that is estimated is allocated, to the alignment of buffers; what comes on top are Spark's own buffers and the
       // staging of a few threads.
       assert(stated > 20 * mebi)
       assert(
         seen > 0.95 * stated - mebi && seen < 1.05 * stated + 4 * mebi,
-        s"$workers $codec: $seen seen, $stated stated"
+        s"$workers $codec $variant: $seen seen, $stated stated"
       )
     }
   }
@@ -111,6 +115,20 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     assert(weights.path("bytes").asLong == 4L * (784 * 64 + 64 + 64 * 10 + 10))
     assert(memory.path("workers_per_executor").asInt == 2)
     assert(memory.path("limits").path("executor_heap_bytes").asLong == Runtime.getRuntime.maxMemory)
+  }
+
+  test("a checkpoint of ranks with weights of their own is as large as all of them together") {
+    val shared = Seq("workers" -> "4", "model.hidden" -> "1000", "optimizer.momentum" -> "0.9")
+    def heap(settings: (String, String)*) =
+      estimate(prepare(shared ++ settings: _*)).path("executor_heap_bytes").asLong
+    val weights = 4L * (784 * 1000 + 1000 + 1000 * 10 + 10)
+    val folder = "checkpoint.dir" -> results.resolve("checkpoints").toString
+    def read(vectors: Int) = 4 * vectors * weights // by each of four ranks, in the one process
+    val onTheirWay = 2 * weights // what needs most without checkpoints
+    // Four ranks' weights and momentum, and the mean; and weights and momentum put together.
+    val own = heap("algorithm" -> "local-sgd", folder) - heap("algorithm" -> "local-sgd")
+    assert(own == read(4 * 2 + 1 + 2) - onTheirWay)
+    assert(heap(folder) - heap() == read(2 + 2) - onTheirWay)
   }
 
   test("limits come from the session's configuration") {
@@ -131,7 +149,7 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     def check(overhead: Option[Long]) = MemoryCheck.check(
       run.setup,
       MemoryEstimate.of(run.setup, 2),
-      MemoryLimits(8192 * mebi, 8192 * mebi, overhead, Some(4096 * mebi), 1024 * mebi),
+      MemoryLimits(8192 * mebi, 8192 * mebi, overhead, Some(4096 * mebi), Some(4096 * mebi), 1024 * mebi),
       local = false
     )
     check(None)

@@ -80,6 +80,23 @@ class ShuffleManagerCheckSuite extends AnyFunSuite {
     assert(problem("4.1.0", Nil, "spark.shuffle.manager" -> uniffle).exists(_.contains("supports Spark 2.x, 3.x")))
   }
 
+  test("the switches of a Spark that this one is not are refused, whatever the shuffle manager, and not when off") {
+    for (spark <- Seq("3.5.8", "4.1.0"); key <- Seq("spark.ib.enabled", "spark.roce.enabled")) {
+      val found = problem(spark, Nil, key -> "true").get
+      assert(found.contains(s"$key=true asks for OSU's RDMA-Spark") && found.contains(s"this is Spark $spark"), found)
+      assert(found.contains("Spark 2.1.x") && found.contains("over TCP") && found.contains("on every host"), found)
+      assert(problem(spark, Nil, key -> " True ", "spark.shuffle.manager" -> celeborn).contains(found))
+      assert(problem(spark, Nil, key -> "false").isEmpty)
+      assert(problem("2.1.0", Nil, key -> "true").isEmpty)
+    }
+    val both = problem("3.5.8", Nil, "spark.ib.enabled" -> "true", "spark.roce.enabled" -> "true").get
+    assert(both.startsWith("spark.ib.enabled=true and spark.roce.enabled=true asks for"), both)
+    for (known <- KnownShuffleManagers.distributions) {
+      val profile = RunFile(Map("spark_profile" -> known.profile), Map.empty).withProfile.spark
+      assert(problem("4.1.0", Nil, profile.toSeq: _*).exists(_.contains(known.title)), known.profile)
+    }
+  }
+
   test("every profile that names a manager names a known one, and each known one has a profile") {
     val names = Files.list(root.resolve("conf/spark")).iterator.asScala.map(_.getFileName.toString).toSeq
     val profiles = names.map(_.stripSuffix(".conf"))

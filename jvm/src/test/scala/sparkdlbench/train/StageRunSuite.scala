@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
@@ -32,6 +33,34 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     val events = Files.readAllLines(Paths.get(together.folder, "events.jsonl")).asScala.map(Json.read(_))
     val told = events.filter(_.path("key").asText == "rank_groups")
     assert(told.size == 1 && !told.head.path("metadata").path("bits_may_differ").asBoolean)
+  }
+
+  test("the phases add up to the steps, and the steps with the rest to the epochs; of each rank and step") {
+    for (more <- Seq(Nil, Seq("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> "1"))) {
+      val folder = Files.createTempDirectory("checkpoints").toUri.toString
+      val checkpoints = Seq("checkpoint.dir" -> folder, "checkpoint.every" -> "10")
+      val result = run(more ++ checkpoints ++ Seq("epochs" -> "3", "evaluate_every" -> "1"): _*)
+      val (summary, told) = (file(result, "summary.json"), file(result, "phases.json"))
+      def numbers(node: JsonNode): Seq[Double] = node.elements.asScala.map(_.asDouble).toSeq
+      val steps = numbers(file(result, "steps.json"))
+      assert(math.abs(numbers(summary.path("phases_ms")).sum / (steps.sum / steps.size) - 1) < 0.02)
+      val history = summary.path("history").elements.asScala.toSeq
+      def seconds(name: String): Double = history.map(_.path(name).asDouble).sum
+      val parts = steps.sum / 1e3 + seconds("seconds_evaluation") + seconds("seconds_checkpoint")
+      assert(parts <= seconds("seconds") + 1e-6, s"$parts of ${seconds("seconds")} s")
+      assert(history.forall(_.path("seconds_evaluation").asDouble > 0) && seconds("seconds_checkpoint") > 0)
+      assert(summary.path("final").path("seconds_prepare").asDouble > 0)
+      // Every step of every rank; what servers do counts for no step.
+      val ranks = told.path("ranks").elements.asScala.map(_.path("phases_ms").elements.asScala.map(numbers).toSeq).toSeq
+      assert(ranks.size == 3 + more.size / 3 && told.path("every").asInt == 1)
+      for (step <- steps.indices) {
+        val lengths = ranks.take(3).map(_.map(_(step)).sum)
+        assert(math.abs(lengths.sum / 3 - steps(step)) < 0.002, s"step $step: $lengths")
+      }
+      assert(numbers(told.path("last")).forall(rank => rank >= 0 && rank < 3) && told.path("last").size == steps.size)
+      val caused = summary.path("ranks").elements.asScala.map(_.path("made_others_wait_s").asDouble).sum
+      assert(math.abs(caused - numbers(told.path("others_waited_ms")).sum / 1e3) < 1e-4)
+    }
   }
 
   test("lossy codecs round nothing where all ranks share a process") {
@@ -72,6 +101,19 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     val path = java.nio.file.Paths.get(java.net.URI.create(folder)).toString
     run("checkpoint.dir" -> path, "resume" -> folder, "max_steps" -> "9")
     assert(new CheckpointStore(folder, new Configuration()).newest.get.step == 9)
+  }
+
+  test("a checkpoint goes on with the rows that come next, or not at all") {
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    run("checkpoint.dir" -> folder, "max_steps" -> "5")
+    for ((other, told) <- Seq("batch" -> "60" -> "batch 60, seed 0", "seed" -> "7" -> "batch 50, seed 7")) {
+      val message = intercept[sparkdlbench.ConfigurationException](run(other, "resume" -> folder)).getMessage
+      assert(message.contains("batch 50, seed 0, 1438 training rows") && message.contains(told), message)
+    }
+    // As many rows for each of other workers are another batch.
+    val each = Seq("batch_per_worker" -> "25", "workers" -> "2", "resume" -> folder, "max_steps" -> "9")
+    run(each: _*)
+    intercept[sparkdlbench.ConfigurationException](run(each :+ ("workers" -> "3"): _*))
   }
 
   private def delete(folder: Path): Unit = {

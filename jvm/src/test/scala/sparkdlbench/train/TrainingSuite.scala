@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
@@ -43,6 +44,25 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     assert(steps.size === 58)
     assert(math.abs(phases.elements.asScala.map(_.asDouble).sum / (steps.sum / steps.size) - 1) < 0.02)
     Seq("compute", "send", "wait", "scheduler").foreach(phase => assert(phases.path(phase).asDouble > 0, phase))
+  }
+
+  test("each rank's phases add up to the step's time, with its wait for the slowest") {
+    for (how <- Seq(Nil, Seq("transport" -> "shuffle"), Seq("transport" -> "shuffle", "topology" -> "tree"))) {
+      val result = run(how ++ Seq("workers" -> "2", "max_steps" -> "20"): _*)
+      val summary = Json.read(result.summary)
+      def sum(node: JsonNode): Double = node.elements.asScala.map(_.asDouble).sum
+      val (ranks, step) = (summary.path("ranks").elements.asScala.toSeq, sum(summary.path("phases_ms")))
+      assert(ranks.map(_.path("rank").asInt) === Seq(0, 1))
+      for (rank <- ranks) {
+        assert(math.abs(sum(rank.path("phases_ms")) / step - 1) < 1e-6)
+        assert(rank.path("phases_ms").path("compute").asDouble > 0 && rank.path("made_others_wait_s").asDouble >= 0)
+      }
+      val told = Json.read(Files.readString(Paths.get(result.folder, "phases.json")))
+      assert(told.path("ranks").size === 2 && told.path("last").size === 20)
+      val history = summary.path("history").elements.asScala.toSeq
+      assert(history.map(_.path("seconds").asDouble).sum >= step * 20 / 1e3)
+      assert(history.last.path("seconds_evaluation").asDouble > 0)
+    }
   }
 
   test("N workers give the loss curve of one, for a batch that N does not divide") {

@@ -62,6 +62,8 @@ class TrainingTabSuite extends AnyFunSuite {
         both.indexOf("transport block-manager") < both.indexOf("transport block-stream"),
         "the newest stands first"
       )
+      val newest = both.substring(0, both.indexOf("transport block-stream"))
+      assert((0 to 1).forall(rank => newest.contains(s"rank $rank on 127.0.0.1, executor ")), newest)
     }
   }
 
@@ -83,5 +85,25 @@ class TrainingTabSuite extends AnyFunSuite {
     assert(math.abs(uneven.phasesMillis.sum - 3) < 1e-9)
     assert(live(rank(0, 1000000, 0), rank(1, 1000000, 0)).straggler.isEmpty)
     assert(live(rank(0, 1000000, 0)).straggler.isEmpty)
+  }
+
+  test("a job a step: each rank's phases, who is waited for, and the bytes so far") {
+    import sparkdlbench.metrics.{Phase, StepPhases}
+    def nanos(compute: Long, wait: Long) = {
+      val phases = new Array[Long](Phase.names.size)
+      phases(Phase.Compute) = compute
+      phases(Phase.Wait) = wait
+      phases(Phase.Scheduler) = 5000000
+      phases
+    }
+    val run = new LiveRun("app-1", null, new Progress)
+    run.placed(Seq(Placement(0, "a", "0"), Placement(1, "b", "1")))
+    assert(run.rankStatuses.map(_.host) == Seq("a", "b") && run.straggler.isEmpty)
+    val ranks = IndexedSeq(nanos(1000000, 2000000), nanos(3000000, 0))
+    for (_ <- 1 to 3) run.stepDone(StepPhases(nanos(3000000, 0), ranks))
+    assert(run.rankStatuses.map(_.steps) == Seq(3, 3) && math.abs(run.phasesMillis.sum - 8) < 1e-9)
+    assert(run.straggler.map(_.rank).contains(1) && math.abs(run.straggler.get.ownMillis - 3) < 1e-9)
+    run.sent(Map("shuffle" -> 7L))
+    assert(run.bytes == Seq("shuffle" -> 7L))
   }
 }

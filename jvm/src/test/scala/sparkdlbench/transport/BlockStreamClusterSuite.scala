@@ -143,7 +143,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     val (message, millis, _) = results(0)
     assert(
       message.contains(
-        s"waited 1500 ms in phase 'receive message 0 of lane 0' for ${results(1)._3}, which did not answer"
+        s"waited 1500 ms in phase 'receive data (message 0 of lane 0)' for ${results(1)._3}, which did not answer"
       )
     )
     assert(results(1)._3.startsWith("rank 1 on host 127.0.0.1, executor "))

@@ -23,9 +23,12 @@ private[transport] object Collectives {
     each.flatten.groupBy(_._1).map { case (channel, bytes) => channel -> bytes.map(_._2).sum }
   }
 
+  /** What every transport says after 1500 ms of `silence`: what the message was to carry, and which it is. */
+  val silent = "waited 1500 ms in phase 'receive gradient of bucket 3 (message 0 of lane 0)'"
+
   /** What rank 0 is told that waits for `millis` for rank 1, which says nothing; nothing at rank 1. */
   def silence(connect: GroupContext => Transport, group: GroupContext, millis: Long): String = {
-    val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+    val lanes = Seq(Lane(0, 1, 0, 64, "gradient of bucket 3"), Lane(1, 0, 1, 64))
     val patience = new Patience(group)
     val transport = connect(patience)
     try {

@@ -21,6 +21,7 @@ final class BigDlVariant extends EngineVariant {
     BigDlLibrary.refusal
       .orElse(BigDlLayers.refusal(spec))
       .orElse(tooMany)
+      .orElse(BigDlVariant.unheard(settings))
       .foreach(reason => throw new ConfigurationException(reason))
   }
 
@@ -50,4 +51,23 @@ private[bigdl] object BigDlVariant {
 
   /** BigDL's MKL. */
   val LibraryBytes: Long = 128L << 20
+
+  /**
+   * Keys of the engine `libtorch` that this one cannot follow, and the values that say what it does. By their names: this engine must
+   * not need the other's classes.
+   */
+  private val done: Seq[(String, Seq[String])] = Seq(
+    "engine.device" -> Seq("cpu"),
+    "engine.compute" -> Seq("fp32"),
+    "engine.blas" -> Seq("mkl", "auto"),
+    "engine.cbwr" -> Seq("off", "auto")
+  )
+
+  /** Why settings ask for what it does not do; it would do the other thing without a word. */
+  def unheard(settings: Settings): Option[String] = done.collectFirst {
+    case (key, valid) if settings.entries.get(key).exists(value => !valid.contains(value)) =>
+      s"$key=${settings.entries(key)} was asked for, and the engine 'bigdl' has no choice there: it computes on the CPU, in fp32, with " +
+        s"BigDL's own MKL, whose reproducibility mode nobody sets. Valid for it: ${valid.mkString(", ")}. Set $key=${valid.head}, leave the key " +
+        "out, or set engine.name=libtorch."
+  }
 }

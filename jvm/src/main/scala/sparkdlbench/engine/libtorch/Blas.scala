@@ -8,8 +8,8 @@ import sparkdlbench.ConfigurationException
 private[libtorch] trait Blas {
   def name: String
 
-  /** Makes matrix products called from the calling thread use `threads` threads. */
-  def pinThreads(threads: Int): Unit
+  /** Makes matrix products called from the calling thread use `threads` threads; how many it says that they use now. */
+  def pinThreads(threads: Int): Int
 
   /** Version, threading layer, reproducibility mode. */
   def facts: Map[String, String]
@@ -28,7 +28,10 @@ private[libtorch] final class Mkl(cbwr: String) extends Blas {
 
   def name = "mkl"
 
-  def pinThreads(threads: Int): Unit = { mkl_rt.MKL_Set_Num_Threads_Local(threads); () }
+  def pinThreads(threads: Int): Int = {
+    mkl_rt.MKL_Set_Num_Threads_Local(threads)
+    mkl_rt.MKL_Get_Max_Threads()
+  }
 
   def facts: Map[String, String] = {
     val version = new Array[Byte](256)
@@ -76,11 +79,13 @@ private[libtorch] final class OpenBlas extends Blas {
 
   def name = "openblas"
 
-  def pinThreads(threads: Int): Unit = synchronized {
+  /** Asked under the lock: a rank beside this one may have another number. */
+  def pinThreads(threads: Int): Int = synchronized {
     if (current != threads) {
       openblas_full.openblas_set_num_threads(threads)
       current = threads
     }
+    openblas_full.openblas_get_num_threads()
   }
 
   def facts: Map[String, String] =

@@ -83,7 +83,7 @@ private[libtorch] final class LibtorchEngine(
     }
   }
 
-  def facts: Map[String, String] = libraries.facts ++ Map(
+  def facts: Map[String, String] = libraries.facts ++ libraries.threadFacts(threads) ++ Map(
     "engine" -> "libtorch",
     "threads" -> threads.toString,
     "compute" -> (if (bf16) "bf16" else "fp32")

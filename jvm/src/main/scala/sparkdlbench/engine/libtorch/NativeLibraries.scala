@@ -15,16 +15,27 @@ final class NativeLibraries private[libtorch] (blas: Blas, cache: Path, blasFile
 
   /**
    * Makes libtorch and the BLAS use `threads` threads in calls from the calling thread. Both counts belong to a thread, so
-   * ranks that are threads of one JVM do not disturb each other.
+   * ranks that are threads of one JVM do not disturb each other. A ConfigurationException where either says afterwards
+   * that it uses another number.
    */
   def pinThreads(threads: Int): Unit = {
     if (pinned.get != threads) {
       // The first question makes ATen initialise this thread from the process-wide count; only after that does ours last.
       torch.get_num_threads()
       torch.set_num_threads(threads)
+      NativeLibraries.checkThreads("libtorch", threads, torch.get_num_threads())
       pinned.set(threads)
     }
-    blas.pinThreads(threads)
+    NativeLibraries.checkThreads(blas.name, threads, blas.pinThreads(threads))
+  }
+
+  /** How many threads libtorch and the BLAS say, asked now, that they use in calls from the calling thread. */
+  def threadFacts(threads: Int): Map[String, String] = {
+    pinThreads(threads)
+    Map(
+      "torch.threads" -> torch.get_num_threads().toString,
+      "blas.threads" -> blas.pinThreads(threads).toString
+    )
   }
 
   /** What is really loaded. */
@@ -117,8 +128,17 @@ object NativeLibraries {
   private[libtorch] def checkDevice(settings: Settings): Unit = if (settings(device) == "cuda")
     throw new ConfigurationException(
       "engine.device=cuda was asked for, and the engine 'libtorch' computes on the CPU: its flat buffers are host memory, and the " +
-        "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or train with a Python engine on " +
-        "hosts with a GPU."
+        "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or compute from Python on hosts with a GPU: " +
+        "sparkdl_bench.engines.torch.TorchEngine(spec, seed, False, device=\"cuda\") with a PyTorch built with CUDA (docs/models.md)."
+    )
+
+  /** @param library which of the two */
+  private[libtorch] def checkThreads(library: String, asked: Int, found: Int): Unit = if (found != asked)
+    throw new ConfigurationException(
+      s"The engine 'libtorch' was to compute with $asked threads (engine.threads, or spark.task.cpus where that is 0), and $library says that " +
+        s"it uses $found after it was told so. Valid are the numbers that it accepts on this host: set engine.threads to $found, or look " +
+        "what limits it in the executors' environment (OMP_THREAD_LIMIT, OMP_NUM_THREADS, MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, a " +
+        "library in the same JVM that sets it too), or choose the other engine.blas."
     )
 
   private def loadOnce(choice: Choice, folder: Path): NativeLibraries = {

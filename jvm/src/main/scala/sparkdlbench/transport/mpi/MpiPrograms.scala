@@ -8,7 +8,7 @@ import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.TimeUnit
 
 /** The programs that an MPI job needs on this host. */
-private[mpi] object MpiPrograms {
+private[transport] object MpiPrograms {
   private val VersionSeconds = 20L
 
   /** @param configured the key `mpi.python` */

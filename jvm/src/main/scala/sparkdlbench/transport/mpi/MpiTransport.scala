@@ -3,7 +3,7 @@ package sparkdlbench.transport.mpi
 import sparkdlbench.results.Json
 import sparkdlbench.transport._
 import sparkdlbench.transport.push._
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.RunFailedException
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.{Files, Path, Paths}
@@ -11,11 +11,18 @@ import scala.collection.mutable
 import scala.util.Try
 
 /**
- * One rank's lanes through the MPI process beside it: the slots of every lane that starts or ends here lie in a file that both have
+ * One rank's lanes through the MPI process beside it: the slots of every lane that starts or ends here lie in files that both have
  * mapped. The process sends a slot as soon as it is published, and publishes what has arrived (`rank.py`).
+ *
+ * @param fileBytes
+ *   of a file at most; which lanes share one is each rank's own affair
  */
-private[transport] final class MpiTransport private (group: GroupContext, job: MpiJob, mailbox: Mailbox)
-    extends Transport {
+private[transport] final class MpiTransport private (
+    group: GroupContext,
+    job: MpiJob,
+    mailbox: Mailbox,
+    fileBytes: Long
+) extends Transport {
   import MpiTransport._
   private val self = job.peers(group.rank)
   // Beside each rank there is a process that wants a core.
@@ -40,32 +47,34 @@ private[transport] final class MpiTransport private (group: GroupContext, job: M
     own
       .filter(lane => lanes.contains(lane.id.toLong))
       .foreach(lane => throw new IllegalArgumentException(s"Lane ${lane.id} was opened twice."))
-    if (own.nonEmpty) {
-      val header = (LeftAt + size + 63) / 64 * 64
-      val offsets = own.scanLeft(header.toLong)((at, lane) => at + LaneSlots.bytes(lane))
-      val (file, memory) = newFile(offsets.last)
-      try {
-        def words(lane: Lane, offset: Long) = Json.fields(
-          "id" -> lane.id,
-          "capacity" -> lane.capacity,
-          "offset" -> offset,
-          "peer" -> (if (lane.from == rank) lane.to else lane.from)
-        )
-        val (starting, ending) = own.zip(offsets).partition(_._1.from == rank)
-        val told = Json.fields(
-          "path" -> file.toString,
-          "outgoing" -> starting.map { case (lane, offset) => words(lane, offset) },
-          "incoming" -> ending.map { case (lane, offset) => words(lane, offset) }
-        )
-        job.tell(s"open-$generation.json", Json.line(told))
-        generation += 1
-        waiting.until(self, polled = true, "map the lanes into its MPI process")(() => MappedFile.word(memory, 0) == 1)
-      } finally Files.deleteIfExists(file)
-      segments = memory :: segments
-      own.zip(offsets).foreach { case (lane, offset) =>
-        val slots = memory.slice(offset.toInt, LaneSlots.bytes(lane).toInt).order(ByteOrder.nativeOrder())
-        lanes.update(lane.id.toLong, new LaneSlots(lane, slots, if (lane.to == rank) destination(lane) else None))
-      }
+    val header = (LeftAt + size + 63L) / 64 * 64
+    inFiles(own, header, fileBytes).foreach(openFile(_, header, destination))
+  }
+
+  private def openFile(own: Seq[Lane], header: Long, destination: Lane => Option[ByteBuffer]): Unit = {
+    val offsets = own.scanLeft(header)((at, lane) => at + LaneSlots.bytes(lane))
+    val (file, memory) = newFile(own, offsets.last)
+    try {
+      def words(lane: Lane, offset: Long) = Json.fields(
+        "id" -> lane.id,
+        "capacity" -> lane.capacity,
+        "offset" -> offset,
+        "peer" -> (if (lane.from == rank) lane.to else lane.from)
+      )
+      val (starting, ending) = own.zip(offsets).partition(_._1.from == rank)
+      val told = Json.fields(
+        "path" -> file.toString,
+        "outgoing" -> starting.map { case (lane, offset) => words(lane, offset) },
+        "incoming" -> ending.map { case (lane, offset) => words(lane, offset) }
+      )
+      job.tell(s"open-$generation.json", Json.line(told))
+      generation += 1
+      waiting.until(self, polled = true, "map the lanes into its MPI process")(() => MappedFile.word(memory, 0) == 1)
+    } finally Files.deleteIfExists(file)
+    segments = memory :: segments
+    own.zip(offsets).foreach { case (lane, offset) =>
+      val slots = memory.slice(offset.toInt, LaneSlots.bytes(lane).toInt).order(ByteOrder.nativeOrder())
+      lanes.update(lane.id.toLong, new LaneSlots(lane, slots, if (lane.to == rank) destination(lane) else None))
     }
   }
 
@@ -75,7 +84,7 @@ private[transport] final class MpiTransport private (group: GroupContext, job: M
     if (slots == null || lane.from != rank) unknown(lane, "starts")
     // The receiver is done with message sequence - 2, but our process may not have noticed that it is sent.
     if (!slots.isFree(sequence))
-      waiting.until(job.peers(lane.to), polled = true, s"send message $sequence of lane ${lane.id}")(() =>
+      waiting.until(job.peers(lane.to), polled = true, s"send ${PushTransport.words(lane, sequence)}")(() =>
         slots.isFree(sequence)
       )
     val bytes = data.remaining
@@ -90,7 +99,7 @@ private[transport] final class MpiTransport private (group: GroupContext, job: M
   override def receive(lane: Lane, sequence: Long): ByteBuffer = {
     val slots = incoming(lane)
     if (!slots.hasArrived(sequence))
-      waiting.until(job.peers(lane.from), polled = true, s"receive message $sequence of lane ${lane.id}")(() =>
+      waiting.until(job.peers(lane.from), polled = true, s"receive ${PushTransport.words(lane, sequence)}")(() =>
         slots.hasArrived(sequence)
       )
     slots.view(sequence)
@@ -104,7 +113,7 @@ private[transport] final class MpiTransport private (group: GroupContext, job: M
   override def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = {
     val awaited = messages.map { case (lane, sequence) => (incoming(lane), sequence) }
     val senders = messages.map { case (lane, _) => lane.from }.distinct.map(job.peers)
-    waiting.untilAny(senders, polled = true, s"receive any of ${messages.size} messages")(() =>
+    waiting.untilAny(senders, polled = true, s"receive ${PushTransport.anyOf(messages)}")(() =>
       awaited.exists { case (slots, sequence) => slots.hasArrived(sequence) }
     )
   }
@@ -138,12 +147,13 @@ private[transport] final class MpiTransport private (group: GroupContext, job: M
     Thread.sleep(LookMillis)
   }
 
-  private def newFile(bytes: Long): (Path, ByteBuffer) = {
+  private def newFile(own: Seq[Lane], bytes: Long): (Path, ByteBuffer) = {
     val folders =
       Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
     if (bytes > Int.MaxValue)
       throw new RunFailedException(
-        s"The lanes of rank $rank need $bytes bytes, too many for one mapped file; use a codec of fewer bytes, or another transport."
+        s"Rank $rank has messages of ${own.head.capacity} bytes (${own.head.purpose}), and the two that a lane keeps room for must fit into one mapped file, of less " +
+          "than 2 GiB. Use smaller buckets (bucket_bytes), or more shards (ps.shards)."
       )
     val (file, memory) = MappedFile
       .create(folders, "sparkdl-mpi-", bytes.toInt)
@@ -163,20 +173,47 @@ private[transport] object MpiTransport {
   private val LeftAt = 64
   private val LookMillis = 100L
 
-  /** Starts the group's MPI job; a collective call. The parameters are the keys `mpi.python`, `mpi.launcher` and `mpi.options`. */
-  def connect(group: GroupContext, python: String, launcher: String, options: String): Transport = {
+  /** The words of the key `mpi.options`; None where one of them would begin another process. */
+  def words(options: String): Option[Seq[String]] =
+    Some(options.split("\\s+").toSeq.filter(_.nonEmpty)).filter(!_.contains(":"))
+
+  /** The lanes, in their order, of each file of at most `most` bytes, whose first `header` bytes are taken; a larger one has a file to itself. */
+  private[mpi] def inFiles(lanes: Seq[Lane], header: Long, most: Long): Seq[Seq[Lane]] = {
+    val files = mutable.ArrayBuffer.empty[Vector[Lane]]
+    var bytes = most
+    lanes.foreach { lane =>
+      val more = LaneSlots.bytes(lane)
+      if (bytes + more > most) {
+        files += Vector.empty
+        bytes = header
+      }
+      files(files.size - 1) = files.last :+ lane
+      bytes += more
+    }
+    files.toList
+  }
+
+  /**
+   * Starts the group's MPI job; a collective call. The parameters are the keys `mpi.python`, `mpi.launcher` and `mpi.options`.
+   *
+   * @param fileBytes
+   *   of a mapped file at most; the JVM maps no larger ones
+   */
+  def connect(
+      group: GroupContext,
+      python: String,
+      launcher: String,
+      options: Seq[String],
+      fileBytes: Long = Int.MaxValue.toLong
+  ): Transport = {
     val program = MpiPrograms.python(python)
-    val words = options.split("\\s+").filter(_.nonEmpty).toSeq
-    if (words.contains(":"))
-      throw new ConfigurationException(
-        s"mpi.options = $options holds ':', which would begin another process. Give options of mpiexec alone."
-      )
     val mailbox = Mailbox.open(StreamId.inboxNumber(group.attemptId), group.rank)
     try
       new MpiTransport(
         group,
-        MpiJob.start(group, program, () => MpiPrograms.launcher(launcher, program), words),
-        mailbox
+        MpiJob.start(group, program, () => MpiPrograms.launcher(launcher, program), options),
+        mailbox,
+        fileBytes
       )
     catch { case error: Throwable => Try(mailbox.close()); throw error }
   }

@@ -7,9 +7,10 @@ import java.io.{IOException, RandomAccessFile}
 import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, LinkOption, NoSuchFileException, Path, Paths}
 import java.nio.{ByteBuffer, ByteOrder, MappedByteBuffer}
 import java.security.SecureRandom
+import scala.util.Try
 import scala.util.control.NonFatal
 
 /** When ranks of different executors on one host exchange through a mapped file instead of sockets. */
@@ -37,7 +38,8 @@ final case class HostLocalOffer(path: String, bytes: Long, nonce: String)
 
 /**
  * Mapped memory shared by two processes. Its file carries no name any more once both have mapped it, so nothing is left
- * behind however they end. Bytes 0–15: the maker's nonce; 16–31: the nonce again, inverted, as the other's answer; lanes follow.
+ * behind however they end; where its maker is killed before that, the next maker of such a file removes it. Bytes 0–15: the
+ * maker's nonce; 16–31: the nonce again, inverted, as the other's answer; lanes follow.
  */
 final class HostLocalSegment private (val offer: HostLocalOffer, memory: MappedByteBuffer) {
   private val order = memory.order(ByteOrder.nativeOrder())
@@ -98,6 +100,73 @@ object HostLocalSegment {
   } catch { case _: IOException | _: SecurityException => None }
 }
 
+/**
+ * Which process it is, among all that the running kernel has had, as far as another process can tell.
+ *
+ * @param boot
+ *   the kernel's boot id, without its dashes
+ * @param pidNamespace
+ *   inode of the namespace that `pid` is a number of: containers that share /dev/shm may have one each
+ * @param timeNamespace
+ *   inode of the namespace that `start` is a time of; 0 where the kernel has none
+ * @param start
+ *   clock ticks from boot to the process' start: its number may be another's later
+ */
+private[push] final case class ProcessMark(
+    boot: String,
+    pidNamespace: Long,
+    timeNamespace: Long,
+    pid: Long,
+    start: Long
+) {
+  def print: String = Seq[Any](boot, pidNamespace, timeNamespace, pid, start).mkString("-")
+
+  /** True only where it is certain: processes of other namespaces, hosts and boots cannot be seen from here. */
+  def hasEnded: Boolean = ProcessMark.own.exists(isSeenFrom) && {
+    try ProcessMark.startOf(pid) != start
+    catch {
+      case _: NoSuchFileException => true
+      case NonFatal(_) => false
+    }
+  }
+
+  private def isSeenFrom(own: ProcessMark): Boolean = copy(pid = own.pid, start = own.start) == own
+}
+
+private[push] object ProcessMark {
+  private val Proc = Paths.get("/proc")
+  private val Printed = """([0-9a-f]{32})-(\d+)-(\d+)-(\d+)-(\d+)""".r
+  private val Namespace = """\w+:\[(\d+)]""".r
+  private val StartField = 19 // of those behind the command's name, which may hold anything
+
+  /** This process. None where /proc does not tell, or is that of another namespace than our own number is of. */
+  lazy val own: Option[ProcessMark] = Try {
+    val pid = ProcessHandle.current().pid()
+    require(Files.readSymbolicLink(Proc.resolve("self")).toString == pid.toString)
+    val boot = HostLocal.kernel.replace("-", "")
+    val mark = ProcessMark(boot, namespace("pid"), Try(namespace("time")).getOrElse(0L), pid, startOf(pid))
+    parse(mark.print).get // a host's name in place of the boot id is none
+  }.toOption
+
+  def parse(text: String): Option[ProcessMark] = text match {
+    case Printed(boot, pids, times, pid, start) =>
+      Try(ProcessMark(boot, pids.toLong, times.toLong, pid.toLong, start.toLong)).toOption
+    case _ => None
+  }
+
+  /** Fails with a NoSuchFileException where there is no such process. */
+  private[push] def startOf(pid: Long): Long = {
+    val text = new String(Files.readAllBytes(Proc.resolve(pid.toString).resolve("stat")), UTF_8)
+    text.substring(text.lastIndexOf(')') + 2).split(' ')(StartField).toLong
+  }
+
+  private def namespace(kind: String): Long =
+    Files.readSymbolicLink(Proc.resolve("self").resolve("ns").resolve(kind)).toString match {
+      case Namespace(inode) => inode.toLong
+      case other => throw new IOException(s"the namespace '$other' cannot be read")
+    }
+}
+
 /** Files that several processes map. */
 private[transport] object MappedFile {
   private val CollectMillis = 50L
@@ -105,17 +174,38 @@ private[transport] object MappedFile {
   /**
    * A new file of `bytes` zeros in the first of `directories` that can hold it, mode 0600, mapped. None where none can. The
    * zeros are really written: a sparse file on a full tmpfs would kill the process with SIGBUS at its first use.
+   *
+   * Its name tells whose it is, and what processes that were killed have left there with that prefix is removed first.
    */
-  def create(directories: Seq[Path], prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] =
+  def create(directories: Seq[Path], prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] = {
+    directories.foreach(removeLeft(_, prefix))
+    val marked = ProcessMark.own.fold(prefix)(mark => s"$prefix${mark.print}-")
     directories.iterator.zipWithIndex
       .map { case (directory, index) =>
-        attempt(directory, prefix, bytes).orElse {
+        attempt(directory, marked, bytes).orElse {
           // Earlier runs' mappings hold their memory until they are collected, which nothing else brings about.
-          if (index == 0) { System.gc(); Thread.sleep(CollectMillis); attempt(directory, prefix, bytes) }
+          if (index == 0) { System.gc(); Thread.sleep(CollectMillis); attempt(directory, marked, bytes) }
           else None
         }
       }
       .collectFirst { case Some(made) => made }
+  }
+
+  /** Tidying up must not keep a run from starting. */
+  private def removeLeft(directory: Path, prefix: String): Unit =
+    try {
+      val files = Files.newDirectoryStream(directory, s"$prefix*")
+      try files.forEach(file => if (isLeft(file, prefix)) Try(Files.deleteIfExists(file)): Unit)
+      finally files.close()
+    } catch { case NonFatal(_) => () }
+
+  /** Whether a process of our user has made it that surely runs no more. */
+  private def isLeft(file: Path, prefix: String): Boolean = {
+    val name = file.getFileName.toString.stripPrefix(prefix)
+    ProcessMark.parse(name.take(name.lastIndexOf('-'))).exists(_.hasEnded) &&
+    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) &&
+    Try(Files.getOwner(file, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self"))).getOrElse(false)
+  }
 
   /** A word that another process may write, at a multiple of 8 bytes. */
   def word(memory: ByteBuffer, offset: Int): Long = SharedWords.getAcquire(memory, offset)

@@ -63,7 +63,7 @@ final class PushTransport(
       case cause: IOException =>
         waiting.failIfBroken()
         throw new RunFailedException(
-          s"$self could not send message $sequence of lane ${route.lane.id} to ${peers(route.lane.to)}: ${cause.getMessage}",
+          s"$self could not send ${words(route.lane, sequence)} to ${peers(route.lane.to)}: ${cause.getMessage}",
           cause
         )
     }
@@ -75,7 +75,7 @@ final class PushTransport(
     val slots = arrival.slots
     if (!slots.hasArrived(sequence)) {
       val ready: BooleanSupplier = () => slots.hasArrived(sequence)
-      waiting.until(peers(lane.from), arrival.polled, s"receive message $sequence of lane ${lane.id}")(ready)
+      waiting.until(peers(lane.from), arrival.polled, s"receive ${words(lane, sequence)}")(ready)
     }
     slots.view(sequence)
   }
@@ -90,7 +90,7 @@ final class PushTransport(
     val awaited = messages.map { case (lane, sequence) => (arrivalOf(lane), sequence) }
     val ready: BooleanSupplier = () => awaited.exists { case (arrival, sequence) => arrival.slots.hasArrived(sequence) }
     val senders = messages.map { case (lane, _) => lane.from }.distinct.map(peers)
-    waiting.untilAny(senders, awaited.exists(_._1.polled), s"receive any of ${messages.size} messages")(ready)
+    waiting.untilAny(senders, awaited.exists(_._1.polled), s"receive ${anyOf(messages)}")(ready)
   }
 
   private def arrivalOf(lane: Lane): Arrival = {
@@ -123,6 +123,19 @@ object PushTransport {
   val Socket = 0
   val HostLocalMemory = 1
   val InProcess = 2
+  private val MostNamed = 4
+
+  /** What a message carries, and which it is; for error messages. */
+  private[transport] def words(lane: Lane, sequence: Long): String =
+    s"${lane.purpose} (message $sequence of lane ${lane.id})"
+
+  /** The same for a wait for any of several, of which a group of many ranks has too many to name them all. */
+  private[transport] def anyOf(messages: Seq[(Lane, Long)]): String = {
+    val named = messages.take(MostNamed).map { case (lane, sequence) => words(lane, sequence) }.mkString(", ")
+    val more = messages.size - MostNamed
+    if (messages.size == 1) named
+    else s"any of ${messages.size} messages: $named" + (if (more > 0) s" and $more more" else "")
+  }
 
   /** Connects a rank to its group; a collective call. Closing the transport, or failing here, closes `network`. */
   def connect(group: GroupContext, network: PushNetwork): Transport =

@@ -15,7 +15,11 @@ import scala.util.Try
  *   a second, as the driver states it; 0 where it states nothing
  */
 final case class HostAddress(interface: String, address: InetAddress, megabits: Int) {
-  override def toString: String = s"${address.getHostAddress} ($interface)"
+
+  /** Without the scope that Java gives an IPv6 address (`%eth0`): interfaces have other names on other hosts. */
+  def text: String = address.getHostAddress.takeWhile(_ != '%')
+
+  override def toString: String = s"$text ($interface)"
 }
 
 /** Which of a host's addresses a transport of its own may use. */
@@ -36,7 +40,7 @@ object Interfaces {
       case "auto" if spark.exists(_.isLoopbackAddress) => all.filter(_.address.isLoopbackAddress)
       case "auto" => all.filterNot(one => one.address.isLoopbackAddress || one.address.isLinkLocalAddress)
       case subnet if subnet.contains('/') => all.filter(one => inSubnet(one.address, subnet))
-      case name => all.filter(one => one.interface == name || one.address.getHostAddress == name)
+      case name => all.filter(one => one.interface == name || literal(name).contains(one.address))
     }
     if (found.isEmpty)
       throw new ConfigurationException(
@@ -46,6 +50,13 @@ object Interfaces {
     found.sortBy(one =>
       (-one.megabits, !spark.contains(one.address), !one.address.isInstanceOf[Inet4Address], one.toString)
     )
+  }
+
+  /** An address that is written as one, in whichever way; never a host's name, which would be looked up. */
+  private def literal(text: String): Option[InetAddress] = {
+    val plain = text.takeWhile(_ != '%')
+    val written = plain.contains(':') || plain.matches("[0-9]+(\\.[0-9]+){3}")
+    if (written) Try(InetAddress.getByName(plain)).toOption else None
   }
 
   /** Every address of every interface that is up. */
@@ -59,19 +70,26 @@ object Interfaces {
       .filter(_ > 0)
       .getOrElse(0)
 
-  private[tcp] def inSubnet(address: InetAddress, subnet: String): Boolean = subnet.split('/') match {
+  private[tcp] def inSubnet(address: InetAddress, subnet: String): Boolean = {
+    val (network, length) = parse(subnet).getOrElse(unreadable(subnet))
+    val own = address.getAddress
+    own.length == network.length && (0 until length).forall { bit =>
+      val mask = 0x80 >> (bit % 8)
+      (own(bit / 8) & mask) == (network(bit / 8) & mask)
+    }
+  }
+
+  /** Whether a choice can be read at all; whether it fits an address only its host can tell. */
+  private[transport] def isReadable(choice: String): Boolean = !choice.contains('/') || parse(choice).nonEmpty
+
+  /** The bytes of a subnet's address, and how many of its leading bits count. */
+  private def parse(subnet: String): Option[(Array[Byte], Int)] = subnet.split('/') match {
     case Array(base, bits) =>
-      val parsed = for {
-        network <- Try(InetAddress.getByName(base).getAddress).toOption if base.nonEmpty
+      for {
+        network <- literal(base).map(_.getAddress)
         length <- Try(bits.toInt).toOption if length >= 0 && length <= network.length * 8
       } yield (network, length)
-      val (network, length) = parsed.getOrElse(unreadable(subnet))
-      val own = address.getAddress
-      own.length == network.length && (0 until length).forall { bit =>
-        val mask = 0x80 >> (bit % 8)
-        (own(bit / 8) & mask) == (network(bit / 8) & mask)
-      }
-    case _ => unreadable(subnet)
+    case _ => None
   }
 
   private def unreadable(subnet: String): Nothing = throw new ConfigurationException(

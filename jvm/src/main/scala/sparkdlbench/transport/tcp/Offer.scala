@@ -5,7 +5,9 @@ import sparkdlbench.RunFailedException
 import scala.util.Try
 
 /** Where a server listens. */
-private[tcp] final case class Endpoint(host: String, port: Int) { override def toString: String = s"$host:$port" }
+private[tcp] final case class Endpoint(host: String, port: Int) {
+  override def toString: String = if (host.contains(':')) s"[$host]:$port" else s"$host:$port"
+}
 
 /** What a rank tells the others: its process, and where it listens, best first. Prints and parses. */
 private[tcp] final case class Offer(process: String, endpoints: IndexedSeq[Endpoint])

@@ -7,6 +7,7 @@ import sparkdlbench.transport.push.{Frame, PushChannel, RankLoop}
 import java.io.IOException
 import java.nio.ByteBuffer
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
+import scala.collection.mutable
 
 /**
  * Frames on one connection whose handshake is done. The rank's thread queues them; the connection's event loop writes header and
@@ -75,11 +76,25 @@ private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Un
   override def abort(): Unit = { finishing = true; channel.close(): Unit }
 }
 
-/** Several connections to one rank: a lane keeps to one of them, so its messages stay in order. */
-private[tcp] final class Striped(channels: IndexedSeq[TcpChannel]) extends PushChannel {
-  override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = channels(
-    if (lane < 0) 0 else lane % channels.size
-  ).push(lane, sequence, payload)
+/**
+ * Several connections to one rank: a lane keeps to one of them, so its messages stay in order. They are handed out in turn, as lanes to
+ * that rank are used for the first time: the numbers of those lanes may all be even.
+ */
+private[tcp] final class Striped(channels: IndexedSeq[PushChannel]) extends PushChannel {
+  private val taken = mutable.LongMap.empty[PushChannel]
+
+  override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit =
+    (if (lane < 0) channels.head else of(lane)).push(lane, sequence, payload)
+
+  private def of(lane: Int): PushChannel = {
+    val known = taken.getOrNull(lane.toLong)
+    if (known != null) known
+    else {
+      val next = channels(taken.size % channels.size)
+      taken.update(lane.toLong, next)
+      next
+    }
+  }
 
   /** On every connection, so that it comes after all that went before on each. */
   override def pushLast(payload: ByteBuffer): Unit = channels.foreach(_.push(Frame.ControlLane, 0, payload))

@@ -2,6 +2,7 @@ package sparkdlbench.transport.tcp
 
 import io.netty.bootstrap.{Bootstrap, ServerBootstrap}
 import io.netty.channel.{Channel, ChannelInitializer, ChannelOption, EventLoopGroup}
+import io.netty.util.concurrent.Future
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{EventLoops, ExecutorAddress}
 import sparkdlbench.ConfigurationException
@@ -9,6 +10,7 @@ import sparkdlbench.config.Settings
 import sparkdlbench.transport.GroupContext
 import sparkdlbench.transport.push._
 
+import java.io.IOException
 import java.net.{BindException, InetAddress, InetSocketAddress}
 import java.nio.file.Path
 import java.util.concurrent.TimeUnit
@@ -27,9 +29,9 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
   import TcpNetwork._
   private val handshake = new Handshake(group.secret.key)
   private val loops: EventLoopGroup = EventLoops.group(1, s"sparkdl-tcp-${group.rank}")
-  private val server = new TcpServer(group.rank, handshake, tls)
+  private val server = new TcpServer(group.rank, handshake, () => (1 + listening.size) * group.size, tls)
   private val executor = ExecutorAddress.here
-  private var listening = Seq.empty[(HostAddress, Channel)]
+  @volatile private var listening = Seq.empty[(HostAddress, Channel)]
 
   override def channel: String = "tcp"
   override def hostLocal(settings: Settings): String = "off"
@@ -49,7 +51,7 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
     val encrypted = tls.isDefined
     PushPeer(
       rank,
-      address.address.getHostAddress,
+      address.text,
       port(channel),
       executor.id,
       PushPeer.thisProcess,
@@ -60,7 +62,7 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
 
   /** Listens, and agrees with the others on the one address of this rank that all of them reach. */
   private def open(): (HostAddress, Channel) = {
-    listening = Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
+    listen()
     val offers = group
       .allGather(Offer.print(PushPeer.thisProcess, listening.map(one => endpoint(one._1, one._2))))
       .map(Offer.parse)
@@ -69,17 +71,41 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
     listening = Seq(listening(chosen))
     val (address, channel) = listening.head
     logInfo(
-      s"Rank ${group.rank} takes messages at ${address.address.getHostAddress}:${port(channel)}, interface ${address.interface} (tcp.interface = $choice)."
+      s"Rank ${group.rank} takes messages at ${endpoint(address, channel)}, interface ${address.interface} (tcp.interface = $choice)."
     )
     listening.head
   }
 
-  /** Every rank knocks at every address of every other; the first of mine that all of them reached. */
+  /**
+   * At all addresses that fit. Those at which this process cannot listen (an IPv6 address may be such a one for a while) are left out where
+   * there are others.
+   */
+  private def listen(): Unit = {
+    val tried = Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
+    listening = tried.collect { case (address, Success(bound)) => (address, bound) }
+    val failed = tried.collect { case (address, Failure(cause)) => s"$address: ${cause.getMessage}" }
+    if (listening.isEmpty)
+      throw new ConfigurationException(
+        s"Rank ${group.rank} found no free port among tcp.ports = $ports (${failed.mkString("; ")}). Each rank of a host needs one; give a " +
+          "larger range, or 0 for any free port, or set tcp.interface to an address at which it can listen."
+      )
+    failed.foreach(why => logWarning(s"Rank ${group.rank} cannot take messages at one of its addresses, $why."))
+  }
+
+  /** Every rank knocks at every address of every other, at all of them at once; the first of mine that all of them reached. */
   private def agree(offers: IndexedSeq[Offer]): Int = {
     val self = offers(group.rank).process
-    val reached = offers.zipWithIndex.map { case (offer, rank) =>
-      if (offer.process == self) offer.endpoints.indices.toSet
-      else offer.endpoints.indices.filter(index => probe(rank, offer.endpoints(index))).toSet
+    val knocks = for {
+      rank <- offers.indices if offers(rank).process != self
+      (at, index) <- offers(rank).endpoints.zipWithIndex
+    } yield (rank, index) -> Try(knock(at, StreamId(0, group.rank, rank), 0, 1, ProbeMillis))
+    val deadline = System.nanoTime() + (ProbeMillis + EachProbeMillis * knocks.size) * 1000000L
+    val answered = knocks
+      .filter(one => one._2.flatMap(knock => Try(knock.channel(deadline))).map(_.close()).isSuccess)
+      .map(_._1)
+      .toSet
+    val reached = offers.indices.map { rank =>
+      offers(rank).endpoints.indices.filter(index => offers(rank).process == self || answered((rank, index))).toSet
     }
     val all = group.allGather(Offer.printReached(reached)).map(Offer.parseReached)
     val mine = offers(group.rank).endpoints
@@ -94,9 +120,6 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
     }
   }
 
-  private def probe(rank: Int, endpoint: Endpoint): Boolean =
-    Try(connectOnce(endpoint, StreamId(0, group.rank, rank), 0, 1, ProbeMillis)).map(_.close()).isSuccess
-
   override def connect(
       peer: PushPeer,
       id: StreamId,
@@ -104,12 +127,16 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
       onDrained: () => Unit
   ): PushChannel = {
     val endpoint = Endpoint(peer.host, peer.port)
-    val connections = (0 until number).map(one => connectOnce(endpoint, id, one, number, group.timeoutMillis))
+    val connections = (0 until number).map { one =>
+      val deadline = System.nanoTime() + group.timeoutMillis * 1000000L
+      knock(endpoint, id, one, number, group.timeoutMillis).channel(deadline)
+    }
     val channels = connections.map(new TcpChannel(_, onFailure, onDrained))
     if (number == 1) channels.head else new Striped(channels)
   }
 
-  private def connectOnce(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): Channel = {
+  /** Begins to connect. @param timeoutMillis until the connection stands, without the handshake */
+  private def knock(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): Knock = {
     val entering = new Entering(handshake, handshake.hello(id, which, of), endpoint, loops.next().newPromise[Channel]())
     val millis = math.min(timeoutMillis, Int.MaxValue.toLong)
     val bootstrap = new Bootstrap()
@@ -124,41 +151,30 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
         }
       })
     val connecting = bootstrap.connect(InetAddress.getByName(endpoint.host), endpoint.port)
-    try {
-      connecting.addListener { (future: io.netty.util.concurrent.Future[Void]) =>
-        if (!future.isSuccess) entering.promise.tryFailure(future.cause): Unit
-      }
-      if (!entering.promise.await(millis, TimeUnit.MILLISECONDS))
-        throw new java.io.IOException(s"$endpoint did not answer within $millis ms")
-      if (!entering.promise.isSuccess) throw entering.promise.cause
-      entering.promise.getNow
-    } catch { case error: Throwable => connecting.channel().close(); throw error }
+    connecting.addListener { (future: io.netty.util.concurrent.Future[Void]) =>
+      if (!future.isSuccess) entering.promise.tryFailure(future.cause): Unit
+    }
+    new Knock(endpoint, connecting.channel(), entering.promise)
   }
 
-  private def bind(address: InetAddress): Channel = {
+  /** The first of the ports that is free there, or why the last one was not. */
+  private def bind(address: InetAddress): Try[Channel] = {
     val bootstrap = new ServerBootstrap()
       .group(loops)
       .channel(EventLoops.serverChannel)
       .option(ChannelOption.SO_BACKLOG, Integer.valueOf(1024))
       .childOption(ChannelOption.TCP_NODELAY, java.lang.Boolean.TRUE)
       .childHandler(server)
-    ports.ports.iterator
-      .map(port => Try(bootstrap.bind(address, port).syncUninterruptibly().channel()))
-      .collectFirst {
-        case Success(channel) => channel
-        case Failure(cause) if !cause.isInstanceOf[BindException] && !cause.isInstanceOf[java.io.IOException] =>
-          throw cause
-      }
-      .getOrElse(
-        throw new ConfigurationException(
-          s"Rank ${group.rank} found no free port on ${address.getHostAddress} among tcp.ports = $ports. Each rank of a host needs one; give a " +
-            "larger range, or 0 for any free port."
-        )
-      )
+    val left = ports.ports.iterator
+    var bound: Try[Channel] = Failure(new BindException("there is no port"))
+    while (bound.isFailure && left.hasNext) {
+      bound = Try(bootstrap.bind(address, left.next()).syncUninterruptibly().channel())
+      bound.failed.filter(!_.isInstanceOf[IOException]).foreach(throw _)
+    }
+    bound
   }
 
-  private def endpoint(address: HostAddress, channel: Channel): Endpoint =
-    Endpoint(address.address.getHostAddress, port(channel))
+  private def endpoint(address: HostAddress, channel: Channel): Endpoint = Endpoint(address.text, port(channel))
 
   private def port(channel: Channel): Int = channel.localAddress().asInstanceOf[InetSocketAddress].getPort
 
@@ -170,5 +186,23 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
 
 private[tcp] object TcpNetwork {
   val ProbeMillis = 3000L
+
+  /** More for each of them, since one thread makes them all. */
+  val EachProbeMillis = 20L
   val CloseMillis = 3000L
+}
+
+/** A connection that is being made. */
+private[tcp] final class Knock(endpoint: Endpoint, connecting: Channel, entered: Future[Channel]) {
+
+  /** Waits for it until `deadline`, of `System.nanoTime`; closes it where it fails. */
+  def channel(deadline: Long): Channel = {
+    val since = System.nanoTime()
+    try {
+      if (!entered.await(math.max(0L, deadline - since), TimeUnit.NANOSECONDS))
+        throw new IOException(s"$endpoint did not answer in time")
+      if (!entered.isSuccess) throw entered.cause
+      entered.getNow
+    } catch { case error: Throwable => connecting.close(); throw error }
+  }
 }

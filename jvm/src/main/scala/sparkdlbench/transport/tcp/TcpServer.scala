@@ -16,12 +16,15 @@ import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
  *
  * @param rank
  *   whose server this is
+ * @param expected
+ *   connections that the run's own ranks may be opening at one moment: each one at each address, and one that just ends
  * @param tls
  *   None for plain connections
  */
-private[tcp] final class TcpServer(rank: Int, handshake: Handshake, tls: Option[TlsPair])
+private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: () => Int, tls: Option[TlsPair])
     extends ChannelInitializer[Channel]
     with Logging {
+  private def most = TcpServer.MaxStrangers + expected()
   private val strangers = new AtomicInteger
   private val refusals = new AtomicLong
 
@@ -29,9 +32,9 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, tls: Option[
   def refused: Long = refusals.get
 
   override protected def initChannel(channel: Channel): Unit =
-    if (strangers.incrementAndGet() > TcpServer.MaxStrangers) {
+    if (strangers.incrementAndGet() > most) {
       strangers.decrementAndGet()
-      refuse(channel, s"more than ${TcpServer.MaxStrangers} connections wait for their proof")
+      refuse(channel, s"more than $most connections wait for their proof")
     } else {
       val entry = new Entry
       val timer = channel
@@ -138,6 +141,6 @@ private[tcp] object TcpServer {
   val Accepted: Byte = 1
   val HandshakeMillis = 10000L
 
-  /** Connections at most that have not proved yet who they are. */
+  /** Connections at most that have not proved yet who they are, beside those that are expected. */
   val MaxStrangers = 256
 }

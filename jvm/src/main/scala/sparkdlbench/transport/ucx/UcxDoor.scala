@@ -32,7 +32,8 @@ private[ucx] final class UcxDoor(
   import UcxDoor._
   private val leaving = new java.util.HashMap[Long, Leaving]
   private val arriving = new java.util.LinkedHashMap[Long, Arriving] {
-    override def removeEldestEntry(eldest: java.util.Map.Entry[Long, Arriving]): Boolean = size() > MaxStrangers
+    override def removeEldestEntry(eldest: java.util.Map.Entry[Long, Arriving]): Boolean =
+      size() > MaxStrangers + peers.size
   }
   private val refusals = new AtomicLong
 

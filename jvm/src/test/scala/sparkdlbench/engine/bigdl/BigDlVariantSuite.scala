@@ -43,6 +43,27 @@ class BigDlVariantSuite extends AnyFunSuite {
     assert(refusal(joined).contains("(layer 'c'): it computes chains of layers"))
   }
 
+  test("device, numbers and matrix library that it does not have are refused, and its own are not") {
+    def unheard(entries: (String, String)*) =
+      BigDlVariant.unheard(RunKeysForTests.settings(("engine.name" -> "bigdl") +: entries: _*))
+    val wrong = Seq(
+      "engine.device" -> "cuda",
+      "engine.compute" -> "bf16",
+      "engine.blas" -> "openblas",
+      "engine.cbwr" -> "avx2"
+    )
+    for ((key, value) <- wrong) {
+      val reason = unheard(key -> value).get
+      assert(reason.startsWith(s"$key=$value was asked for") && reason.contains("engine.name=libtorch"), reason)
+      if (BigDlJars.fit) {
+        val asked = RunKeysForTests.settings("engine.name" -> "bigdl", key -> value)
+        assert(intercept[ConfigurationException](engine.check(cnn, 1, asked)).getMessage == reason)
+      }
+    }
+    assert(unheard().isEmpty)
+    assert(unheard("engine.device" -> "cpu", "engine.compute" -> "fp32", "engine.blas" -> "mkl").isEmpty)
+  }
+
   test("without BigDL's jars it says what to install") {
     assume(BigDlJars.fit, "this is Spark 4")
     val message = intercept[ConfigurationException](engine.load(cnn, 4, 1, settings)).getMessage

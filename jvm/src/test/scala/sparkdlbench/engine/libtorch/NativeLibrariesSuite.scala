@@ -83,6 +83,19 @@ class NativeLibrariesSuite extends OnOneLine {
     }
   }
 
+  test("the thread counts are what the libraries say, and another number than asked for is refused") {
+    Seq(byDefault, openblas).foreach { found =>
+      assert((found("threads"), found("torch.threads"), found("blas.threads")) == (("1", "1", "1")), found)
+    }
+    val libraries = NativeLibraries.load(RunKeysForTests.settings())
+    val counted = Seq(1, 2, 1).map(libraries.threadFacts)
+    for ((asked, said) <- Seq(1, 2, 1).zip(counted))
+      assert(said == Map("torch.threads" -> asked.toString, "blas.threads" -> asked.toString))
+    NativeLibraries.checkThreads("mkl", 2, 2)
+    val message = intercept[ConfigurationException](NativeLibraries.checkThreads("mkl", 2, 1)).getMessage
+    assert(message.contains("with 2 threads (engine.threads") && message.contains("mkl says that it uses 1"), message)
+  }
+
   test("two runs in two JVMs give the same bits") {
     assert(losses(probe()) == losses(byDefault))
   }

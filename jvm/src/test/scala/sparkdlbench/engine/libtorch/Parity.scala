@@ -14,8 +14,14 @@ import scala.jdk.CollectionConverters._
 private[libtorch] object Parity extends Assertions {
   private val TimeoutSeconds = 400L
 
-  /** 1e-4, or four times what PyTorch's own single precision is off where a net amplifies rounding by more (see tests/golden.py). */
-  private def tolerance(file: JsonNode): Double = math.max(1e-4, 4 * file.path("single_precision_error").asDouble)
+  private val Tolerance = 1e-4
+
+  /**
+   * Of gradients: 1e-4, or four times what PyTorch's own single precision is off where a net amplifies rounding by more (see
+   * tests/golden.py), which ResNet-50 alone does. Losses are held to 1e-4 whatever the net.
+   */
+  private def gradientTolerance(file: JsonNode): Double =
+    math.max(Tolerance, 4 * file.path("single_precision_error").asDouble)
 
   def golden(name: String): JsonNode = Json.read(
     new String(
@@ -27,31 +33,31 @@ private[libtorch] object Parity extends Assertions {
   def compare(found: JsonNode): Unit = {
     val name = found.path("name").asText
     val expected = golden(name)
-    val limit = tolerance(expected)
-    def assertNear(what: String, found: JsonNode, expected: JsonNode, scale: Double): Unit = {
-      assert((found.asDouble - expected.asDouble).abs <= limit * scale, s"$what: $found, PyTorch $expected")
+    def assertNear(what: String, found: JsonNode, expected: JsonNode, limit: Double): Unit = {
+      val apart = (found.asDouble - expected.asDouble).abs
+      assert(apart <= limit, s"$what: $found, PyTorch $expected, at most $limit apart")
       ()
     }
-    assertNear(s"$name: loss", found.path("loss"), expected.path("loss"), expected.path("loss").asDouble)
-    assertNear(
-      s"$name: test loss",
-      found.path("test_loss"),
-      expected.path("test_loss"),
-      expected.path("test_loss").asDouble
-    )
+    def assertLoss(what: String, found: JsonNode, expected: JsonNode): Unit =
+      assertNear(s"$name: $what", found, expected, Tolerance * expected.asDouble)
+    assertLoss("loss", found.path("loss"), expected.path("loss"))
+    assertLoss("test loss", found.path("test_loss"), expected.path("test_loss"))
+    val limit = gradientTolerance(expected)
     val gradients = expected.path("gradient").elements.asScala.toSeq
     val whole = math.sqrt(gradients.map(each => math.pow(each.get(0).asDouble, 2)).sum)
     val names = ModelSpec.fromJson(expected.path("model").toString).layout.map(_.name)
     found.path("gradient").elements.asScala.toSeq.zip(gradients).zip(names).foreach { case ((own, other), tensor) =>
       // Some gradients are zero but for rounding: those of a bias that batch normalisation takes away again.
       val scale = math.max(other.get(0).asDouble, 1e-2 * whole)
-      (0 to 2).foreach(part => assertNear(s"$name: gradient of $tensor, $part", own.get(part), other.get(part), scale))
+      (0 to 2).foreach { part =>
+        assertNear(s"$name: gradient of $tensor, $part", own.get(part), other.get(part), limit * scale)
+      }
     }
     val losses = expected.path("losses").elements.asScala.toSeq
     val ownLosses = found.path("losses").elements.asScala.toSeq
     assert(ownLosses.size == losses.size, name)
     ownLosses.zip(losses).zipWithIndex.foreach { case ((own, other), step) =>
-      assertNear(s"$name: loss of step $step", own, other, other.asDouble)
+      assertLoss(s"loss of step $step", own, other)
     }
   }
 

@@ -71,6 +71,37 @@ class HostLocalSuite extends AnyFunSuite {
     }
   }
 
+  test("what a killed process has left goes when the next file is made; what may be a living process' stays") {
+    val own = ProcessMark.own.getOrElse(cancel("/proc does not tell this process' number, start and namespaces"))
+    assert(ProcessMark.parse(own.print).contains(own) && !own.hasEnded)
+    withFolder { folder =>
+      def plant(name: String): Path = Files.createFile(folder.resolve(s"sparkdl-host-local-$name"))
+      val sleeper = new ProcessBuilder("sleep", "300").start()
+      try {
+        val other = own.copy(pid = sleeper.pid, start = ProcessMark.startOf(sleeper.pid))
+        val living = plant(s"${other.print}-1")
+        val reused = plant(s"${own.copy(start = own.start + 1).print}-2")
+        val unsure = Seq(
+          plant("123456789"),
+          plant(s"${own.copy(start = own.start + 1).print}"),
+          plant(s"${other.copy(pidNamespace = 1, start = 1).print}-3"),
+          plant(s"${other.copy(timeNamespace = 1, start = 1).print}-4"),
+          plant(s"${other.copy(boot = "0" * 32, start = 1).print}-5"),
+          Files.createFile(folder.resolve(s"sparkdl-mpi-${own.copy(start = own.start + 1).print}-6"))
+        )
+        val first = HostLocalSegment.create(Seq(folder), bytes).get
+        val made = Paths.get(first.offer.path)
+        assert(made.getFileName.toString.startsWith(s"sparkdl-host-local-${own.print}-"))
+        assert(files(folder).toSet == unsure.toSet + living + made && !Files.exists(reused))
+        sleeper.destroyForcibly().waitFor()
+        val second = HostLocalSegment.create(Seq(folder), bytes).get
+        assert(files(folder).toSet == unsure.toSet + made + Paths.get(second.offer.path))
+        // The one that is left is taken for what it is all the same.
+        assert(HostLocalSegment.attach(first.offer).isDefined)
+      } finally sleeper.destroyForcibly(): Unit
+    }
+  }
+
   test("a folder that cannot hold the file is passed over, and none is no error") {
     withFolder { folder =>
       val missing = folder.resolve("not-there")

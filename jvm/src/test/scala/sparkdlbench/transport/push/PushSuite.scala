@@ -102,7 +102,7 @@ class PushSuite extends AnyFunSuite {
     results.toSeq
   }
 
-  private val (fromSilent, toSilent) = (Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+  private val (fromSilent, toSilent) = (Lane(0, 1, 0, 64, "gradient of bucket 3"), Lane(1, 0, 1, 64, "weights"))
 
   /** What rank 0 makes of `body`. Rank 1, which sends nothing, does `meanwhile` and is there until rank 0 has ended. */
   private def besideTheSilent[T](world: World, meanwhile: => Unit = ())(body: Transport => T): Try[Option[T]] = {
@@ -168,11 +168,57 @@ class PushSuite extends AnyFunSuite {
       val message = intercept[RunFailedException](result.get).getMessage
       assert(
         message.contains(
-          "waited 3000 ms in phase 'receive message 0 of lane 0' for rank 1 on host here, executor executor-"
+          "waited 3000 ms in phase 'receive gradient of bucket 3 (message 0 of lane 0)' for rank 1 on host here, executor executor-"
         )
       )
       assert(System.nanoTime() - start < 15e9)
     }
+  }
+
+  test("a wait for any of several messages names what they carry, the first few where there are many") {
+    val one = besideTheSilent(World(Seq("a", "b"), timeoutMillis = 3000))(_.awaitAny(IndexedSeq((fromSilent, 0L))))
+    val message = intercept[RunFailedException](one.get).getMessage
+    assert(message.contains("'receive gradient of bucket 3 (message 0 of lane 0)' for rank 1"), message)
+    val many = (0 until 6).map(bucket => (Lane(bucket, 1, 0, 64, s"gradient of bucket $bucket"), 7L))
+    val words = PushTransport.anyOf(many)
+    assert(words.startsWith("any of 6 messages: gradient of bucket 0 (message 7 of lane 0), gradient of bucket 1 "))
+    assert(words.endsWith("gradient of bucket 3 (message 7 of lane 3) and 2 more"))
+  }
+
+  test("a message that cannot be sent is named with what it carries") {
+    val broken = new World(Seq("a", "b")) {
+      override def network(of: Int): PushNetwork = {
+        val inner = super.network(of)
+        new PushNetwork {
+          def channel = "block-stream"
+          def hostLocal(settings: Settings): String = settings(HostLocal.mode)
+          def describe(rank: Int): PushPeer = inner.describe(rank)
+          def obstacle: Option[String] = None
+          def sharedDirectories: Seq[Path] = inner.sharedDirectories
+          def connect(
+              peer: PushPeer,
+              id: StreamId,
+              onFailure: Throwable => Unit,
+              onDrained: () => Unit
+          ): PushChannel = {
+            val channel = inner.connect(peer, id, onFailure, onDrained)
+            new PushChannel {
+              def framingBytes: Long = channel.framingBytes
+              def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit =
+                if (lane == toSilent.id) throw new IOException("as told") else channel.push(lane, sequence, payload)
+              def isDrained: Boolean = channel.isDrained
+              def finish(): Unit = channel.finish()
+              def isFinished: Boolean = channel.isFinished
+              def abort(): Unit = channel.abort()
+            }
+          }
+        }
+      }
+    }
+    val result = besideTheSilent(broken)(_.send(toSilent, 0, ByteBuffer.allocateDirect(8)))
+    val message = intercept[RunFailedException](result.get).getMessage
+    assert(message.contains("could not send weights (message 0 of lane 1) to rank 1 on host here"), message)
+    assert(message.endsWith("as told"), message)
   }
 
   test("a peer that ends early is named at once, long before the timeout") {

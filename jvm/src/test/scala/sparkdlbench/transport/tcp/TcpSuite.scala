@@ -9,7 +9,7 @@ import sparkdlbench.transport._
 
 import java.io.{DataInputStream, IOException}
 import java.net.{InetAddress, Socket}
-import scala.util.{Random, Try}
+import scala.util.{Failure, Random, Try}
 
 /** The transport between real executor processes, over the loopback device. */
 class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
@@ -37,6 +37,7 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
           Collectives.run(new Tcp().connect(_), _, Seq(1, 1000003), Seq("sliced"))
         )
       assert(striped.forall(_("tcp") > 1000003L * 4))
+      probesAtOnce(sc)
       val tls = settings("tcp.tls" -> "true")
       LocalCluster.ranks(sc, 2, tls, secret = new Tcp().newSecret(tls))(
         Collectives.run(new Tcp().connect(_), _, Seq(1, 1000003), Seq("sliced"))
@@ -52,82 +53,173 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
     }
   }
 
+  /** Where a host has several addresses, those that lead nowhere are waited for together, and one that can be reached is taken. */
+  private def probesAtOnce(sc: org.apache.spark.SparkContext): Unit = {
+    val chosen = LocalCluster.ranks(sc, 2, settings()) { group =>
+      val offers = new Reachable(group)
+      val network = new TcpNetwork(offers, "127.0.0.0/8", PortRange(0, 0), 1, None)
+      val transport = push.PushTransport.connect(offers, network)
+      try {
+        CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 100, 3).run(transport)
+        network.describe(group.rank).host -> offers.betweenMillis
+      } finally transport.close()
+    }
+    chosen.foreach { case (host, millis) =>
+      assert(host == "127.0.0.1")
+      // One after the other they would take 3 s each where packets to them are lost.
+      assert(millis < 3000L * (Reachable.Nowhere - 1), s"$millis ms")
+    }
+  }
+
   /** A rank exchanges while its server is knocked at by clients that are not of the run. */
   private def refusesStrangers(sc: org.apache.spark.SparkContext, encrypted: Boolean): Unit = {
     val chosen = settings("tcp.tls" -> encrypted.toString)
+    val knocks = Strangers.knocks(encrypted)
     val results = LocalCluster.ranks(sc, 2, chosen, secret = new Tcp().newSecret(chosen)) { group =>
       val tls = if (encrypted) Some(TlsPair.of(group.secret)) else None
       val network = new TcpNetwork(group, "auto", PortRange(0, 0), 1, tls)
       val transport = push.PushTransport.connect(group, network)
       try {
         val me = network.describe(group.rank)
-        val knocking = new Thread(() => Strangers.knock(me.host, me.port, Mailbox.all.find(_.rank == group.rank).get))
+        val mailbox = Mailbox.all.find(_.rank == group.rank).get
+        // In a session with TLS a stranger has not come as far as a proof.
+        val own = if (encrypted) None else Some(new Handshake(group.secret.key))
+        @volatile var knocked: Try[Unit] = Failure(new IllegalStateException("the knocking has not ended"))
+        val knocking = new Thread(() => knocked = Try(new Strangers(me.host, me.port, mailbox).knock(own)))
         knocking.start()
         CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 200000, 20000, 60).run(transport)
         knocking.join(60000)
+        knocked.get
         // A client sees its connection end before the server has counted it: TLS closes first, and tells its reason afterwards.
         val end = System.nanoTime() + 60000000000L
-        while (network.refused < Strangers.Knocks && System.nanoTime() < end) Thread.sleep(20)
+        while (network.refused < knocks && System.nanoTime() < end) Thread.sleep(20)
         network.refused
       } finally transport.close()
     }
-    assert(results.forall(_ >= Strangers.Knocks), s"of ${Strangers.Knocks}, encrypted $encrypted: $results")
+    assert(results.forall(_ >= knocks), s"of $knocks, encrypted $encrypted: $results")
   }
 
   private def namesTheSilent(sc: org.apache.spark.SparkContext): Unit = {
     val results = LocalCluster.ranks(sc, 2, settings())(Collectives.silence(new Tcp().connect(_), _, 1500))
-    assert(results(0).contains("waited 1500 ms in phase 'receive message 0 of lane 0' for rank 1 on host 127.0.0.1"))
+    assert(results(0).contains(Collectives.silent + " for rank 1 on host 127.0.0.1"), results(0))
   }
 }
 
+/**
+ * A rank of a host that has addresses more, which lead nowhere: what the ranks tell each other first is added to, and the
+ * time until they tell each other what they have reached is taken.
+ */
+private final class Reachable(group: GroupContext) extends GroupContext {
+  private val gathered = scala.collection.mutable.ArrayBuffer.empty[Long]
+  def betweenMillis: Long = (gathered(1) - gathered(0)) / 1000000
+  def rank: Int = group.rank
+  def size: Int = group.size
+  def attemptId: String = group.attemptId
+  def secret: RunSecret = group.secret
+  def settings: Settings = group.settings
+  def timeoutMillis: Long = group.timeoutMillis
+  def isKilled: Boolean = group.isKilled
+
+  def allGather(text: String): IndexedSeq[String] = {
+    if (gathered.nonEmpty) gathered += System.nanoTime()
+    val all = group.allGather(text)
+    if (gathered.isEmpty) gathered += System.nanoTime()
+    // TEST-NET-1 (RFC 5737): no host has such an address, and packets to it are lost or refused.
+    if (gathered.size > 1) all else all.map(_ + (1 to Reachable.Nowhere).map(n => s" 192.0.2.$n 9").mkString)
+  }
+}
+
+private object Reachable { val Nowhere = 6 }
+
 /** Clients that are not of the run. */
+private final class Strangers(host: String, port: Int, mailbox: Mailbox) {
+
+  /** @param own the run's own handshake, where an exchange of its ranks' is to be recorded and sent again */
+  def knock(own: Option[Handshake]): Unit = {
+    val (ofTheRun, rank) = (mailbox.inbox, mailbox.rank)
+    val random = new Random(port)
+    for (_ <- 0 until Strangers.Fuzzed) {
+      val bytes = new Array[Byte](Handshake.HelloBytes + random.nextInt(2000))
+      random.nextBytes(bytes)
+      say(_.getOutputStream.write(bytes))
+    }
+    val foreign = new Handshake(Array.fill[Byte](32)(7))
+    // Does not know the secret; looks for somebody else; speaks of a huge number.
+    proves(foreign, foreign.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1))
+    say(_.getOutputStream.write(foreign.hello(StreamId(ofTheRun, 1 - rank, 1 - rank), 0, 1)))
+    say(_.getOutputStream.write(foreign.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1).updated(28, 0x7f.toByte)))
+    own.foreach { genuine =>
+      // A stream of the run's, of which all was recorded but the server's nonce is another one now.
+      replays(genuine, genuine.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1))
+      // An exchange that was accepted, word for word.
+      val probe = genuine.hello(StreamId(0, 1 - rank, rank), 0, 1)
+      val proof = proves(genuine, probe)
+      require(proof._2 == Seq(TcpServer.Accepted), s"the run's own proof was answered by ${proof._2}")
+      val again = replayed(probe, proof._1)
+      require(again.isEmpty, s"a recorded exchange was answered by $again")
+    }
+    new Socket(InetAddress.getByName(host), port).close() // says nothing and goes; nothing to refuse
+  }
+
+  /** Says something, and waits until the server has closed the connection; what came meanwhile. */
+  private def say(words: Socket => Unit): Seq[Byte] = {
+    val socket = new Socket(InetAddress.getByName(host), port)
+    val heard = Seq.newBuilder[Byte]
+    try {
+      socket.setSoTimeout(20000)
+      words(socket)
+      socket.getOutputStream.flush()
+      var byte = socket.getInputStream.read()
+      while (byte >= 0) { heard += byte.toByte; byte = socket.getInputStream.read() }
+    } catch { case _: IOException => () } // closed while we wrote: refused as well
+    finally socket.close()
+    heard.result()
+  }
+
+  /** The server's nonce. */
+  private def challenge(socket: Socket): Array[Byte] = {
+    val nonce = new Array[Byte](Handshake.NonceBytes)
+    val in = new DataInputStream(socket.getInputStream)
+    in.readFully(nonce)
+    in.readFully(new Array[Byte](Handshake.ProofBytes))
+    nonce
+  }
+
+  /** The client's side of an exchange: its proof, and what the server said to it. */
+  private def proves(handshake: Handshake, hello: Array[Byte]): (Array[Byte], Seq[Byte]) = {
+    var proof = Array.emptyByteArray
+    val answer = say { socket =>
+      socket.getOutputStream.write(hello)
+      proof = handshake.clientProof(hello, challenge(socket))
+      socket.getOutputStream.write(proof)
+    }
+    (proof, answer)
+  }
+
+  /** A rank's own hello and the proof that belongs to it, but of another connection than this one. */
+  private def replays(genuine: Handshake, hello: Array[Byte]): Unit = {
+    val recorded = new Socket(InetAddress.getByName(host), port)
+    val proof =
+      try {
+        recorded.setSoTimeout(20000)
+        recorded.getOutputStream.write(hello)
+        genuine.clientProof(hello, challenge(recorded))
+      } finally recorded.close()
+    val answer = replayed(hello, proof)
+    require(answer.isEmpty, s"a recorded proof was answered by $answer")
+  }
+
+  /** What the server says to a hello and a proof that are sent again. */
+  private def replayed(hello: Array[Byte], proof: Array[Byte]): Seq[Byte] = say { socket =>
+    socket.getOutputStream.write(hello)
+    challenge(socket)
+    socket.getOutputStream.write(proof)
+  }
+}
+
 private object Strangers {
   private val Fuzzed = 12
 
-  /** Those that a server must notice and refuse. */
-  val Knocks: Int = Fuzzed + 4
-
-  def knock(host: String, port: Int, mailbox: Mailbox): Unit = {
-    val ofTheRun = mailbox.inbox
-    val random = new Random(port)
-    for (_ <- 0 until Fuzzed) {
-      val bytes = new Array[Byte](Handshake.HelloBytes + random.nextInt(2000))
-      random.nextBytes(bytes)
-      say(host, port)(_ => bytes)
-    }
-    val foreign = new Handshake(Array.fill[Byte](32)(7))
-    val rank = mailbox.rank
-    // Does not know the secret; has recorded another connection's proof; looks for somebody else; speaks of a huge number.
-    answer(host, port, foreign, foreign.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1), stale = false)
-    answer(host, port, foreign, foreign.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1), stale = true)
-    say(host, port)(_ => foreign.hello(StreamId(ofTheRun, 1 - rank, 1 - rank), 0, 1))
-    say(host, port)(_ => foreign.hello(StreamId(ofTheRun, 1 - rank, rank), 0, 1).updated(28, 0x7f.toByte))
-    say(host, port)(_ => Array.emptyByteArray) // says nothing and goes; nothing to refuse
-  }
-
-  /** Sends, and waits until the server has closed the connection. */
-  private def say(host: String, port: Int)(bytes: Socket => Array[Byte]): Unit = {
-    val socket = new Socket(InetAddress.getByName(host), port)
-    try {
-      socket.setSoTimeout(20000)
-      val sent = bytes(socket)
-      if (sent.nonEmpty) {
-        socket.getOutputStream.write(sent)
-        socket.getOutputStream.flush()
-        while (socket.getInputStream.read() >= 0) {}
-      }
-    } catch { case _: IOException => } // closed while we wrote: refused as well
-    finally socket.close()
-  }
-
-  private def answer(host: String, port: Int, handshake: Handshake, hello: Array[Byte], stale: Boolean): Unit =
-    say(host, port) { socket =>
-      socket.getOutputStream.write(hello)
-      val nonce = new Array[Byte](Handshake.NonceBytes)
-      val proof = new Array[Byte](Handshake.ProofBytes)
-      val in = new DataInputStream(socket.getInputStream)
-      in.readFully(nonce)
-      in.readFully(proof)
-      if (stale) handshake.clientProof(hello, handshake.freshNonce()) else handshake.clientProof(hello, nonce)
-    }
+  /** Those that a server must notice and refuse at least. */
+  def knocks(encrypted: Boolean): Int = Fuzzed + (if (encrypted) 3 else 5)
 }

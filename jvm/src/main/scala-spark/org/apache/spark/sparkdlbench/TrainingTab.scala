@@ -39,7 +39,7 @@ private final class TrainingPage(tab: TrainingTab, application: () => String) ex
         aria-valuemin="0" aria-valuemax="100" style={s"width: $share%"}>{s"$share %"}</div></div>
       <p>{now.line}</p>
       <p>{
-      (run.variant.toSeq ++ Seq("workers" -> run.setup.workers, "batch" -> run.setup.batch))
+      (run.variant.toSeq ++ Seq("workers" -> run.workers, "batch" -> run.setup.batch))
         .map { case (k, v) =>
           s"$k $v"
         }

@@ -36,6 +36,9 @@ object SparkTestSupport {
   def pluginMetrics(plugin: String): Set[String] =
     SparkEnv.get.metricsSystem.getSourcesByName(s"plugin.$plugin").flatMap(_.metricRegistry.getNames.asScala).toSet
 
+  /** Changes a property of a session that runs already: no more than what asks for it from now on sees it. */
+  def set(sc: SparkContext, key: String, value: String): Unit = sc.conf.set(key, value): Unit
+
   /** Kills one executor; the master starts another in its place. */
   def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))
 }

@@ -1,0 +1,125 @@
+"""Every comparison file under conf/runs really trains: some cells of each axis, one trial, a few steps."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import idx
+from conftest import COMPARISON_FILES, ROOT
+from sparkdl_bench import peers
+from sparkdl_bench.bench import machine
+from sparkdl_bench.compare import check, loop, store
+from sparkdl_bench.compare.cells import Cell, cells_of, in_order
+from sparkdl_bench.compare.execute import MARK_VARIABLE, ProcessExecutor
+from sparkdl_bench.compare.plan import Plan, load_plan
+
+pytestmark = pytest.mark.on_one_line
+
+# Six steps on the digits; by epochs, since peers know of no `max_steps`.
+DIGITS = ("epochs=1", "batch=256")
+Factors = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """How a file is cut down.
+
+    Attributes:
+        trains: whether a cell with these factors is trained.
+        assignments: keys of all runs.
+        fresh: an application for each cell; else cells share one where they can, which is quicker.
+    """
+
+    trains: Callable[[Factors], bool]
+    assignments: tuple[str, ...] = DIGITS
+    fresh: bool = False
+
+
+FILES = {
+    "algorithms": Shortened(
+        lambda factors: factors["transport"] == "block-stream" or factors["variant"] == "gossip", ("max_steps=12",)
+    ),
+    "batch": Shortened(
+        lambda factors: (
+            (factors["variant"], factors["batch"])
+            in {("block-stream", "16"), ("block-stream", "256"), ("one process", "256")}
+        ),
+        ("epochs=1",),
+    ),
+    # One BLAS a JVM: cells with different ones cannot share an application.
+    "blas": Shortened(
+        lambda factors: (factors["engine.blas"], factors["engine.threads"]) in {("mkl", "1"), ("openblas", "2")},
+        fresh=True,
+    ),
+    "inband-vs-outofband": Shortened(lambda _: True),
+    "workers": Shortened(lambda factors: factors["workers"] in ("1", "4")),
+}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits to see whether the machine is idle; what an executor sets for its processes ends with the test."""
+    monkeypatch.setattr(machine, "load", lambda: machine.Load(0.0, 0.0))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))
+    monkeypatch.setenv(MARK_VARIABLE, "")
+
+
+def rows_like_mnist(folder: Path) -> str:
+    """256 rows to train on, 32 to test on."""
+    for seed, (names, rows) in enumerate(((idx.TRAIN, 256), (idx.TEST, 32))):
+        images = np.random.default_rng(seed).integers(0, 256, (rows, 28, 28), dtype=np.uint8)
+        idx.write(folder, names, idx.Set(images, (np.arange(rows) % 10).astype(np.uint8)))
+    return folder.as_uri()
+
+
+def plan_of(path: Path, folder: Path) -> Plan:
+    shortened = FILES[path.stem]
+    rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem == "algorithms" else ()
+    return replace(load_plan(path, [*shortened.assignments, *rows], trials=1), fresh=shortened.fresh)
+
+
+def train(plan: Plan, cells: list[Cell], folder: Path) -> None:
+    """Trains the cells as `sparkdl-bench compare` does; each must succeed."""
+    kept = store.create(folder / "out", plan, cells)
+    executor = ProcessExecutor(plan, kept, peers.default_directory())
+    with loop.shown(io.StringIO(), len(cells)) as display:
+        loop.run_cells(cells, kept, executor, display)
+    records = kept.records()
+    failed = {record["group"]: record["error"] for record in records if record["status"] != "success"}
+    assert failed == {}
+    assert {record["group"] for record in records} == {cell.group for cell in cells}
+    assert all(record["metrics"]["ms_per_step"] > 0 for record in records)
+
+
+@pytest.mark.parametrize("path", COMPARISON_FILES, ids=lambda path: path.stem)
+def test_cells_of_a_file_train(tmp_path: Path, path: Path) -> None:
+    plan = plan_of(path, tmp_path / "rows")
+    ours = [cell for cell in in_order(plan, cells_of(plan)) if not cell.peer]
+    chosen = [cell for cell in ours if FILES[path.stem].trains(cell.factors)]
+    # Every variant of ours is among them.
+    assert {cell.factors.get("variant") for cell in chosen} == {cell.factors.get("variant") for cell in ours}
+    train(plan, chosen, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["inband-vs-outofband", "workers"])
+def test_peers_of_a_file_train(tmp_path: Path, name: str) -> None:
+    plan = plan_of(ROOT / "conf" / "runs" / f"{name}.toml", tmp_path / "rows")
+    theirs = [cell for cell in in_order(plan, cells_of(plan)) if cell.peer]
+    for peer in {cell.peer for cell in theirs}:
+        reason = peers.find(peer).missing(peers.default_directory())
+        if reason:
+            pytest.skip(reason)
+    train(plan, list({cell.peer: cell for cell in theirs}.values()), tmp_path)
+
+
+def test_every_cell_of_every_file_is_valid() -> None:
+    """As `compare --dry-run` finds it: names, values, and what cannot go together."""
+    plans = [load_plan(path, trials=1) for path in COMPARISON_FILES]
+    ours = [cell for plan in plans for cell in cells_of(plan) if not cell.peer]
+    check.check_cells([replace(cell, factors={**cell.factors, "file": cell.run.name}) for cell in ours], Path())

@@ -407,15 +407,15 @@ class TestCollective:
     def test_the_jvm_tells_what_has_nothing_to_measure(self) -> None:
         settings = [
             {"transport": "tcp", "topology": "ring", "codec": "fp32", "workers": "2"},
-            {"transport": "tcp", "topology": "ring", "codec": "threshold", "workers": "2"},
+            {"transport": "tcp", "topology": "ring", "codec": "threshold", "workers": "3"},
             {"transport": "shuffle", "topology": "sliced", "codec": "fp32", "workers": "2"},
         ]
         fine, partial, jobs = refusals.reasons(settings)
         assert fine == ""
         assert "partial sums" in partial
         assert "trains by Spark jobs" in jobs
-        with pytest.raises(ConfigurationError, match=r"no codec called 'fp23'.*Did you mean 'fp32'"):
-            refusals.reasons([{**settings[0], "codec": "fp23"}])
+        with pytest.raises(ConfigurationError, match=r"no codec called 'fp3'.*Did you mean 'fp32'"):
+            refusals.reasons([{**settings[0], "codec": "fp3"}])
 
     def test_a_plain_stream_on_loopback_has_a_bandwidth(self) -> None:
         assert link.measure_link_gbps(0.2) > 0

@@ -81,12 +81,12 @@ class NetBenchSuite extends OnOneLine {
   }
 
   test("what has no all-reduce is refused with its reason, and what there is none of with the nearest") {
-    def refusal(settings: (String, String)*) = NetBench.refusal((settings.toMap + ("workers" -> "2")).asJava)
+    def refusal(settings: (String, String)*) = NetBench.refusal((settings.toMap + ("workers" -> "3")).asJava)
     assert(refusal("transport" -> "block-stream", "topology" -> "ring", "codec" -> "topk").isEmpty)
     assert(refusal("transport" -> "tcp", "topology" -> "ring", "codec" -> "threshold").contains("partial sums"))
     assert(refusal("transport" -> "shuffle").contains("trains by Spark jobs"))
     assert(refusal("transport" -> "tcp", "topology" -> "ps", "ps.place" -> "own").contains("ps.place = workers"))
-    val error = intercept[ConfigurationException](refusal("transport" -> "tpc"))
+    val error = intercept[ConfigurationException](refusal("transport" -> "tcpp"))
     assert(error.getMessage.contains("Did you mean 'tcp'?"))
   }
 }

@@ -97,9 +97,9 @@ final class PushLinks(
 
   def framingBytes: Long = channels.values.asScala.map(_.framingBytes).sum
 
-  /** Says goodbye to every rank we have spoken to and ends the streams in good order; waits for that, but not for long. */
+  /** Says goodbye to every rank we have spoken to or have a stream to, where its end would be a loss, and ends the streams in good order; waits for that, but not for long. */
   override def close(): Unit = {
-    told.foreach(peer => Try(tell(peer, Control.Bye)))
+    (told.toSet ++ channels.keySet().asScala).toSeq.sorted.foreach(peer => Try(tell(peer, Control.Bye)))
     val open = channels.values.asScala.toSeq
     open.foreach(channel => Try(channel.finish()))
     val deadline = System.nanoTime() + math.min(group.timeoutMillis, PushLinks.FinishMillis) * 1000000L

@@ -4,6 +4,7 @@ import io.netty.buffer.{ByteBuf, Unpooled}
 import io.netty.channel.{Channel, ChannelHandlerContext, ChannelInboundHandlerAdapter}
 import io.netty.handler.codec.ByteToMessageDecoder
 import io.netty.handler.ssl.SslHandshakeCompletionEvent
+import io.netty.util.AttributeKey
 import io.netty.util.concurrent.Promise
 
 import java.io.IOException
@@ -74,12 +75,21 @@ private[tcp] final class Entering(
     bytes
   }
 
-  /** Nothing comes this way any more: streams go one way. */
+  /** Nothing comes this way any more, for streams go one way, but the word that the other end leaves. */
   private final class Silence extends ChannelInboundHandlerAdapter {
     override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
-      message.asInstanceOf[ByteBuf].release()
+      val bytes = message.asInstanceOf[ByteBuf]
+      if (bytes.readableBytes == 1 && bytes.readByte() == TcpServer.Left)
+        context.channel().attr(Entering.HasLeft).set(java.lang.Boolean.TRUE)
+      bytes.release()
       context.close(): Unit
     }
     override def exceptionCaught(context: ChannelHandlerContext, cause: Throwable): Unit = context.close(): Unit
   }
+}
+
+private[tcp] object Entering {
+
+  /** Set where the other end has said that it leaves. */
+  val HasLeft: AttributeKey[java.lang.Boolean] = AttributeKey.valueOf("sparkdlbench.tcp.left")
 }

@@ -23,12 +23,14 @@ private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Un
   private var framing = 0L
 
   channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
+    // What is still to be sent to a rank that has left, nobody reads; what it owes us, it has sent before.
+    if (channel.hasAttr(Entering.HasLeft)) finishing = true
     if (finishing) onDrained() else fail(new IOException("the connection was closed"))
   }
 
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = {
     if (failure != null) throw new IOException(failure.getMessage, failure)
-    if (finishing) throw new IOException("the stream has been ended")
+    if (finishing) throw new IOException("the stream has been ended, or the rank has left")
     framing += Frame.HeaderBytes
     if (lane < 0) framing += payload.remaining
     val data = payload.duplicate()
@@ -59,7 +61,7 @@ private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Un
 
   override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
 
-  override def isDrained: Boolean = queued.get == written.get || failure != null
+  override def isDrained: Boolean = queued.get == written.get || failure != null || finishing && !channel.isOpen
 
   override def framingBytes: Long = framing
 

@@ -180,6 +180,7 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
 
   override def close(): Unit = {
     listening.foreach(_._2.close())
+    server.leave()
     loops.shutdownGracefully(0, CloseMillis, TimeUnit.MILLISECONDS): Unit
   }
 }

@@ -9,6 +9,7 @@ import sparkdlbench.transport.push.{FrameReader, LendingAllocator, Mailbox}
 
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
+import scala.jdk.CollectionConverters._
 
 /**
  * What one rank's server does with every connection it accepts: a handshake, then frames for the rank's mailbox. Whoever cannot
@@ -27,6 +28,23 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
   private def most = TcpServer.MaxStrangers + expected()
   private val strangers = new AtomicInteger
   private val refusals = new AtomicLong
+
+  /** Those on which streams arrive. */
+  private val admitted = java.util.concurrent.ConcurrentHashMap.newKeySet[Channel]()
+
+  /**
+   * Tells the other ends that this rank leaves, before its connections are closed. Its goodbye travels the other way, on a connection of its
+   * own, and may be read after the end of this one, which then would seem to be a loss.
+   */
+  def leave(): Unit = {
+    val told = admitted.asScala.toSeq.map(_.writeAndFlush(Unpooled.wrappedBuffer(Array(TcpServer.Left))))
+    val end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(TcpServer.LeaveMillis)
+    told.foreach { one =>
+      // One that this thread serves has been written by now.
+      if (!one.isDone && !one.channel().eventLoop().inEventLoop())
+        one.awaitUninterruptibly(math.max(0L, end - System.nanoTime()), TimeUnit.NANOSECONDS): Unit
+    }
+  }
 
   /** Connections that were refused so far. */
   def refused: Long = refusals.get
@@ -100,6 +118,10 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
             val frames = new Frames(mailbox, reader, read.stream.from)
             context.pipeline().addLast(frames)
             context.writeAndFlush(accepted)
+            admitted.add(context.channel())
+            context.channel().closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
+              admitted.remove(context.channel()): Unit
+            }
             mailbox.arrivesBy(context.channel())
             context.pipeline().remove(this): Unit // what it has read beyond the proof goes on to the frames
         }
@@ -139,6 +161,10 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
 
 private[tcp] object TcpServer {
   val Accepted: Byte = 1
+
+  /** The rank at this end leaves the group; nothing that is sent from now on is read. */
+  val Left: Byte = 2
+  val LeaveMillis = 1000L
   val HandshakeMillis = 10000L
 
   /** Connections at most that have not proved yet who they are, beside those that are expected. */

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+import pyspark
 import pytest
 
+from sparkdl_bench import session
 from sparkdl_bench.bench.victim import Victim, Weights, same
 from standalone import standalone_cluster
 
@@ -94,8 +96,11 @@ def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Pa
 
 
 def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed: Weights) -> None:
+    # Executors of Spark 3.5 make their shuffle manager before a plugin could choose it.
+    spark = {session.MANAGER_KEY: session.SORTING_MANAGER} if pyspark.__version__.startswith("3.") else {}
     with standalone_cluster(tmp_path, workers=2, memory="1g") as master:
-        victim = Victim(tmp_path / "run", {"master": master, "recovery": {"replacement_wait": 5}})
+        run = {"master": master, "recovery": {"replacement_wait": 5}, "spark": spark}
+        victim = Victim(tmp_path / "run", run)
         try:
             victim.wait_for_step(1000)
             lost = _end_a_worker_and_its_executor(tmp_path)

@@ -84,6 +84,10 @@ class Api:
         """All-reduces timed in the session, one object a size; the `net.` keys say which."""
         return self._list("net", dict(settings))
 
+    def net_refusal(self, settings: Mapping[str, str]) -> str:
+        """Why these settings have no all-reduce to time; empty where they have. Needs no session."""
+        return str(self._call("netRefusal", dict(settings)))
+
     def statistics(self, settings: Mapping[str, str]) -> dict[str, Any]:
         """One pass over a data set: moments of each value, rows by class, and the `folder` that holds the same."""
         return self._object("statistics", dict(settings))

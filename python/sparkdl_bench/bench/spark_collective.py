@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import session, ucx
+from sparkdl_bench import apart, session, ucx
 from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.errors import SparkDLError
@@ -144,8 +144,4 @@ def _call(api: Any, settings: Mapping[str, str], case: Mapping[str, Any]) -> dic
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except SparkDLError as problem:
-        sys.stderr.write(f"{problem}\n")
-        sys.exit(problem.exit_code)
+    apart.run_program(main)

@@ -7,20 +7,16 @@ the faults that it finds go to standard output as a JSON list.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparkdl_bench import peers
+from sparkdl_bench import apart, peers
 from sparkdl_bench.compare import peer_data
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.execute import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
-from sparkdl_bench.peers._environment import tail
-
-_TIMEOUT_S = 120.0
 
 
 def check_cells(cells: Sequence[Cell], peers_directory: Path) -> None:
@@ -32,22 +28,10 @@ def check_cells(cells: Sequence[Cell], peers_directory: Path) -> None:
     ours = [cell for cell in one_each.values() if not cell.peer]
     if not ours:
         return
-    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-check-") as folder:
-        file = Path(folder, "cells.json")
-        described = [
-            {"group": cell.group, "settings": dict(cell.run.settings), "spark": dict(cell.run.spark)} for cell in ours
-        ]
-        file.write_text(json.dumps(described), encoding="utf-8")
-        command = [sys.executable, "-m", "sparkdl_bench.compare.check", str(file)]
-        try:
-            done = subprocess.run(  # noqa: S603 (the command is ours)
-                command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-            )
-        except subprocess.TimeoutExpired:
-            raise ConfigurationError(f"The check of the cells did not end within {_TIMEOUT_S:.0f} s.") from None
-    if done.returncode != 0:
-        raise ConfigurationError(f"The cells could not be checked: {tail(done.stderr)}")
-    faults = json.loads(done.stdout.strip().splitlines()[-1])
+    described = [
+        {"group": cell.group, "settings": dict(cell.run.settings), "spark": dict(cell.run.spark)} for cell in ours
+    ]
+    faults = apart.ask("sparkdl_bench.compare.check", described, "cells", failed="The cells could not be checked: ")
     if faults:
         raise ConfigurationError(" ".join(faults))
 

@@ -139,6 +139,9 @@ object PythonApi {
     NetBench.run(context, settings, elements, settings(SyncSgd.bucketBytes), effort).map(_.json).mkString("[", ",", "]")
   }
 
+  /** Why these settings have no all-reduce to time; empty where they have. */
+  def netRefusal(raw: java.util.Map[String, String]): String = NetBench.refusal(raw)
+
   /** One pass over a data set: its `statistics.json`, which is also written to a results folder. */
   def statistics(raw: java.util.Map[String, String]): String = data.Statistics.run(context, raw.asScala.toMap)
 

@@ -59,11 +59,11 @@ private[train] object FoundCheckpoint {
   ): Either[Seq[String], Snapshot] = {
     @tailrec
     def from(newest: Option[Snapshot]): Either[Seq[String], Snapshot] = {
-      val told = group.allGather(s"${newest.fold(Nothing)(_.step)} $place").map { text =>
+      val told = group.allGather(s"${newest.fold(CanReadNone)(_.step)} $place").map { text =>
         val (step, where) = text.splitAt(text.indexOf(' '))
         (step.toLong, where.trim)
       }
-      val blind = told.filter(_._1 == Nothing).map(_._2)
+      val blind = told.filter(_._1 == CanReadNone).map(_._2)
       val oldest = told.map(_._1).min
       if (blind.nonEmpty) Left(blind)
       else if (told.forall(_._1 == oldest)) newest.toRight(blind)
@@ -73,7 +73,7 @@ private[train] object FoundCheckpoint {
     from(store.newest)
   }
 
-  private val Nothing = -1L
+  private val CanReadNone = -1L
 
   /**
    * The ranks that sum in memory first. A retry keeps the groups of the attempt before, wherever its ranks are now, so that

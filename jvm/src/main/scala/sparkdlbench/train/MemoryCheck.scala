@@ -4,6 +4,7 @@ import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Key
+import sparkdlbench.data.ExecutorHeap
 
 import java.lang.management.ManagementFactory
 import scala.collection.immutable.ListMap
@@ -54,7 +55,7 @@ object MemoryLimits {
     if (sc.isLocal) {
       MemoryLimits(own, ownDirect, None, None, None, result)
     } else {
-      val heap = conf.getSizeAsMb("spark.executor.memory", "1g") * Mebi
+      val heap = ExecutorHeap.of(conf)
       val options =
         Seq("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions").map(conf.get(_, "")).mkString(" ")
       val overhead = overheadOf(sc.master, conf, heap)

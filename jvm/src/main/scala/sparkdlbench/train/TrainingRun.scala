@@ -295,18 +295,18 @@ object TrainingRun {
             s"or optimizer than ${algorithm.name} and ${settings(RunKeys.optimizer)} with these settings. Resume with those of the run that wrote it."
         )
       val written = snapshot.parts.head.data
-      if (written.copy(set = position.set) == position && written != position)
-        throw new ConfigurationException(
-          s"The rows that were decoded for this run are not those of the run that wrote the checkpoint after step ${snapshot.step} in '$folder', since a " +
-            "table has no order that another look would repeat. Set data.decoded_dir to the folder that the run.json of that run names."
-        )
-      if (written != position) {
+      if (written.copy(set = position.set) != position) {
         def told(one: DataPosition) = s"batch ${one.batch}, seed ${one.seed}, ${one.rows} training rows"
         throw new ConfigurationException(
           s"The checkpoint after step ${snapshot.step} in '$folder' was written with ${told(written)}, and this run has ${told(position)}: it would go " +
             "on with other rows than those that come next. Resume with the batch, seed and data of the run that wrote it."
         )
       }
+      if (written.set != position.set)
+        throw new ConfigurationException(
+          s"The rows that were decoded for this run are not those of the run that wrote the checkpoint after step ${snapshot.step} in '$folder', since a " +
+            "table has no order that another look would repeat. Set data.decoded_dir to the folder that the run.json of that run names."
+        )
     }
   }
 

@@ -30,13 +30,9 @@ final class BlockManagerTransport extends TransportVariant with JobTransport {
       Seq(
         MemoryPart("owned slice, summed and in full precision", MemoryKind.Direct, 8L * owned),
         MemoryPart("encoded values", MemoryKind.Direct, encoded),
-        MemoryPart(
-          "what the codec left out",
-          MemoryKind.Direct,
-          if (setup.codec.keepsResidual) 4L * parameters else 0
-        ),
+        ExchangeMemory.residual(setup),
         MemoryPart("slices as they are fetched", MemoryKind.HeapAtTimes, setup.parameterCodec.maxBytes(parameters)),
-        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
+        ExchangeMemory.optimizer(setup, owned)
       )
     )
   }

@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.Settings
-import sparkdlbench.train.{MemoryPart, RankGroup, RunSetup}
+import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RunSetup}
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
 trait JobTransport extends TransportVariant {
@@ -35,6 +35,19 @@ final case class ExchangeMemory(
     driver: Seq[MemoryPart] = Nil,
     result: Long = 0
 )
+
+object ExchangeMemory {
+
+  /** What a rank's codec left out of its gradients. */
+  def residual(setup: RunSetup): MemoryPart = {
+    val bytes = if (setup.codec.keepsResidual) 4L * setup.spec.parameterCount else 0L
+    MemoryPart("what the codec left out", MemoryKind.Direct, bytes)
+  }
+
+  /** @param owned number of weights that are updated there */
+  def optimizer(setup: RunSetup, owned: Int): MemoryPart =
+    MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
+}
 
 /** Brings a group of ranks from the weights of one step to those of the next, by Spark jobs. Driver side. */
 trait Exchange extends AutoCloseable {

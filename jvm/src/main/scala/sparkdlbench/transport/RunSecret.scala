@@ -2,6 +2,7 @@ package sparkdlbench.transport
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
+import org.apache.spark.sparkdlbench.SparkFacts
 
 import java.security.SecureRandom
 import scala.util.Try
@@ -31,7 +32,7 @@ object RunSecret extends Logging {
 
   /** Why others can learn the secret. @param property a Spark property's value by its name */
   private[transport] def exposed(transport: String, property: String => Option[String]): Option[String] = {
-    val oneProcess = property("spark.master").exists(master => master == "local" || master.startsWith("local["))
+    val oneProcess = property("spark.master").exists(SparkFacts.isLocalMaster)
     if (oneProcess || property("spark.authenticate").exists(text => Try(text.trim.toBoolean).getOrElse(false))) None
     else
       Some(

@@ -65,15 +65,14 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
       (setup.workers - 1) * setup.codec.maxBytes(owned),
       if (two) setup.parameterCodec.maxBytes(parameters) else 0
     )
-    val residual = if (setup.codec.keepsResidual) 4L * parameters else 0
     ExchangeMemory(
       Seq(
         MemoryPart("owned weights, summed and in full precision", MemoryKind.Direct, 8L * owned),
         MemoryPart("encoded values", MemoryKind.Direct, Encoding.scratchBytes(pieces)),
-        MemoryPart("what the codec left out", MemoryKind.Direct, residual),
+        ExchangeMemory.residual(setup),
         MemoryPart("records that are sent", MemoryKind.Heap, sent),
         MemoryPart("records that arrive before their turn", MemoryKind.HeapAtTimes, arriving),
-        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
+        ExchangeMemory.optimizer(setup, owned)
       )
     )
   }

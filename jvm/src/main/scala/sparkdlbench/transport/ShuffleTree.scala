@@ -135,7 +135,7 @@ private[transport] object TreeExchange {
       executor = Seq(MemoryPart("weights as they are broadcast, stored and read", MemoryKind.Heap, 2 * weights)),
       driver = Seq(
         MemoryPart("weights and their gradient", MemoryKind.Direct, 8L * parameters + scratch),
-        MemoryPart("optimiser's state", MemoryKind.Heap, 4L * parameters * setup.optimizerValues),
+        ExchangeMemory.optimizer(setup, parameters),
         MemoryPart("gradients that reach the driver, as they arrive and read", MemoryKind.Heap, 2 * reaching),
         MemoryPart("weights as they are broadcast, encoded and stored", MemoryKind.Heap, 2 * weights)
       ),

@@ -185,23 +185,28 @@ class PushSuite extends AnyFunSuite {
     assert(words.endsWith("gradient of bucket 3 (message 7 of lane 3) and 2 more"))
   }
 
+  /** A network that differs from another in what is overridden. */
+  private class Around(inner: PushNetwork) extends PushNetwork {
+    def channel = "block-stream"
+    def hostLocal(settings: Settings): String = settings(HostLocal.mode)
+    def describe(rank: Int): PushPeer = inner.describe(rank)
+    def obstacle: Option[String] = None
+    def sharedDirectories: Seq[Path] = inner.sharedDirectories
+    def connect(peer: PushPeer, id: StreamId, onFailure: Throwable => Unit, onDrained: () => Unit): PushChannel =
+      inner.connect(peer, id, onFailure, onDrained)
+  }
+
   test("a message that cannot be sent is named with what it carries") {
     val broken = new World(Seq("a", "b")) {
-      override def network(of: Int): PushNetwork = {
-        val inner = super.network(of)
-        new PushNetwork {
-          def channel = "block-stream"
-          def hostLocal(settings: Settings): String = settings(HostLocal.mode)
-          def describe(rank: Int): PushPeer = inner.describe(rank)
-          def obstacle: Option[String] = None
-          def sharedDirectories: Seq[Path] = inner.sharedDirectories
-          def connect(
+      override def network(of: Int): PushNetwork =
+        new Around(super.network(of)) {
+          override def connect(
               peer: PushPeer,
               id: StreamId,
               onFailure: Throwable => Unit,
               onDrained: () => Unit
           ): PushChannel = {
-            val channel = inner.connect(peer, id, onFailure, onDrained)
+            val channel = super.connect(peer, id, onFailure, onDrained)
             new PushChannel {
               def framingBytes: Long = channel.framingBytes
               def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit =
@@ -213,7 +218,6 @@ class PushSuite extends AnyFunSuite {
             }
           }
         }
-      }
     }
     val result = besideTheSilent(broken)(_.send(toSilent, 0, ByteBuffer.allocateDirect(8)))
     val message = intercept[RunFailedException](result.get).getMessage
@@ -262,23 +266,10 @@ class PushSuite extends AnyFunSuite {
 
   test("where the memory is not the same, auto goes over sockets and on fails") {
     def world(mode: String) = new World(Seq("a", "b"), mode) {
-      override def network(of: Int): PushNetwork = {
-        val inner = super.network(of)
-        new PushNetwork {
-          def channel = "block-stream"
-          def hostLocal(settings: Settings): String = settings(HostLocal.mode)
-          def describe(rank: Int): PushPeer = inner.describe(rank)
-          def obstacle: Option[String] = None
-          def connect(
-              peer: PushPeer,
-              id: StreamId,
-              onFailure: Throwable => Unit,
-              onDrained: () => Unit
-          ): PushChannel =
-            inner.connect(peer, id, onFailure, onDrained)
-          def sharedDirectories: Seq[Path] = Seq(folder.resolve("nowhere"))
+      override def network(of: Int): PushNetwork =
+        new Around(super.network(of)) {
+          override def sharedDirectories: Seq[Path] = Seq(folder.resolve("nowhere"))
         }
-      }
     }
     val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
     run(world("auto")) { transport => check.run(transport); transport.bytesSent }.foreach(sent =>

@@ -12,6 +12,9 @@ object SparkFacts {
   /** Tasks that can run at the same time now, counted by Spark's own scheduler. */
   def slots(sc: SparkContext): Int = sc.maxNumConcurrentTasks(sc.resourceProfileManager.defaultResourceProfile)
 
+  /** Whether the driver runs the tasks. */
+  def isLocalMaster(master: String): Boolean = master == "local" || master.startsWith("local[")
+
   /** Executors now; the driver itself where it runs the tasks. */
   def executors(sc: SparkContext): Int =
     if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import platform
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -123,7 +124,10 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
         settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
         settings.setdefault("spark.ui.enabled", "false")
         page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
-        settings.update({name: value for name, value in {**_LOCAL_SETTINGS, **page}.items() if name not in settings})
+        # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
+        epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
+        ours = {**_LOCAL_SETTINGS, **page, **epoll}
+        settings.update({name: value for name, value in ours.items() if name not in settings})
     else:
         _merge(settings, "spark.jars", paths, ",")
     if local or jars.line == "3.5":
@@ -135,6 +139,11 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
     if local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
         _wrap_shuffle_manager(settings)
     return settings
+
+
+def _has_native_epoll() -> bool:
+    """Whether the library that Spark 3.5 brings loads here: built for Linux with the GNU C library, on two machines."""
+    return platform.libc_ver()[0] == "glibc" and platform.machine() in ("x86_64", "aarch64")
 
 
 def _engine_jars(jars: Jars, options: Mapping[str, str]) -> list[Path]:

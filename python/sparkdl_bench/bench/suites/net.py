@@ -1,4 +1,4 @@
-"""`make bench-net`: all-reduces of `block-stream` beside gloo and OpenMPI. `sparkdl-bench net` measures any others."""
+"""`make bench-net`: all-reduces of ours beside gloo and OpenMPI. `sparkdl-bench net` measures any others."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sparkdl_bench.errors import ConfigurationError, RunFailedError
 NAME = "net"
 # Whose cost is shown; SASL's 3DES needs a second for what these do in milliseconds.
 ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
+_TOPOLOGIES = {"block-stream": "sliced", "tcp": "ring", "ucx": "sliced"}
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,24 @@ def _name(way: Way) -> str:
     return f"{way.transport}{channel}{secured}-{way.workers}x{way.elements}"
 
 
-def _against(peer: str, workers: int, elements: int, target: float, host_local: bool = False) -> Comparison:
-    ours = Way("block-stream", workers, elements, "sliced", host_local=host_local)
-    theirs = Way(peer, workers, elements, host_local=host_local)
+def _ours(transport: str, workers: int, elements: int, host_local: bool) -> Way:
+    return Way(transport, workers, elements, _TOPOLOGIES[transport], host_local=host_local)
+
+
+def _against(
+    peer: str,
+    workers: int,
+    elements: int,
+    target: float,
+    host_local: bool = False,
+    transport: str = "block-stream",
+    theirs_local: bool | None = None,
+) -> Comparison:
+    ours = _ours(transport, workers, elements, host_local)
+    theirs = Way(peer, workers, elements, host_local=host_local if theirs_local is None else theirs_local)
     where = "host-local" if host_local else "sockets"
-    return Comparison(f"{elements:,} values, {workers} ranks, {where}", _name(ours), _name(theirs), target)
+    what = "" if transport == "block-stream" else f", {transport}/{ours.topology}"
+    return Comparison(f"{elements:,} values, {workers} ranks, {where}{what}", _name(ours), _name(theirs), target)
 
 
 def _cost_of(name: str, target: float) -> Comparison:
@@ -80,6 +94,9 @@ COMPARISONS = [
     _against("gloo", 2, 15_000_000, 0.9),
     _against("gloo", 4, 814_090, 0.8),
     _against("gloo", 2, 1, 1.5),
+    _against("gloo", 2, 3_200_000, 0.9, transport="tcp"),
+    _against("gloo", 4, 3_200_000, 0.9, transport="tcp"),
+    _against("gloo", 2, 3_200_000, 0.8, transport="ucx", host_local=True, theirs_local=False),
     *(_cost_of(name, 6.0) for name in ENCRYPTIONS),
 ]
 
@@ -91,7 +108,7 @@ COMPARISONS = [
 @click.option("--iterations", type=click.IntRange(0), default=0, help="Measured all-reduces [default: by size].")
 @options
 def command(shared: Options, warmup: int, iterations: int) -> None:
-    """All-reduces of block-stream beside gloo and OpenMPI."""
+    """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""
     groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
     for way in _ways():
         by_size = collective.counts(way.elements)
@@ -107,13 +124,13 @@ def command(shared: Options, warmup: int, iterations: int) -> None:
 
 def _ways() -> list[Way]:
     """Every way that a comparison names, ours first in each group."""
-    sizes = [(2, 814_090), (2, 3_200_000), (2, 15_000_000), (4, 814_090), (2, 1)]
+    sizes = [(2, 814_090), (2, 3_200_000), (2, 15_000_000), (4, 814_090), (4, 3_200_000), (2, 1)]
     wanted = {name for each in COMPARISONS for name in (each.ours, each.theirs)}
     ways = [
-        Way(transport, workers, elements, "sliced" if transport == "block-stream" else None, host_local=host_local)
+        Way(transport, workers, elements, _TOPOLOGIES.get(transport), host_local=host_local)
         for workers, elements in sizes
         for host_local in (False, True)
-        for transport in ("block-stream", "gloo", "mpi")
+        for transport in ("block-stream", "tcp", "ucx", "gloo", "mpi")
     ]
     plain = Way("block-stream", 2, 814_090, "sliced", host_local=False)
     at = ways.index(plain) + 1

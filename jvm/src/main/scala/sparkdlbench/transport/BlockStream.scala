@@ -3,7 +3,7 @@ package sparkdlbench.transport
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.push.{HostLocal, LaneSlots, Progress, PushTransport}
+import sparkdlbench.transport.push.{Congestion, HostLocal, LaneSlots, Progress, PushTransport}
 
 /**
  * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.
@@ -28,7 +28,7 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   def doc =
     "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
-  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, Progress.key, RankGroups.inMemoryFirst)
+  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, Progress.key, Congestion.key, RankGroups.inMemoryFirst)
 
   override def inboxBytes(capacity: Long, destination: Boolean): Long =
     LaneSlots.bytes(if (destination) 0 else capacity) + LaneSlots.Alignment

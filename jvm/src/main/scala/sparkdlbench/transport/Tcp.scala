@@ -2,7 +2,7 @@ package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.ExecutorAddress
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.push.{LaneSlots, Progress, PushTransport}
+import sparkdlbench.transport.push.{Congestion, LaneSlots, Progress, PushTransport}
 import sparkdlbench.transport.tcp.{Handshake, Interfaces, PortRange, TcpNetwork, TlsPair}
 
 import scala.util.Try
@@ -22,7 +22,7 @@ final class Tcp extends TransportVariant with OneStageTransport {
     "TCP connections of our own between the ranks: Netty, native epoll where there is one, HMAC handshake, TLS by a setting"
   def inBand = false
   override def keys: Seq[Key[_]] =
-    Seq(Tcp.interface, Tcp.ports, Tcp.connections, Tcp.tls, Progress.key, RankGroups.inMemoryFirst)
+    Seq(Tcp.interface, Tcp.ports, Tcp.connections, Tcp.tls, Progress.key, Congestion.key, RankGroups.inMemoryFirst)
 
   override def inboxBytes(capacity: Long, destination: Boolean): Long =
     LaneSlots.bytes(if (destination) 0 else capacity) + LaneSlots.Alignment

@@ -73,7 +73,11 @@ class BlockStreamClusterSuite extends AnyFunSuite {
   }
 
   test("a stream on which nothing travels outlives Spark's timeout of idle connections") {
-    val short = Seq("spark.shuffle.io.connectionTimeout" -> "2s", "spark.shuffle.io.connectionCreationTimeout" -> "60s")
+    val short = Seq(
+      "spark.shuffle.io.connectionTimeout" -> "2s",
+      "spark.shuffle.io.connectionCreationTimeout" -> "60s",
+      "spark.shuffle.io.mode" -> "EPOLL"
+    )
     LocalCluster.run(2, 1, LocalCluster.prepared ++ short: _*) { sc =>
       // With host_local the messages go through memory, and only the connection's own signs of life through the socket.
       for ((hostLocal, progress) <- Seq("off" -> "auto", "on" -> "auto", "off" -> "network")) {
@@ -94,6 +98,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
         }
         assert(answers == Seq(2 * 64, 2 * 64), hostLocal)
       }
+      assert(Collectives.congestion(sc, new BlockStream) == Set("reno"))
     }
   }
 

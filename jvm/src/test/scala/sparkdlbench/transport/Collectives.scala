@@ -1,7 +1,9 @@
 package sparkdlbench.transport
 
-import sparkdlbench.config.Variants
+import org.apache.spark.SparkContext
+import sparkdlbench.config.{Settings, Variants}
 import sparkdlbench.topology.{CollectiveCheck, TestCodecs, Topology}
+import sparkdlbench.transport.push.Congestion
 
 import scala.util.Try
 
@@ -21,6 +23,38 @@ private[transport] object Collectives {
       } finally transport.close()
     }
     each.flatten.groupBy(_._1).map { case (channel, bytes) => channel -> bytes.map(_._2).sum }
+  }
+
+  /** What two executors' connections say that they are controlled by, where reno is asked for; a name that there is none of is refused. */
+  def congestion(sc: SparkContext, variant: TransportVariant): Set[String] = {
+    val (name, keys) = (variant.name, variant.keys.filter(_.name == Congestion.key.name))
+    def ask(control: String) = LocalCluster.ranks(sc, 2, Settings.resolve(Map("congestion" -> control), keys))(group =>
+      facts(name, Numbered(group, control)).toSeq
+    )
+    val wrong = Try(ask("nosuch")).failed.get.getMessage
+    require(wrong.contains("congestion is 'nosuch'"), wrong)
+    val found = ask("reno").map(_.toMap)
+    found.map(_(s"$name.congestion")).toSet
+  }
+
+  private def facts(name: String, group: GroupContext): Map[String, String] = {
+    val transport = Variants.find[TransportVariant]("transport", name) match {
+      case stage: OneStageTransport => stage.connect(group)
+      case other => throw new IllegalArgumentException(other.name)
+    }
+    try {
+      // The connections are made when lanes are opened; without shared memory, so that there are some.
+      CollectiveCheck(
+        Variants.find[Topology]("topology", "sliced"),
+        TestCodecs.plain.head,
+        TestCodecs.plain.head,
+        1000,
+        65536,
+        1
+      )
+        .run(transport)
+      transport.facts
+    } finally transport.close()
   }
 
   /** What every transport says after 1500 ms of `silence`: what the message was to carry, and which it is. */

@@ -121,7 +121,7 @@ object UploadWindow {
  * by one thread at a time, the network's or the rank's; never blocks.
  */
 final class FrameReader(mailbox: Mailbox, from: Int) {
-  private val header = ByteBuffer.allocate(Frame.HeaderBytes)
+  private val header = ByteBuffer.allocateDirect(Frame.HeaderBytes)
   private var lane: LaneSlots = _
   private var laneId = 0
   private var length = 0
@@ -131,12 +131,13 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
   private var inFrame = false
   private var nextWindow = UploadWindow.FirstBytes
   private var windowLeft = 0L
-  private var lent = false
+  private var lent: ByteBuffer = _
+  private var lastWasLarge = false
 
   def accept(data: ByteBuffer): Unit =
     try {
       windowLeft -= data.remaining
-      if (lent) arrivedInPlace(data)
+      if (lent != null) arrivedInPlace(data)
       while (data.hasRemaining) if (inFrame) body(data) else head(data)
     } catch { case error: RuntimeException => mailbox.fail(error); throw error }
 
@@ -156,27 +157,45 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
       catch { case error: RuntimeException => mailbox.fail(error); throw error }
 
   /**
-   * Where the network may put the next bytes itself, so that nobody has to copy them: the rest of the message under way, as far
-   * as it belongs to this upload. What it puts there has to be what the next `accept` gets. None where that does not pay.
+   * Where the network may put the next bytes itself, so that nobody has to copy them, as far as they belong to this upload: the rest of
+   * the message under way; or, after a large message, the next header alone, for another large message may follow it, whose
+   * beginning would come along with the header and have to be copied. What it puts there has to be what the next `accept` gets.
+   * Null where that does not pay.
    */
   def lend(): ByteBuffer = {
-    val most = math.min(left.toLong, windowLeft).toInt
-    lent = inFrame && laneId >= 0 && most >= FrameReader.LeastLentBytes && target.isDirect
-    if (lent) target.slice(target.position(), most) else null
+    lent = if (inFrame) {
+      if (laneId >= 0 && target.isDirect) within(target, left, FrameReader.LeastLentBytes) else null
+    } else if (lastWasLarge) within(header, header.remaining, 1)
+    else null
+    lent
+  }
+
+  private def within(place: ByteBuffer, wanted: Int, least: Int): ByteBuffer = {
+    val most = math.min(wanted.toLong, windowLeft).toInt
+    if (most >= least) place.slice(place.position(), most) else null
   }
 
   private def arrivedInPlace(data: ByteBuffer): Unit = {
-    lent = false
+    lent = null
     val count = data.remaining
-    target.position(target.position() + count)
     data.position(data.limit())
-    left -= count
-    FrameReader.inPlaceBytes.add(count.toLong)
-    if (left == 0) end()
+    if (inFrame) {
+      target.position(target.position() + count)
+      left -= count
+      FrameReader.inPlaceBytes.add(count.toLong)
+      if (left == 0) end()
+    } else {
+      header.position(header.position() + count)
+      beginIfWhole()
+    }
   }
 
   private def head(data: ByteBuffer): Unit = {
     moveInto(header, data, header.remaining)
+    beginIfWhole()
+  }
+
+  private def beginIfWhole(): Unit =
     if (!header.hasRemaining) {
       header.flip()
       laneId = header.getInt()
@@ -185,7 +204,6 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
       header.clear()
       begin()
     }
-  }
 
   private def begin(): Unit = {
     if (length < 0) malformed(s"length $length")
@@ -220,6 +238,7 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
 
   private def end(): Unit = {
     inFrame = false
+    lastWasLarge = laneId >= 0 && length >= FrameReader.LeastLentBytes
     if (laneId >= 0) { lane.publish(sequence, length); mailbox.wakeUp() }
     else if (laneId == Frame.ControlLane) {
       val text = new String(target.array, UTF_8)

@@ -14,6 +14,7 @@ import io.netty.util.UncheckedBooleanSupplier
  */
 final class LendingAllocator(reader: () => FrameReader) extends RecvByteBufAllocator {
   private val usual = new AdaptiveRecvByteBufAllocator
+  usual.maxMessagesPerRead(LendingAllocator.ReadsAtOnce)
 
   override def newHandle(): RecvByteBufAllocator.ExtendedHandle =
     new Lending(usual.newHandle().asInstanceOf[RecvByteBufAllocator.ExtendedHandle])
@@ -30,4 +31,10 @@ final class LendingAllocator(reader: () => FrameReader) extends RecvByteBufAlloc
 
     override def continueReading(maybeMore: UncheckedBooleanSupplier): Boolean = usual.continueReading(maybeMore)
   }
+}
+
+object LendingAllocator {
+
+  /** Before other connections have their turn; what Netty gives a channel by itself. */
+  private val ReadsAtOnce = 16
 }

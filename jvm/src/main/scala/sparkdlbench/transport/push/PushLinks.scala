@@ -19,6 +19,7 @@ final class PushLinks(
 ) extends AutoCloseable {
   private val self = peers(group.rank)
   private val channels = new java.util.TreeMap[Int, PushChannel]
+  private val congestion = ConcurrentHashMap.newKeySet[String]()
   private val told = scala.collection.mutable.SortedSet.empty[Int]
 
   def isHere(peer: Int): Boolean = peers(peer).process == self.process
@@ -59,13 +60,21 @@ final class PushLinks(
     }
   }
 
-  private def connect(rank: Int): PushChannel =
-    network.connect(
-      peers(rank),
-      StreamId(peers(rank).inbox, group.rank, rank),
-      lost(peers(rank)),
-      () => mailbox.wakeUp()
-    )
+  private def connect(rank: Int): PushChannel = {
+    val peer = peers(rank)
+    val channel =
+      network.connect(peer, StreamId(peer.inbox, group.rank, rank), lost(peer), () => mailbox.wakeUp())
+    try
+      Congestion
+        .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
+        .foreach(congestion.add)
+    catch { case error: Throwable => channel.abort(); throw error }
+    channel.sockets.foreach(GatheringWrites.lift)
+    channel
+  }
+
+  /** What controls the congestion of its connections, as far as the system says. */
+  def congestionControl: Seq[String] = congestion.asScala.toSeq.sorted
 
   private def lost(peer: PushPeer)(cause: Throwable): Unit =
     if (!mailbox.hasLeft(peer.rank))

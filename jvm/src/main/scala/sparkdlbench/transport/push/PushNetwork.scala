@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 package push
 
+import io.netty.channel.Channel
 import sparkdlbench.RunFailedException
 import sparkdlbench.config.Settings
 
@@ -67,6 +68,9 @@ trait PushChannel {
   /** From now on the connection is served by the calling thread; before anything is pushed. */
   def serveBy(loop: RankLoop): Unit = ()
 
+  /** The sockets below it, where they are Netty's. */
+  def sockets: Seq[Channel] = Nil
+
   /** True when all payloads pushed so far may be changed. */
   def isDrained: Boolean
 
@@ -116,6 +120,9 @@ trait PushNetwork extends AutoCloseable {
 
   /** What really carries the bytes, as far as it has been found out by now. */
   def facts: Map[String, String] = Map.empty
+
+  /** The congestion control of its connections: a value of `Congestion.key`. */
+  def congestion(settings: Settings): String = "system"
 
   /** Folders for mapped files, best first. */
   def sharedDirectories: Seq[Path]

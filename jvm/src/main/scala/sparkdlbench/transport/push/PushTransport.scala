@@ -107,7 +107,8 @@ final class PushTransport(
     if (framing > 0) payloads.updated(network.channel + ".framing", framing) else payloads
   }
 
-  override def facts: Map[String, String] = network.facts
+  override def facts: Map[String, String] = network.facts ++
+    Some(links.congestionControl).filter(_.nonEmpty).map(s"${network.channel}.congestion" -> _.mkString(", "))
 
   override def close(): Unit =
     try links.close()

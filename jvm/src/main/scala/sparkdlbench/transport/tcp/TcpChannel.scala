@@ -61,6 +61,8 @@ private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Un
 
   override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
 
+  override def sockets: Seq[Channel] = Seq(channel)
+
   override def isDrained: Boolean = queued.get == written.get || failure != null || finishing && !channel.isOpen
 
   override def framingBytes: Long = framing
@@ -103,6 +105,7 @@ private[tcp] final class Striped(channels: IndexedSeq[PushChannel]) extends Push
 
   override def serveBy(loop: RankLoop): Unit = channels.foreach(_.serveBy(loop))
 
+  override def sockets: Seq[Channel] = channels.flatMap(_.sockets)
   override def isDrained: Boolean = channels.forall(_.isDrained)
   override def framingBytes: Long = channels.map(_.framingBytes).sum
   override def finish(): Unit = channels.foreach(_.finish())

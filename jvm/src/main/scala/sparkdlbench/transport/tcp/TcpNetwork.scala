@@ -36,6 +36,7 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
   override def channel: String = "tcp"
   override def hostLocal(settings: Settings): String = "off"
   override def progress(settings: Settings): String = settings(Progress.key)
+  override def congestion(settings: Settings): String = settings(Congestion.key)
   override def rankLoop(): Option[RankLoop] = EventLoops.rankLoop()
   override def obstacle: Option[String] = None
   override def sharedDirectories: Seq[Path] = Nil

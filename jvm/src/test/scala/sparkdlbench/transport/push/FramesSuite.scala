@@ -102,7 +102,8 @@ class FramesSuite extends AnyFunSuite {
         stream.position(stream.position() + piece.remaining)
         if (memory == null) reader.accept(piece)
         else {
-          assert(memory.remaining >= FrameReader.LeastLentBytes && most == memory.remaining)
+          val header = memory.remaining <= Frame.HeaderBytes
+          assert((header || memory.remaining >= FrameReader.LeastLentBytes) && most == memory.remaining)
           reader.accept(memory.put(piece).flip())
         }
         look()
@@ -138,7 +139,9 @@ class FramesSuite extends AnyFunSuite {
         }
       }
       assert(mailbox.failed.isEmpty)
-      assert(FrameReader.inPlaceBytes.sum - before > whole.length / 2)
+      // All but the ends of messages that do not pay, and what came along with those.
+      val share = (FrameReader.inPlaceBytes.sum - before).toDouble / whole.length
+      assert(share > 0.6, share)
       assert(next == messages.size)
     } finally mailbox.close()
   }

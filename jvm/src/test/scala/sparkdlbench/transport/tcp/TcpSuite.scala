@@ -37,6 +37,7 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
           Collectives.run(new Tcp().connect(_), _, Seq(1, 1000003), Seq("sliced"))
         )
       assert(striped.forall(_("tcp") > 1000003L * 4))
+      assert(Collectives.congestion(sc, new Tcp) == Set("reno"))
       probesAtOnce(sc)
       val tls = settings("tcp.tls" -> "true")
       LocalCluster.ranks(sc, 2, tls, secret = new Tcp().newSecret(tls))(

@@ -30,6 +30,7 @@ object SparkBlockStreamNetwork extends PushNetwork {
   override def hostLocal(settings: Settings): String = settings(HostLocal.mode)
 
   override def progress(settings: Settings): String = settings(Progress.key)
+  override def congestion(settings: Settings): String = settings(Congestion.key)
   override def rankLoop(): Option[RankLoop] = ReceiveInPlace.mode.flatMap(SparkLine.rankLoop)
 
   override def describe(rank: Int): PushPeer = {

@@ -151,6 +151,8 @@ final class StreamUpload(
 
   override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
 
+  override def sockets: Seq[Channel] = Seq(channel)
+
   override def isDrained: Boolean = queued.get == written.get || failure != null
 
   override def framingBytes: Long = synchronized(framing)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,14 +18,29 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from sparkdl_bench import statistics
-from sparkdl_bench.bench import collective, contestant, encryption, link, machine, net, refusals, store, trials
+from sparkdl_bench.bench import (
+    collective,
+    contestant,
+    encryption,
+    link,
+    machine,
+    namespaces,
+    net,
+    refusals,
+    spark_collective,
+    store,
+    table,
+    trials,
+)
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.net import Failed, NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
 from sparkdl_bench.bench.suites import ladder, memory, models, short, soak, train
+from sparkdl_bench.bench.suites import namespaces as namespaces_suite
 from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
@@ -31,7 +48,7 @@ from sparkdl_bench.bench.victim import RunHungError, same
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers import TrainCase
+from sparkdl_bench.peers import Measurement, Sample, TrainCase
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -153,6 +170,16 @@ class TestTrials:
         result_file.add("theirs", 1, Trial([2.0], 1, {}))
         assert not trials.compare(Comparison("x", "ours", "theirs", 1.05), result_file).met
 
+    def test_without_a_target_a_comparison_is_shown_and_not_judged(self, result_file: ResultFile) -> None:
+        result_file.add("ours", 1, Trial([3.0], 1, {}))
+        result_file.add("theirs", 1, Trial([2.0], 1, {}))
+        outcome = trials.compare(Comparison("x", "ours", "theirs", None), result_file)
+        assert (outcome.ratio, outcome.met) == (1.5, None)
+        written = io.StringIO()
+        table.show_outcomes("A table", [outcome], Console(file=written, width=160))
+        (row,) = [line for line in written.getvalue().splitlines() if "ours | theirs" in line]
+        assert [cell.strip() for cell in row.split("│")][-3:-1] == ["–", "–"]
+
     def test_trials_of_a_busy_machine_are_named(self, result_file: ResultFile) -> None:
         result_file.add("a", 1, Trial([1.0], 1, {}, load={"busy": 0.5}))
         result_file.add("a", 2, Trial([1.0], 1, {}, load={"busy": 0.01}))
@@ -263,6 +290,58 @@ class TestContestants:
     def test_the_net_suite_measures_what_it_compares(self) -> None:
         measured = {net_suite._name(way) for way in net_suite._ways()}
         assert {name for each in net_suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+
+    def test_the_namespaces_suite_compares_what_it_measures(self) -> None:
+        ways = [*namespaces_suite.WAYS, *namespaces_suite.LIBRARIES]
+        measured = [namespaces_suite.NamespacesContestant(way, 1000, (0, 1)).name for way in ways]
+        assert measured == ["tcp-ring", "block-stream-sliced", "mpi-sliced", "ucx-sliced"]
+        compared = {each.ours: each.target for each in namespaces_suite.comparisons(ways)}
+        assert [compared[name] for name in measured] == [namespaces_suite.TARGET] * 2 + [None] * 2
+        assert not any(way.host_local for way in ways)
+
+    def test_the_libraries_of_others_keep_to_the_link(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: dict[str, dict[str, str]] = {}
+
+        def measured(name: str, command: list[str], case: Any, timeout_s: float, variables: dict[str, str]) -> Any:
+            asked[name] = json.loads(variables[spark_collective._SETTINGS])
+            return Measurement((Sample(1.0),), {"bytes": {name: 1}, "correct": True})
+
+        @contextmanager
+        def cluster(*_: Any) -> Iterator[dict[str, str]]:
+            yield {"spark.master": "spark://10.77.1.1:7077"}
+
+        @contextmanager
+        def two_hosts(_: int) -> Iterator[tuple[namespaces.Host, ...]]:
+            yield namespaces.Host("a", 1), namespaces.Host("b", 2)
+
+        monkeypatch.setattr(spark_collective, "measure", measured)
+        monkeypatch.setattr(namespaces, "cluster", cluster)
+        monkeypatch.setattr(namespaces, "two_hosts", two_hosts)
+        for way in (*namespaces_suite.WAYS, *namespaces_suite.LIBRARIES):
+            trial = namespaces_suite.NamespacesContestant(way, 1000, (0, 1)).measure(10.0)
+            assert trial.samples_ms == [1.0]
+        assert asked["ucx"]["ucx.devices"] == "data0"
+        assert asked["ucx"]["ucx.tls"] == "tcp,self"
+        assert asked["mpi"]["mpi.options"].count("data0") == 2
+        assert " lo" not in asked["mpi"]["mpi.options"]
+        assert {asked[name]["topology"] for name in ("mpi", "ucx")} == {"sliced"}
+        assert "tcp.interface" not in asked["tcp"]  # it finds the interface by itself
+
+    def test_a_library_that_is_not_installed_is_skipped_with_the_command(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ran: list[Any] = []
+        reasons = {"ucx": "Bring it with `sparkdl-bench jars fetch --ucx`."}
+        monkeypatch.setattr(namespaces_suite, "spark_transport_missing", reasons.get)
+        monkeypatch.setattr(namespaces_suite, "run_suite", lambda *arguments: ran.append(arguments))
+        done = CliRunner().invoke(bench_command, ["namespaces", "--results", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        assert "Skipped: ucx-sliced. Bring it with `sparkdl-bench jars fetch --ucx`." in done.output
+        ((_, plan, (group,), comparisons, _),) = ran
+        names = ["tcp-ring", "block-stream-sliced", "mpi-sliced"]
+        assert plan["ways"] == names
+        assert [each.name for each in group] == [*names, namespaces_suite.STREAM]
+        assert [each.ours for each in comparisons] == names
 
 
 class TestCollective:

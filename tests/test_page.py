@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -25,9 +26,53 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 
 
 def test_the_script_is_javascript(tmp_path: Path) -> None:
+    script = tmp_path / "page.js"
+    script.write_text(the_script())
+    subprocess.run([the_node(), "--check", str(script)], check=True, timeout=60)
+
+
+def test_what_the_algorithm_counted_is_told_in_words(tmp_path: Path) -> None:
+    counts = {
+        "dropped": [1234567],
+        "lag": [],
+        "share_rows": [40, 24],
+        "something": [3],
+        "staleness": [30, 60, 0, 10],
+    }
+    assert count_rows(tmp_path, counts) == [
+        ["Gradients of a shard that came too late, and were dropped", "1,234,567"],
+        ["Rows of a step that each worker got in the end", "40, 24"],
+        ["something", "3"],
+        [
+            "Pushes of a shard, by the updates that their weights lacked",
+            "100 in all, mean 0.9, at most 3 (0: 30 %, 1: 60 %, 3: 10 %)",
+        ],
+    ]
+    ((_, told),) = count_rows(tmp_path, {"lag": [0] * 11 + [1, 2, 1]})
+    assert told == "4 in all, mean 12, at most 13 (11: 25 %, 12 and more: 75 %)"
+    assert count_rows(tmp_path, None) == []
+
+
+def test_counts_stand_in_a_section_that_is_hidden_without_them() -> None:
+    assert re.search(r'<section id="counted" hidden>.*<table id="counts">', TEMPLATE.read_text(), re.DOTALL)
+
+
+def the_node() -> str:
     node = shutil.which("node")
     if node is None:
-        pytest.skip("node is not installed, so the page's script is not parsed here")
-    script = tmp_path / "page.js"
-    script.write_text(TEMPLATE.read_text().split("<script>")[1].split("</script>")[0])
-    subprocess.run([node, "--check", str(script)], check=True, timeout=60)
+        pytest.skip("node is not installed, so the page's script is not run here")
+    return node
+
+
+def the_script() -> str:
+    return TEMPLATE.read_text().split("<script>")[1].split("</script>")[0]
+
+
+def count_rows(folder: Path, counts: dict[str, list[int]] | None) -> list[list[str]]:
+    """The rows that the page's script makes of a run's counts."""
+    script = folder / "rows.js"
+    asked = f"process.stdout.write(JSON.stringify(countRows({json.dumps(counts)})));"
+    script.write_text(f"globalThis.document = {{ getElementById: () => ({{}}) }};\n{the_script()}\n{asked}\n")
+    done = subprocess.run([the_node(), str(script)], check=True, capture_output=True, text=True, timeout=60)
+    rows: list[list[str]] = json.loads(done.stdout)
+    return rows

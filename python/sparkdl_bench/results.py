@@ -23,7 +23,7 @@ class RunResults:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """`status`, `final`, `phases_ms`, `bytes` by channel, `variant`, `workers`, `batch`, `history`."""
+        """`status`, `final`, `phases_ms`, `bytes` by channel, `counts`, `variant`, `workers`, `batch`, `history`."""
         return self._object("summary.json")
 
     @property

@@ -73,6 +73,8 @@ def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, 
             assert layers["evaluation"] > 0
             # Tasks are launched and their code is unpacked before the first step of a single stage, too.
             assert layers["task launch"] + layers["serialisation"] + layers["job submission"] > 0
+    if fresh == "false":
+        return  # what comes after does not know how the runs were started
     [folder] = results.iterdir()
     made = command_line.run("report", str(folder), "-o", str(page))
     assert made.returncode == 0, made.stderr
@@ -143,13 +145,13 @@ def test_a_wrong_value_is_found_before_any_run(command_line: CommandLine, tmp_pa
 
 
 def test_the_torch_peers_start_as_we_do(command_line: CommandLine, tmp_path: Path) -> None:
-    """The same weights and rows: the same losses as a run of ours, up to rounding."""
+    """The same weights, and half of the rows, the same ones: the same losses as a run of ours, up to rounding."""
     directory = peers.default_directory()
     reason = peers.find("pytorch").missing(directory)
     if reason:
         pytest.skip(reason)
     data = tmp_path / "digits.npz"
-    peer_data.export({}, data)
+    peer_data.export({"data.share": "0.5"}, data)
     case = FitCase(str(data), batch=32, epochs=3, hidden=(64,), learning_rate=0.1, momentum=0.9, seed=1)
     single = peers.find("pytorch").run(case, 300, directory)
     ddp = peers.find("pytorch-ddp").run(
@@ -164,9 +166,9 @@ def test_the_torch_peers_start_as_we_do(command_line: CommandLine, tmp_path: Pat
         assert sum(phases.values()) == pytest.approx(mean_ms, rel=0.02)
         assert (phases["wait"] > 0) == waits
     alone, both = single.facts["history"], ddp.facts["history"]
-    run = command_line.run(
-        "run", str(ROOT / "conf/runs/digits-mlp.toml"), "--set", "epochs=3", "--set", f"results={tmp_path / 'ours'}"
-    )
+    changed = ("epochs=3", "data.share=0.5", f"results={tmp_path / 'ours'}")
+    sets = [word for assignment in changed for word in ("--set", assignment)]
+    run = command_line.run("run", str(ROOT / "conf/runs/digits-mlp.toml"), *sets)
     assert run.returncode == 0, run.stderr
     [folder] = (tmp_path / "ours").iterdir()
     ours = json.loads((folder / "summary.json").read_text())["history"]

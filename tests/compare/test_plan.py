@@ -9,6 +9,7 @@ import fakes
 import numpy as np
 import pytest
 
+import idx
 from sparkdl_bench.compare import peer_data
 from sparkdl_bench.compare.cells import NOT_VARIED, cells_of, in_order
 from sparkdl_bench.compare.execute import fit_case
@@ -201,3 +202,27 @@ def test_rows_that_a_peer_cannot_read_are_refused_and_the_scale_may_be_automatic
     settings = {"data.source": "idx", "data.path": str(tmp_path), "data.scale": "auto"}
     peer_data.export(settings, tmp_path / "rows.npz")
     assert np.load(tmp_path / "rows.npz")["x_train"].tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_a_share_of_the_rows_varies_peers_too_and_they_get_the_same_rows(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", '"data.share" = [0.4, 1]')
+    cells = cells_of(fakes.plan_of(tmp_path, conf + '\n[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'))
+    assert {cell.run.settings["data.share"] for cell in cells} == {"0.4", "1"}
+    assert {cell.group for cell in cells if cell.peer} == {"ddp, data.share 0.4", "ddp, data.share 1"}
+    assert len({peer_data.file_name(cell.run.settings) for cell in cells}) == 2
+    # The same stand in TakenRowsSuite.
+    assert peer_data.taken_rows(20, 0.4) == [0, 3, 6, 7, 11, 14, 16, 17]
+    assert peer_data.taken_rows(20, 1.0) == list(range(20))
+    assert peer_data.taken_rows(20, 0.001) == [0]
+    for names, count in ((idx.TRAIN, 20), (idx.TEST, 7)):
+        rows = np.arange(count, dtype=np.uint8)
+        idx.write(tmp_path / "idx", names, idx.Set(rows.reshape(-1, 1, 1), rows % 3))
+    settings = {"data.source": "idx", "data.path": str(tmp_path / "idx"), "data.scale": "1", "data.share": "0.4"}
+    peer_data.export(settings, tmp_path / "rows.npz")
+    with np.load(tmp_path / "rows.npz") as exported:
+        assert exported["x_train"].ravel().tolist() == [0, 3, 6, 7, 11, 14, 16, 17]
+        assert exported["y_train"].tolist() == [row % 3 for row in (0, 3, 6, 7, 11, 14, 16, 17)]
+        assert exported["x_test"].ravel().tolist() == list(range(7))
+    for share in ("0", "1.5", "nan", "half"):
+        with pytest.raises(ConfigurationError, match=rf"'data\.share' has the value '{share}'"):
+            peer_data.check({"data.share": share})

@@ -50,6 +50,7 @@ def write_run(folder: Path, *, whole: bool = True, attempts: int = 1) -> Path:
         "final": {"seconds_total": 7.0, "seconds_prepare": 3.0},
         "phases_ms": {"data": 20.0, "compute": 80.0, "send": 30.0, "wait": 70.0, "scheduler": 50.0},
         "bytes": {"block-manager": 1000},
+        "counts": {"dropped": [3]},
         "variant": {"transport": "block-manager"},
         "workers": 2,
         "batch": 32,
@@ -70,6 +71,10 @@ def made(tmp_path: Path) -> dict[str, Any]:
     plan = fakes.plan_of(tmp_path)
     run = write_run(tmp_path / "runs")
     return record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+
+
+def test_what_the_algorithm_counted_is_kept(made: dict[str, Any]) -> None:
+    assert made["counts"] == {"dropped": [3]}
 
 
 def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> None:

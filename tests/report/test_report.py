@@ -798,6 +798,46 @@ class TestResources:
         assert "resources" not in {table.name for table in tables.all_tables(analysed(folder))}
 
 
+class TestCounts:
+    COUNTED: tuple[dict[str, list[int]], ...] = (
+        {"staleness": [30, 60, 0, 10], "dropped": [4], "share_rows": [40, 24]},
+        {"staleness": [50, 50], "dropped": [2], "share_rows": [44, 20], "lag": []},
+        {"staleness": [40, 0, 0, 0, 0, 0, 0, 0, 0, 60], "dropped": [0], "share_rows": [42, 22], "something": [7]},
+    )
+
+    def _change(self, _: Plan, cell: Cell) -> Mapping[str, Any]:
+        return {"counts": self.COUNTED[cell.trial - 1]} if cell.group == "fast, batch 32" else {}
+
+    def test_what_an_algorithm_counted_is_a_table(self, tmp_path: Path) -> None:
+        made = make_each(tmp_path, fakes.CONF, self._change)
+        found = tables.counts(analysed(made))
+        assert found.title == "What the algorithms counted"
+        assert {row[0].text for row in found.rows} == {"fast, batch 32"}
+        shown = {row[1].text: [cell.text for cell in row[2:]] for row in found.rows}
+        assert shown == {
+            "pushes of a shard, by the updates that their weights lacked": [
+                "100",
+                "2.27",
+                "9",
+                "0: 40.0%, 1: 36.7%, 3: 3.3%, 8 and more: 20.0%",
+            ],
+            "gradients of a shard that came too late, and were dropped": ["2", "–", "–", ""],
+            "rows of a step that each worker got in the end": ["64", "32", "42", "42, 22"],
+            "something": ["2.33", "–", "–", ""],
+        }
+
+    def test_it_stands_on_the_page_and_in_markdown(self, tmp_path: Path) -> None:
+        results = load([make_each(tmp_path, fakes.CONF, self._change).path])
+        assert 'id="c1-counts">What the algorithms counted<' in html.page(results)
+        text = formats.markdown(results)
+        assert "## What the algorithms counted" in text
+        assert "| fast, batch 32 | rows of a step that each worker got in the end | 64 | 32 | 42 | 42, 22 |" in text
+
+    def test_without_counts_there_is_none(self, folder: store.ComparisonFolder) -> None:
+        assert "counts" not in {table.name for table in tables.all_tables(analysed(folder))}
+        assert "What the algorithms counted" not in html.page(load([folder.path]))
+
+
 def test_a_longer_step_is_no_reason_for_being_faster(tmp_path: Path) -> None:
     conf = fakes.CONF.replace("target_accuracy = 0.9\n", "")
     plan = fakes.plan_of(tmp_path, conf)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import apart, session, ucx
+from sparkdl_bench import apart, session, transports
 from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Taken, Way
+from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import SparkDLError
 from sparkdl_bench.jarfiles import find_jars
-from sparkdl_bench.peers import CollectiveCase, default_directory
+from sparkdl_bench.peers import CollectiveCase
 from sparkdl_bench.peers._process import measure
 
 _JVM_CLASS = "sparkdlbench.bench.NetBench"
@@ -54,11 +55,13 @@ class Place:
         prefix: words before the driver's command.
         properties: of Spark; with its master.
         variables: of the driver's environment.
+        settings: keys of the run that hold there, such as the network interface, in place of a way's own.
     """
 
     prefix: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def host_local_choices(transport: str) -> tuple[bool, ...]:
@@ -76,13 +79,7 @@ def spark_transport_missing(transport: str) -> str | None:
         return str(error)
     if not jars.holds_class(_JVM_CLASS):
         return f"The jar '{jars.thin.name}' has no class {_JVM_CLASS}, which measures '{transport}'. Build it again."
-    transport = transport.removeprefix(OURS)
-    if transport == "mpi" and not (default_directory() / "mpi" / "bin" / "python").is_file():
-        return "It needs Open MPI and mpi4py; install them with `sparkdl-bench peers install mpi`."
-    names = {path.name for path in jars.dependencies}
-    if transport == "ucx" and not {ucx.JUCX.file_name, ucx.LIBRARIES_JAR} <= names:
-        return "It needs jucx and the UCX libraries; bring them with `sparkdl-bench jars fetch --ucx`."
-    return None
+    return transports.missing(RunFile({}, {"transport": transport.removeprefix(OURS)}))
 
 
 def run_settings(way: Way) -> dict[str, str]:
@@ -101,7 +98,7 @@ def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float
     """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
     place = place or Place()
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
-    settings = run_settings(way)
+    settings = {**run_settings(way), **place.settings}
     transport = settings["transport"]
     command = [*place.prefix, sys.executable, "-m", "sparkdl_bench.bench.spark_collective"]
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-net-") as folder:

@@ -10,6 +10,8 @@ from rich.table import Table
 from sparkdl_bench.bench.collective import Row
 from sparkdl_bench.bench.trials import Outcome
 
+_MET: dict[bool | None, str] = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "–"}
+
 
 def default_console() -> Console:
     """The terminal; wide enough for every column where the output is a file or a pipe."""
@@ -30,8 +32,8 @@ def show_outcomes(title: str, outcomes: Sequence[Outcome], console: Console | No
             f"{outcome.ours_ms:.2f} ({outcome.ours_p90_ms:.2f})",
             f"{outcome.theirs_ms:.2f} ({outcome.theirs_p90_ms:.2f})",
             f"{outcome.ratio:.3f} [{outcome.low:.3f}, {outcome.high:.3f}]",
-            f"≤ {outcome.target:g}",
-            "[green]yes[/green]" if outcome.met else "[red]no[/red]",
+            "–" if outcome.target is None else f"≤ {outcome.target:g}",
+            _MET[outcome.met],
         )
     (console or default_console()).print(table)
 

@@ -15,12 +15,12 @@ from sparkdl_bench.bench.store import ResultFile, Trial
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours beside a peer on the same work; met where median(ours) / median(theirs) ≤ `target`."""
+    """Ours beside a peer on the same work; met where median(ours) / median(theirs) ≤ `target`, if there is one."""
 
     title: str
     ours: str
     theirs: str
-    target: float
+    target: float | None
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,13 @@ class Outcome:
     ratio: float
     low: float
     high: float
-    target: float
+    target: float | None
     trials: int
 
     @property
-    def met(self) -> bool:
-        return self.ratio <= self.target
+    def met(self) -> bool | None:
+        """None where there is no target."""
+        return None if self.target is None else self.ratio <= self.target
 
 
 def run_trials(

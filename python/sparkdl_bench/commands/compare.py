@@ -32,6 +32,7 @@ RESULTS = Path("results") / "compare"
 @click.option(
     "--peers-dir", type=click.Path(path_type=Path), default=peers.default_directory, help="Peers' environments."
 )
+@click.option("--skip-missing", is_flag=True, help="Leave out variants whose peer or transport is not installed here.")
 @click.option("--dry-run", is_flag=True, help="Check every cell and list them in their order; run none.")
 @click.option("--debug", is_flag=True, help="Show stack traces.")
 def command(
@@ -43,6 +44,7 @@ def command(
     retry_failed: bool,
     results: Path,
     peers_dir: Path,
+    skip_missing: bool,
     dry_run: bool,
     debug: bool,  # noqa: ARG001 (read by the group)
 ) -> None:
@@ -54,6 +56,11 @@ def command(
 
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))
+    skipped = check.missing(cells, peers_dir) if skip_missing else {}
+    for group, reason in skipped.items():
+        click.echo(f"Skipped: {group}. {reason}", err=True)
+    # Where nothing is left, the check of all of them says what to install.
+    cells = [cell for cell in cells if cell.group not in skipped] or cells
     check.check_cells(cells, peers_dir)
     if dry_run:
         for cell in cells:
@@ -64,7 +71,7 @@ def command(
         click.echo(
             f"There is no comparison of this plan and commit in '{results}' to go on with; a new one begins.", err=True
         )
-    folder = folder or store.create(results, plan, cells)
+    folder = folder or store.create(results, plan, cells, skipped)
     with folder.locked():
         executor = ProcessExecutor(plan, folder, peers_dir)
         executor.stop_leftovers()

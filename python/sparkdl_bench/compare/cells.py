@@ -27,6 +27,7 @@ PEER_KEYS = frozenset(
         "optimizer.momentum",
         "data.source",
         "data.path",
+        "data.share",
     }
 )
 # Stands where a factor does not apply.

@@ -9,23 +9,38 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sparkdl_bench import apart, peers
+from sparkdl_bench import apart, peers, session, transports
 from sparkdl_bench.compare import peer_data
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.execute import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 
 
+def missing(cells: Sequence[Cell], peers_directory: Path) -> dict[str, str]:
+    """By group why its peer or its transport is not installed, with the command that installs it; no others.
+
+    What a transport needs is looked for where this host runs the executors; those of a cluster tell by themselves.
+
+    Raises:
+        ConfigurationError: a peer is none, or none that can train.
+    """
+    reasons = {cell.group: _missing(cell, peers_directory) for cell in _one_each(cells)}
+    return {group: reason for group, reason in reasons.items() if reason}
+
+
 def check_cells(cells: Sequence[Cell], peers_directory: Path) -> None:
-    """Raises a ConfigurationError that names the first cell which could not run, and why."""
-    one_each = {cell.group: cell for cell in cells}
-    for cell in one_each.values():
+    """Raises a ConfigurationError that names all that is not installed, or the first cell that could not run."""
+    lacking = missing(cells, peers_directory)
+    if lacking:
+        raise ConfigurationError(_refusal(lacking))
+    one_each = _one_each(cells)
+    for cell in one_each:
         if cell.peer:
-            _check_peer(cell, peers_directory)
-    ours = [cell for cell in one_each.values() if not cell.peer]
+            _check_peer(cell)
+    ours = [cell for cell in one_each if not cell.peer]
     if not ours:
         return
     described = [
@@ -36,16 +51,37 @@ def check_cells(cells: Sequence[Cell], peers_directory: Path) -> None:
         raise ConfigurationError(" ".join(faults))
 
 
-def _check_peer(cell: Cell, directory: Path) -> None:
+def _one_each(cells: Iterable[Cell]) -> list[Cell]:
+    """A cell of each group."""
+    return list({cell.group: cell for cell in cells}.values())
+
+
+def _missing(cell: Cell, peers_directory: Path) -> str | None:
+    if cell.peer:
+        return _peer(cell).missing(peers_directory)
+    return transports.missing(cell.run) if session.is_local(cell.run.spark.get("spark.master", "")) else None
+
+
+def _refusal(lacking: Mapping[str, str]) -> str:
+    groups: dict[str, list[str]] = {}
+    for group, reason in lacking.items():
+        groups.setdefault(reason, []).append(group)
+    said = " ".join(f"{', '.join(names)}: {reason}" for reason, names in groups.items())
+    return f"{said} Or leave out what is not installed, with --skip-missing."
+
+
+def _peer(cell: Cell) -> peers.Peer:
     peer = peers.find(cell.peer)
     if "fit" not in peer.kinds:
         able = [name for name, each in peers.discover().items() if "fit" in each.kinds]
         raise ConfigurationError(
             f"The peer '{cell.peer}' cannot train whole epochs. Valid in a comparison: {', '.join(able)}."
         )
-    reason = peer.missing(directory)
-    if reason:
-        raise ConfigurationError(reason)
+    return peer
+
+
+def _check_peer(cell: Cell) -> None:
+    peer = _peer(cell)
     try:
         peer_data.check(cell.run.settings)
         peer.check(fit_case(cell.run.settings, Path("rows.npz"), cell.run.spark))
@@ -54,8 +90,6 @@ def _check_peer(cell: Cell, directory: Path) -> None:
 
 
 def _faults(cells: Sequence[dict[str, dict[str, str]]]) -> list[str]:
-    from sparkdl_bench import session
-
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         api, _ = session.start_jvm({"spark.master": "local"}, log.file)
         for cell in cells:

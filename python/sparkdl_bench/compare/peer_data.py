@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,6 +15,7 @@ import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.jarfiles import find_jars
+from sparkdl_bench.models import initializers
 
 Rows = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.int64]
@@ -24,7 +27,8 @@ _GZIP = b"\x1f\x8b"
 def file_name(settings: Mapping[str, str]) -> str:
     """Different for different rows."""
     chosen = [settings.get(key, "") for key in ("data.source", "data.path", "data.scale")]
-    return f"{chosen[0] or 'digits'}-{hashlib.sha256(repr(chosen).encode()).hexdigest()[:8]}.npz"
+    identity = repr([*chosen, _share(settings)])
+    return f"{chosen[0] or 'digits'}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}.npz"
 
 
 def check(settings: Mapping[str, str]) -> None:
@@ -34,10 +38,35 @@ def check(settings: Mapping[str, str]) -> None:
             f"Peers can train on digits and idx, and data.source is '{_source(settings)}'. Leave the peers out of the "
             "comparison, or take one of those."
         )
+    _share(settings)
 
 
 def _source(settings: Mapping[str, str]) -> str:
     return settings.get("data.source", "digits")
+
+
+def _share(settings: Mapping[str, str]) -> float:
+    text = settings.get("data.share", "1")
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise ConfigurationError(
+            f"Configuration key 'data.share' has the value '{text}', which is not valid. Valid: a number above 0, at "
+            "most 1. Set it in the run file, or in [set] or [matrix] of the comparison file."
+        )
+    return share
+
+
+def taken_rows(rows: int, share: float) -> list[int]:
+    """The ids of the training rows that a run with `data.share` trains on, as `TakenRows`."""
+    count = max(1, math.floor(rows * share + 0.5))
+    starts = [stretch * rows // count for stretch in range(count + 1)]
+    return [
+        start + ((initializers.mix(stretch) >> 32) * (end - start) >> 32)
+        for stretch, (start, end) in enumerate(pairwise(starts))
+    ]
 
 
 def export(settings: Mapping[str, str], path: Path) -> None:
@@ -53,6 +82,9 @@ def export(settings: Mapping[str, str], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial.npz")
     x_train, y_train, x_test, y_test = sets
+    if (share := _share(settings)) < 1:
+        taken = taken_rows(len(y_train), share)
+        x_train, y_train = x_train[taken], y_train[taken]
     np.savez(partial, x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
     partial.replace(path)
 

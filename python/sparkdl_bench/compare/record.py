@@ -86,6 +86,7 @@ def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float, ended_s: float)
         "ranks": summary.get("ranks", []),
         "layers_s": _layers(summary, times, results.history, len(steps_ms), begun_s, ended_s),
         "bytes": summary["bytes"],
+        "counts": summary.get("counts", {}),
         "resources": resources.of_run(folder),
         "steps_ms": [round(step, 4) for step in steps_ms],
         "facts": {

@@ -81,8 +81,14 @@ class ComparisonFolder:
         return self.path / "cells" / f"{cell_id}.json"
 
 
-def create(results: Path, plan: Plan, cells: Sequence[Cell]) -> ComparisonFolder:
-    """A new folder; its name holds the time, so that no comparison replaces another's."""
+def create(
+    results: Path, plan: Plan, cells: Sequence[Cell], skipped: Mapping[str, str] | None = None
+) -> ComparisonFolder:
+    """A new folder; its name holds the time, so that no comparison replaces another's.
+
+    Args:
+        skipped: groups of the plan that are not measured, and why.
+    """
     now = datetime.now(timezone.utc)
     content = {
         "schema": SCHEMA,
@@ -93,6 +99,7 @@ def create(results: Path, plan: Plan, cells: Sequence[Cell]) -> ComparisonFolder
         "mark": secrets.token_hex(8),
         "plan": describe(plan),
         "order": [cell.id for cell in cells],
+        "skipped": dict(skipped or {}),
     }
     path = (results / f"{now:%Y%m%d-%H%M%S-%f}-{plan.name}").resolve()
     replace_text(path / PLAN_FILE, json.dumps(content, indent=1) + "\n")

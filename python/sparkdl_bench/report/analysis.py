@@ -92,6 +92,19 @@ class Group:
         }
 
     @property
+    def counts(self) -> dict[str, list[float]]:
+        """What the algorithm counted, by name: means over trials, place by place; a place that a trial lacks is 0."""
+        trials = [record.get("counts", {}) for record in self.records]
+        names = list(dict.fromkeys(name for trial in trials for name, numbers in trial.items() if numbers))
+        return {
+            name: [
+                statistics.mean([float(number) for number in place])
+                for place in itertools.zip_longest(*(trial.get(name, []) for trial in trials), fillvalue=0)
+            ]
+            for name in names
+        }
+
+    @property
     def typical(self) -> Mapping[str, Any]:
         """The trial in the middle by its total time."""
         ordered = sorted(self.records, key=lambda record: float(record["metrics"][TOTAL]))

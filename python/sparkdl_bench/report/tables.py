@@ -49,6 +49,24 @@ NONE = Cell("–", float("inf"))
 _NONE_FITS = "none fits"
 # A rank that works longer than this many times the ranks' mean is waited for; as in the tab Training of Spark's pages.
 _STRAGGLES = 1.02
+# What algorithms count (docs/variants.md), in words; a run's page.html has the same. The numbers of the first two say
+# how often each value from 0 on occurred; of the others there is one, or one of each worker.
+_OFTEN = {
+    "staleness": "pushes of a shard, by the updates that their weights lacked",
+    "lag": "steps, by the steps of the slowest worker that their weights lacked",
+}
+_COUNTED = {
+    **_OFTEN,
+    "dropped": "gradients of a shard that came too late, and were dropped",
+    "left_out": "steps that workers left out",
+    "share_rows": "rows of a step that each worker got in the end",
+    "exchanges": "averages, pulls or rounds that ranks went through",
+    "passes": "passes over the training rows",
+    "sums": "sums of single numbers over all ranks",
+    "refused_streams": "streams of other attempts or strangers, refused",
+}
+# Values of which the share is told one by one.
+_TOLD_VALUES = 8
 _SHORT = {TO_ACCURACY: "s to target", TOTAL: "s in total", STEP: "ms a step", RATE: "rows/s"}
 
 
@@ -187,6 +205,22 @@ def stragglers(analysis: Analysis) -> Table:
     return Table("stragglers", "Stragglers", note, headings, rows)
 
 
+def counts(analysis: Analysis) -> Table:
+    """What each group's algorithm counted, where it counts anything."""
+    rows = [
+        [_text(group.name), _text(_COUNTED.get(name, name)), *(_often(numbers) if name in _OFTEN else _each(numbers))]
+        for group in analysis.groups
+        for name, numbers in group.counts.items()
+    ]
+    note = (
+        "Means over the trials, all ranks together. Pushes and steps by how old their weights were: in all, the mean "
+        "and the largest age, and the share of each. Rows by worker: the step's, their mean and the most, and each "
+        "worker's."
+    )
+    headings = ["group", "counted", "in all", "mean", "most", "of each"]
+    return Table("counts", "What the algorithms counted", note, headings, rows)
+
+
 def layers(analysis: Analysis) -> Table:
     return _parts(
         analysis,
@@ -311,14 +345,35 @@ def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def all_tables(analysis: Analysis) -> list[Table]:
-    tables = [groups(analysis), phases(analysis), stragglers(analysis), layers(analysis), resources(analysis)]
-    tables += [tests(analysis), *anovas(analysis), tukey(analysis), runs(analysis)]
+    tables = [groups(analysis), phases(analysis), stragglers(analysis), counts(analysis), layers(analysis)]
+    tables += [resources(analysis), tests(analysis), *anovas(analysis), tukey(analysis), runs(analysis)]
     return [table for table in tables if table.rows]
 
 
 def _own_ms(rank: Mapping[str, Any]) -> float:
     """Milliseconds a step in which it waited neither for other ranks nor for Spark."""
     return sum(float(value) for phase, value in rank["phases_ms"].items() if phase not in ("wait", "scheduler"))
+
+
+def _often(numbers: Sequence[float]) -> list[Cell]:
+    """Of how often each value from 0 on occurred: all of them, their mean, the largest, and the share of each."""
+    total = sum(numbers)
+    if total == 0:
+        return [_number(0.0), NONE, NONE, _text("")]
+    mean = sum(value * count for value, count in enumerate(numbers)) / total
+    most = max(value for value, count in enumerate(numbers) if count > 0)
+    shares = [f"{value}: {count / total:.1%}" for value, count in enumerate(numbers[:_TOLD_VALUES]) if count > 0]
+    rest = sum(numbers[_TOLD_VALUES:])
+    shares += [f"{_TOLD_VALUES} and more: {rest / total:.1%}"] if rest > 0 else []
+    return [_number(total), _number(mean), _count(most), _text(", ".join(shares))]
+
+
+def _each(numbers: Sequence[float]) -> list[Cell]:
+    """One number, or one of each worker."""
+    if len(numbers) == 1:
+        return [_number(numbers[0]), NONE, NONE, _text("")]
+    mean, each = statistics.mean(numbers), ", ".join(number(value) for value in numbers)
+    return [_number(sum(numbers)), _number(mean), _number(max(numbers)), _text(each)]
 
 
 def _of_processes(sampled: Mapping[str, Any], name: str) -> list[float]:

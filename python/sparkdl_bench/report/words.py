@@ -79,6 +79,7 @@ def summary(analysis: Analysis) -> list[str]:
     lines += _warm_up(analysis)
     lines += _one_seed(analysis)
     lines += _failed(analysis)
+    lines += _left_out(analysis)
     lines += _spoilt(analysis)
     return lines
 
@@ -435,6 +436,13 @@ def _failed(analysis: Analysis) -> list[str]:
         for group in analysis.groups
         if group.failures
     ]
+
+
+def _left_out(analysis: Analysis) -> list[str]:
+    """What was asked for and not measured. Why is in plan.json, with paths of that machine."""
+    measured = {group.name for group in analysis.groups}
+    names = [name for name in analysis.comparison.content.get("skipped", {}) if name not in measured]
+    return [f"Left out, since it was not installed there: {', '.join(names)}."] if names else []
 
 
 def _spoilt(analysis: Analysis) -> list[str]:

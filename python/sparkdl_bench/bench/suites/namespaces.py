@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,17 +25,17 @@ WAYS = (
     Way("tcp", 2, ELEMENTS, "ring", host_local=False),
     Way("block-stream", 2, ELEMENTS, "sliced", host_local=False),
 )
+# Libraries of others over the same link: measured where they are installed, and held against no target.
+LIBRARIES = (
+    Way("mpi", 2, ELEMENTS, "sliced", host_local=False),
+    Way("ucx", 2, ELEMENTS, "sliced", host_local=False),
+)
 # Two ranks send each other the vector once: 2 (N - 1) / N = 1. At 90 % of the bandwidth that takes 1/0.9 of the time.
 TARGET = 1 / 0.9
-COMPARISONS = [
-    Comparison(
-        f"{ELEMENTS:,} values, 2 hosts, beside a plain TCP stream",
-        f"{way.transport}-{way.topology}",
-        STREAM,
-        TARGET,
-    )
-    for way in WAYS
-]
+_LINK = "data0"
+# Left to themselves they would take the unlimited interface, too; ours keep to one.
+_MPI = f"--mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include {_LINK} --prtemca prte_if_include {_LINK}"
+_OVER_THE_LINK = {"mpi": {"mpi.options": _MPI}, "ucx": {"ucx.devices": _LINK}}
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class NamespacesContestant:
 
     @property
     def name(self) -> str:
-        return f"{self.way.transport}-{self.way.topology}"
+        return name_of(self.way)
 
     def prepare(self) -> None:
         reason = spark_transport_missing(self.way.transport)
@@ -73,16 +74,28 @@ class NamespacesContestant:
             raise ConfigurationError(reason)
 
     def measure(self, timeout_s: float) -> Trial:
+        settings = _OVER_THE_LINK.get(self.way.transport, {})
         with (
             tempfile.TemporaryDirectory(prefix="sparkdl-hosts-") as folder,
             namespaces.two_hosts(self.megabits) as hosts,
             namespaces.cluster(hosts, Path(folder)) as properties,
         ):
-            place = Place(tuple(hosts[0].command()), properties, namespaces.environment(hosts[0]))
+            place = Place(tuple(hosts[0].command()), properties, namespaces.environment(hosts[0]), settings)
             taken = run_spark_transport(self.way, *self.counts, timeout_s, place)
         if not taken.correct:
             raise RunFailedError(f"{self.name} gave wrong sums.")
         return Trial(taken.samples_ms, 1, {**asdict(self.way), "channel": taken.channel})
+
+
+def name_of(way: Way) -> str:
+    """As result files name it."""
+    return f"{way.transport}-{way.topology}"
+
+
+def comparisons(ways: Sequence[Way]) -> list[Comparison]:
+    """Each beside the plain stream."""
+    title = f"{ELEMENTS:,} values, 2 hosts, beside a plain TCP stream"
+    return [Comparison(title, name_of(way), STREAM, TARGET if way in WAYS else None) for way in ways]
 
 
 @click.command(NAME)
@@ -92,7 +105,18 @@ class NamespacesContestant:
 @options
 def command(shared: Options, megabits: int, warmup: int, iterations: int) -> None:
     """All-reduces across a link of 1 Gbit/s between two hosts made of network namespaces, beside a plain TCP stream."""
-    ours = [NamespacesContestant(way, megabits, (warmup, iterations)) for way in WAYS]
+    ways = [*WAYS, *_installed()]
+    ours = [NamespacesContestant(way, megabits, (warmup, iterations)) for way in ways]
     group: list[Contestant] = [*ours, StreamContestant(megabits)]
-    plan = {"megabits": megabits, "warmup": warmup, "iterations": iterations}
-    run_suite(NAME, plan, [group], COMPARISONS, shared)
+    # With other libraries installed it is another plan: a file is not gone on with in which they were skipped.
+    plan = {"megabits": megabits, "warmup": warmup, "iterations": iterations, "ways": [each.name for each in ours]}
+    run_suite(NAME, plan, [group], comparisons(ways), shared)
+
+
+def _installed() -> list[Way]:
+    """The libraries that are here; others are named, with the command that brings them."""
+    reasons = {way: spark_transport_missing(way.transport) for way in LIBRARIES}
+    for way, reason in reasons.items():
+        if reason:
+            click.echo(f"Skipped: {name_of(way)}. {reason}")
+    return [way for way, reason in reasons.items() if not reason]

@@ -85,6 +85,7 @@ private final class EasgdRank(rank: RankState, transport: Transport, topology: T
     FloatOps.scale(ways.floats, alpha)
     FloatOps.addScaledInto(rank.parameters.floats, ways.floats, -1f)
     shared.add()
+    exchanges += 1
   }
 
   def settle(): Unit = {

@@ -164,6 +164,7 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
       rank.timer.switch(Phase.Reduce)
       neighbours.foreach(transport.take(_)(FloatOps.addInto(rank.parameters.floats, _)))
       FloatOps.scale(rank.parameters.floats, 1f / (1 + neighbours.size))
+      exchanges += 1
     }
   }
 

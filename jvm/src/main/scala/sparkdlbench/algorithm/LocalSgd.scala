@@ -74,6 +74,7 @@ private final class LocalSgdRank(rank: RankState, transport: Transport, topology
     shared.add()
     FloatOps.copy(mean.floats, parameters.floats)
     moved = false
+    exchanges += 1
   }
 
   /** An epoch's end, and the run's, are averages, too. */

@@ -9,6 +9,11 @@ private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorit
   /** The mean, or the centre. */
   protected def shared: SharedVector
 
+  /** Exchanges with other ranks that this one has been through. */
+  protected var exchanges = 0L
+
+  final override def counts: Map[String, Seq[Long]] = Map("exchanges" -> Seq(exchanges))
+
   /** The rank's own weights may have gone on since the shared vector was made. */
   protected def wentOn(): Unit = ()
 

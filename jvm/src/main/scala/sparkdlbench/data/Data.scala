@@ -11,12 +11,15 @@ import java.nio.{FloatBuffer, LongBuffer}
  *
  * @param shape
  *   shape of one row as a model gets it, e.g. Seq(784), or channels, height, width: Seq(1, 28, 28)
+ * @param trainRows
+ *   those that the run trains on (`data.share`)
  * @param heldBytes
  *   heap that the decoded rows take in an executor
  * @param skipped
  *   what `on_error` = skip left out
  * @param rowsIdentity
- *   the same for the same training rows in the same order; empty where files or settings tell which rows they are, so that they are found again
+ *   the same for the same training rows in the same order, of all that there are: `trainRows` tells which of them are
+ *   taken; empty where files or settings tell which rows they are, so that they are found again
  */
 final case class DataFacts(
     trainRows: Int,

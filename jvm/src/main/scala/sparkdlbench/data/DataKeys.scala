@@ -71,24 +71,50 @@ object DataKeys {
       "With data.on_error = skip: more bad records than this end the run all the same"
     )
 
-  /** What is done to rows on their way to a model; every source reads these. */
-  val changes: Seq[Key[_]] = Normalization.mode +: Augmentation.keys
+  /** TakenRows says which rows these are. */
+  val share: Key[Double] = Key(
+    "data.share",
+    "1",
+    "a number above 0, at most 1",
+    "Share of the training rows that the run trains on: the same ones for any seed and workers; test rows are all used",
+    text => Try(text.toDouble).toOption.filter(n => n > 0 && n <= 1)
+  )
+
+  /** Which of the rows train, and what is done to rows on their way to a model; every source reads these. */
+  val changes: Seq[Key[_]] = Seq[Key[_]](share, Normalization.mode) ++ Augmentation.keys
 
   /** Those of every source that reads rows from files or tables. */
   val pipeline: Seq[Key[_]] = memoryLimit +: changes
 }
 
-/** From rows as they are stored to rows as a model gets them. */
+/** From rows as they are stored to rows as a model gets them: every source's facts and rows come through here. */
 private[data] object Pipeline {
+
+  /** @param stored with all training rows that there are */
   def facts(stored: DataFacts, settings: Settings): DataFacts =
+    shaped(stored, settings).copy(trainRows = TakenRows.of(stored.trainRows, settings).rows)
+
+  /** The same where nobody has counted the rows. */
+  def shaped(stored: DataFacts, settings: Settings): DataFacts =
     stored.copy(shape = Augmentation.of(stored.shape, settings).fold(stored.shape)(_.outShape))
 
-  /** @param shape of a stored row */
-  def sets(stored: DataSets, shape: Seq[Int], settings: Settings): DataSets = {
-    val normal = Normalization.of(stored, shape, settings)
+  /**
+   * @param training
+   *   training rows that there are
+   * @param shape
+   *   of a stored row
+   * @param stored
+   *   the sets as they are stored, of the training rows those that are taken
+   */
+  def taking(training: Int, shape: Seq[Int], settings: Settings)(stored: TakenRows => DataSets): DataSets = {
+    val normal = Normalization.of(stored(TakenRows.of(training, settings)), shape, settings)
     val augmentation = Augmentation.of(shape, settings)
     normal.copy(test = augmentation.fold(normal.test)(_.testing(normal.test)), augmentation = augmentation)
   }
+
+  /** The same of sets that fewer rows would not make smaller. */
+  def sets(stored: DataSets, shape: Seq[Int], settings: Settings): DataSets =
+    taking(stored.train.rows, shape, settings)(taken => stored.copy(train = taken.in(stored.train)))
 
   /**
    * Memory for the values of rows: the heap, or a mapped file where all rows are over `data.memory_limit` together.

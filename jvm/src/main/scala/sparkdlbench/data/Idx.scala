@@ -38,7 +38,7 @@ final class Idx extends DataSource {
         1 +: ours.shape,
         settings(DataKeys.classes),
         s"IDX images of ${pixels(ours)} from ${folder.path}",
-        Pipeline.heldBytes(images(train, test), ours.shape.product, settings),
+        Pipeline.heldBytes(held(TakenRows.of(train.rows, settings), test), ours.shape.product, settings),
         Skipped.limited(Seq(train.skipped, test.skipped), settings)
       ),
       settings
@@ -47,13 +47,16 @@ final class Idx extends DataSource {
 
   def open(settings: Settings, hadoop: Configuration): DataSets = {
     val folder = IdxFolder.open(settings(DataKeys.path), hadoop)
-    val parts = Seq(Train, Test).map(part => check(folder, part, settings))
-    val all = images(parts.head, parts(1))
-    val stores = parts.map(_.read(Pipeline.allocate(_, _, all, settings), DataKeys.scaleOf(settings, ValueKind.UInt8)))
-    Pipeline.sets(DataSets(stores.head, stores(1)), 1 +: parts.head.header.shape, settings)
+    val (train, test) = (check(folder, Train, settings), check(folder, Test, settings))
+    val scale = DataKeys.scaleOf(settings, ValueKind.UInt8)
+    Pipeline.taking(train.rows, 1 +: train.header.shape, settings) { taken =>
+      def read(part: IdxPart, some: TakenRows): RowStore =
+        part.read(some, Pipeline.allocate(_, _, held(taken, test), settings), scale)
+      DataSets(read(train, taken), read(test, TakenRows.all(test.rows)))
+    }
   }
 
-  private def images(train: IdxPart, test: IdxPart): Long = train.whole.toLong + test.whole
+  private def held(taken: TakenRows, test: IdxPart): Long = taken.rows.toLong + test.rows
 
   private def pixels(header: ImageHeader): String = s"${header.shape.mkString(" × ")} pixels"
 

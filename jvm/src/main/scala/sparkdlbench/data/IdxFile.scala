@@ -181,16 +181,24 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     } else verifyTrailer(header)
 
   /**
-   * The pixels of the first `count` images.
+   * The pixels of those of the first `count` images that are wanted.
    *
+   * @param rows
+   *   how many these are
    * @param allocate
    *   (rows, bytes a row) to the memory to fill
    */
-  def readImages(header: ImageHeader, count: Int, allocate: (Int, Int) => RowBlocks): RowBlocks = reading { stream =>
+  def readImages(
+      header: ImageHeader,
+      count: Int,
+      rows: Int,
+      wanted: Int => Boolean,
+      allocate: (Int, Int) => RowBlocks
+  ): RowBlocks = reading { stream =>
     if (!compressed && count == header.rows) verifyLength(header)
     stream.readNBytes(ImageHeaderBytes)
-    val blocks = allocate(count, header.shape.product)
-    val position = ImageHeaderBytes + blocks.fill(stream, 0, count)
+    val blocks = allocate(rows, header.shape.product)
+    val position = ImageHeaderBytes + blocks.fillSome(stream, 0, count, wanted)
     if (position < ImageHeaderBytes + count.toLong * header.shape.product) truncated(position, header.fileBytes)
     if (count == header.rows) checkEnd(stream, header.fileBytes)
     blocks

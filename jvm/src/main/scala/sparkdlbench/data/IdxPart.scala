@@ -2,6 +2,8 @@ package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
 
+import java.util.Arrays
+
 /**
  * The images and labels of one half of an IDX set, checked.
  *
@@ -21,10 +23,14 @@ private[data] final case class IdxPart(
 ) {
   def rows: Int = kept.fold(whole)(_.length)
 
-  def read(allocate: (Int, Int) => RowBlocks, scale: Double): RowStore = {
-    val blocks = header.images.readImages(header, whole, allocate)
-    val store = new HeldRowStore(blocks, ValueKind.UInt8, Array.tabulate(whole)(labels(_) & 0xff), scale)
-    kept.fold(store: RowStore)(ids => new PickedRows(store, ids.length, ids(_)))
+  /** The rows that are taken, which alone are held. */
+  def read(taken: TakenRows, allocate: (Int, Int) => RowBlocks, scale: Double): RowStore = {
+    def imageOf(row: Int): Int = kept.fold(row)(ids => ids(row))
+    // Below 0 where the image is no row.
+    def rowOf(image: Int): Int = kept.fold(image)(ids => Arrays.binarySearch(ids, image))
+    val blocks = header.images.readImages(header, whole, taken.rows, image => taken.has(rowOf(image)), allocate)
+    val classes = Array.tabulate(taken.rows)(row => labels(imageOf(taken(row))) & 0xff)
+    new HeldRowStore(blocks, ValueKind.UInt8, classes, scale)
   }
 }
 

@@ -63,7 +63,7 @@ private[data] trait RecordSource extends DataSource {
         case None =>
           val layout = planned.layout
           val least = DataFacts(RunKeys.globalBatch(settings), 1, layout.shape, layout.classes, layout.description, 0)
-          Foresight(settings, Some(Pipeline.facts(least, settings)))
+          Foresight(settings, Some(Pipeline.shaped(least, settings)))
       }
     }
 

@@ -63,8 +63,36 @@ final class RowBlocks private (
    * @return
    *   bytes read; fewer than asked for where the stream ended
    */
-  def fill(stream: InputStream, first: Int, count: Int): Long = {
+  def fill(stream: InputStream, first: Int, count: Int): Long = fillSome(stream, first, count, _ => true)
+
+  /**
+   * Fills the rows from `first` on with those of the stream's next `count` that are wanted; the others are passed over.
+   *
+   * @param wanted
+   *   asked by a row's number among those `count`, from 0
+   * @return
+   *   bytes read, of rows that are not wanted too; fewer than asked for where the stream ended
+   */
+  def fillSome(stream: InputStream, first: Int, count: Int, wanted: Int => Boolean): Long = {
     val scratch = new Array[Byte](RowBlocks.FillBytes)
+    var (row, at) = (0, first)
+    var total = 0L
+    var ended = false
+    while (row < count && !ended) {
+      val keep = wanted(row)
+      var next = row + 1
+      while (next < count && wanted(next) == keep) next += 1
+      val bytes = (next - row).toLong * rowBytes
+      val found = if (keep) fillRows(stream, at, next - row, scratch) else passOver(stream, bytes, scratch)
+      total += found
+      ended = found < bytes
+      if (keep) at += next - row
+      row = next
+    }
+    total
+  }
+
+  private def fillRows(stream: InputStream, first: Int, count: Int, scratch: Array[Byte]): Long = {
     var row = first
     var total = 0L
     var ended = false
@@ -77,6 +105,18 @@ final class RowBlocks private (
       row += inBlock
     }
     total
+  }
+
+  private def passOver(stream: InputStream, bytes: Long, scratch: Array[Byte]): Long = {
+    var done = 0L
+    var ended = false
+    while (done < bytes && !ended) {
+      val asked = math.min(scratch.length.toLong, bytes - done).toInt
+      val found = stream.readNBytes(scratch, 0, asked)
+      done += found
+      ended = found < asked
+    }
+    done
   }
 
   private def fillRange(stream: InputStream, block: ByteBuffer, at: Int, wanted: Int, scratch: Array[Byte]): Int =

@@ -63,12 +63,18 @@ private[data] final class ChangedRows(
 private[data] object EveryNth {
   def testRows(rows: Int, every: Int): Int = rows / every
 
-  /** Ids every − 1, 2 · every − 1, … test; the others train, in order. */
-  def split(store: RowStore, every: Int): DataSets = {
-    val testing = testRows(store.rows, every)
-    DataSets(
-      new PickedRows(store, store.rows - testing, id => id + id / (every - 1)),
-      new PickedRows(store, testing, id => id * every + every - 1)
-    )
-  }
+  /** Whether row `id` of all is held: it tests, or is one of the training rows that are taken. */
+  def holds(id: Int, every: Int, taken: TakenRows): Boolean = id % every == every - 1 || taken.has(id - id / every)
+
+  /**
+   * Ids every − 1, 2 · every − 1, … of all rows test; of the others those train that are taken, in order.
+   *
+   * @param store
+   *   the rows that are held
+   */
+  def split(store: RowStore, every: Int, taken: TakenRows): DataSets = DataSets(
+    // Before training row t of all come t / (every − 1) test rows, before test row t (t + 1) × (every − 1) that train.
+    new PickedRows(store, taken.rows, row => row + taken(row) / (every - 1)),
+    new PickedRows(store, store.rows - taken.rows, row => row + taken.before((row + 1) * (every - 1)))
+  )
 }

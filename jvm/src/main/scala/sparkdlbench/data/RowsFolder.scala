@@ -58,14 +58,12 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   private val layout = manifest.layout
 
   def facts(settings: Settings): DataFacts = {
-    val every = settings(RowsFolder.testEvery)
-    val named = manifest.rows(test = true)
-    val testing = if (named > 0) named else EveryNth.testRows(manifest.allRows, every)
-    val (all, training) = (manifest.allRows, manifest.allRows - testing)
+    val (training, testing) = counts(settings)
     if (training < 1 || testing < 1)
       throw new ConfigurationException(
         s"The data set (${layout.description}) has $training rows to train on and $testing to test on; it needs at least 1 of each. " +
-          s"Without rows of their own for testing every ${every}th row tests (`data.test_every`); look at `data.path` and `data.test_path`."
+          s"Without rows of their own for testing every ${settings(RowsFolder.testEvery)}th row tests (`data.test_every`); look at `data.path` and " +
+          "`data.test_path`."
       )
     Pipeline.facts(
       DataFacts(
@@ -74,7 +72,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         layout.shape,
         layout.classes,
         layout.description,
-        Pipeline.heldBytes(all.toLong, layout.rowBytes, settings),
+        Pipeline.heldBytes(TakenRows.of(training, settings).rows.toLong + testing, layout.rowBytes, settings),
         manifest.skipped,
         manifest.identity
       ),
@@ -82,35 +80,73 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     )
   }
 
-  def open(settings: Settings): DataSets = {
-    val stored =
-      if (manifest.rows(test = true) > 0) DataSets(store(_.test == false, settings), store(_.test, settings))
-      else EveryNth.split(store(_ => true, settings), settings(RowsFolder.testEvery))
-    Pipeline.sets(stored, layout.shape, settings)
+  /** All rows to train on, and those to test on. */
+  private def counts(settings: Settings): (Int, Int) = {
+    val named = manifest.rows(test = true)
+    val testing = if (named > 0) named else EveryNth.testRows(manifest.allRows, settings(RowsFolder.testEvery))
+    (manifest.allRows - testing, testing)
   }
 
-  private def store(which: RowsPart => Boolean, settings: Settings): RowStore = {
-    val parts = manifest.parts.filter(which)
-    val rows = parts.map(_.rows).sum
-    val blocks = Pipeline.allocate(rows, layout.rowBytes, manifest.allRows.toLong, settings)
-    val labels = new Array[Int](rows)
-    parts.foldLeft(0) { (first, part) => read(part, blocks, labels, first); first + part.rows }
+  def open(settings: Settings): DataSets = {
+    val (training, testing) = counts(settings)
+    Pipeline.taking(training, layout.shape, settings) { taken =>
+      val held = taken.rows + testing
+      def store(parts: Seq[RowsPart], rows: Int, wanted: Int => Boolean): RowStore =
+        read(parts, Pipeline.allocate(rows, layout.rowBytes, held.toLong, settings), wanted, settings)
+      if (manifest.rows(test = true) > 0) {
+        val (test, train) = manifest.parts.partition(_.test)
+        DataSets(store(train, taken.rows, taken.has(_)), store(test, testing, _ => true))
+      } else {
+        val every = settings(RowsFolder.testEvery)
+        EveryNth.split(store(manifest.parts, held, EveryNth.holds(_, every, taken)), every, taken)
+      }
+    }
+  }
+
+  /**
+   * @param blocks
+   *   for as many rows as are wanted
+   * @param wanted
+   *   asked by a row's number among those of all `parts`
+   */
+  private def read(
+      parts: Seq[RowsPart],
+      blocks: RowBlocks,
+      wanted: Int => Boolean,
+      settings: Settings
+  ): RowStore = {
+    val labels = new Array[Int](blocks.rows)
+    parts.foldLeft((0, 0)) { case ((number, at), part) =>
+      (number + part.rows, readPart(part, blocks, labels, at, row => wanted(number + row)))
+    }
     new HeldRowStore(blocks, layout.kind, labels, DataKeys.scaleOf(settings, layout.kind))
   }
 
-  private def read(part: RowsPart, blocks: RowBlocks, labels: Array[Int], first: Int): Unit = {
+  /** @return the place behind the last of the part's rows that are wanted, which go to the places from `first` on */
+  private def readPart(
+      part: RowsPart,
+      blocks: RowBlocks,
+      labels: Array[Int],
+      first: Int,
+      wanted: Int => Boolean
+  ): Int = {
     val file = new Path(path, part.file)
-    val wanted = part.rows.toLong * (layout.rowBytes + 4)
+    val size = part.rows.toLong * (layout.rowBytes + 4)
     try {
       val found = fileSystem.getFileStatus(file).getLen
-      if (found != wanted) damaged(file, s"has $found bytes and should have $wanted")
+      if (found != size) damaged(file, s"has $found bytes and should have $size")
       val stream = new BufferedInputStream(fileSystem.open(file), RowsFolder.StreamBytes)
       try {
-        blocks.fill(stream, first, part.rows)
+        blocks.fillSome(stream, first, part.rows, wanted)
         val numbers = stream.readNBytes(part.rows * 4)
         if (numbers.length < part.rows * 4) damaged(file, "ends before its last label")
-        ByteBuffer.wrap(numbers).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer().get(labels, first, part.rows)
-        ()
+        val all = ByteBuffer.wrap(numbers).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
+        var (row, at) = (0, first)
+        while (row < part.rows) {
+          if (wanted(row)) { labels(at) = all.get(row); at += 1 }
+          row += 1
+        }
+        at
       } finally stream.close()
     } catch {
       case cause: IOException =>

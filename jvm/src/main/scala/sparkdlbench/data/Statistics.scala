@@ -71,7 +71,7 @@ object Statistics {
 
   /** A source that every executor opens whole: one task for the training rows, one for the test rows. */
   private def ofRows(source: DataSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
-    val plain = Seq[(Key[_], String)](Normalization.mode -> "none", DataKeys.scale -> "1")
+    val plain = Seq[(Key[_], String)](DataKeys.share -> "1", Normalization.mode -> "none", DataKeys.scale -> "1")
       .filter { case (key, _) => source.keys.exists(_.name == key.name) }
       .foldLeft(settings) { case (found, (key, value)) => found.updated(key, value) }
     val facts = source.inspect(plain, sc.hadoopConfiguration)

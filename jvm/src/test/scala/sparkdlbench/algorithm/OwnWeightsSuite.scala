@@ -2,6 +2,7 @@ package sparkdlbench.algorithm
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.results.Json
 import sparkdlbench.train.{CheckpointStore, RunResult}
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
@@ -62,6 +63,9 @@ class OwnWeightsSuite extends AnyFunSuite with LocalRuns {
       assert(refused.getMessage.contains("another algorithm or optimizer"))
     }
 
+  private def exchanges(result: RunResult): Long =
+    Json.read(result.summary).path("counts").path("exchanges").path(0).asLong
+
   private def delete(folder: Path): Unit = {
     Files.list(folder).iterator.asScala.foreach(Files.delete)
     Files.delete(folder)
@@ -102,11 +106,20 @@ class OwnWeightsSuite extends AnyFunSuite with LocalRuns {
   test("gossip sends a vector to each neighbour and one mean for each evaluation") {
     val vector = 4L * parameters
     val evaluated = 2 * 2 * vector // the mean of 3 ranks, sliced
-    def sent(more: (String, String)*) =
-      bytes(train(Seq("algorithm" -> "gossip", "evaluate_every" -> "0", "max_steps" -> "10") ++ more))
-    assert(sent() == 10 * 3 * 2 * vector + evaluated)
-    assert(sent("gossip.tau" -> "5") == 2 * 3 * 2 * vector + evaluated)
-    assert(sent("gossip.neighbours" -> "random") == 10 * 2 * vector + evaluated)
+    def sent(more: (String, String)*) = {
+      val result = train(Seq("algorithm" -> "gossip", "evaluate_every" -> "0", "max_steps" -> "10") ++ more)
+      (bytes(result), exchanges(result))
+    }
+    assert(sent() == ((10 * 3 * 2 * vector + evaluated, 10 * 3)))
+    assert(sent("gossip.tau" -> "5") == ((2 * 3 * 2 * vector + evaluated, 2 * 3)))
+    assert(sent("gossip.neighbours" -> "random") == ((10 * 2 * vector + evaluated, 10 * 2)))
+  }
+
+  test("a run counts its averages and pulls") {
+    val ten = Seq("evaluate_every" -> "0", "max_steps" -> "10")
+    // The last step's mean is the run's end.
+    assert(exchanges(train(ten ++ Seq("algorithm" -> "local-sgd", "local.tau" -> "5"))) == 3 * 2)
+    assert(exchanges(train(ten ++ Seq("algorithm" -> "easgd", "easgd.tau" -> "5"))) == 3 * 2)
   }
 
   test("neighbours are mutual, and random ones change") {

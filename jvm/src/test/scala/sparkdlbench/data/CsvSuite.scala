@@ -202,6 +202,27 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assert(rows(held.train) == rows(paged.train) && rows(held.test) == rows(paged.test))
   }
 
+  test("of a share of the training rows those alone are held, with all test rows, from one folder of decoded rows") {
+    val base =
+      Seq("data.path" -> write("share.csv", lines(400)).toString, "data.classes" -> "3", "data.split_bytes" -> "1024")
+    val named = "data.test_path" -> write("share-test.csv", lines(7)).toString
+    for (set <- Seq(base, base :+ named)) {
+      val (all, whole) = load(source, set: _*)
+      val (train, test) = (rows(whole.train), rows(whole.test))
+      def decoded(more: Seq[(String, String)]) =
+        source.prepare(source.qualified(settings(source, more), hadoop), sc)(RecordSource.decodedDir)
+      for (share <- Seq("0.5", "0.1", "0.93", "0.0001")) {
+        val shared = set :+ ("data.share" -> share)
+        val (facts, some) = load(source, shared: _*)
+        val taken = TakenRows.of(all.trainRows, settings(source, shared))
+        assert(rows(some.train) == (0 until taken.rows).map(row => train(taken(row))), s"a share of $share")
+        assert(rows(some.test) == test)
+        assert(facts.trainRows == taken.rows && facts.heldBytes == (taken.rows + test.size) * 16)
+        assert(decoded(shared) == decoded(set))
+      }
+    }
+  }
+
   test("minmax and standard are by the training rows") {
     val path = write("scaled.csv", "0,0,5\n0,10,5\n1,20,5\n1,30,5\n").toString
     val test = write("scaled-test.csv", "0,60,6\n").toString

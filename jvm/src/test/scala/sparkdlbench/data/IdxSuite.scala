@@ -243,6 +243,23 @@ class IdxSuite extends AnyFunSuite {
     }
   }
 
+  test("of a share of the training rows those alone are held, whatever is compressed or left out") {
+    val compressed = good.map { case (name, content) => name -> gzip(content) }
+    val damaged = good + (TrainLabels -> labels((0 until 20).map(id => if (id % 7 == 3) 99 else id % 10)))
+    for (files <- Seq(good, compressed, damaged); mapped <- Seq("0", "1"))
+      withFolder(files) { folder =>
+        val base = Seq("data.on_error" -> "skip", "data.memory_limit" -> mapped)
+        val whole = source.open(settings(folder.toString, base: _*), hadoop)
+        val half = settings(folder.toString, base :+ ("data.share" -> "0.5"): _*)
+        val (facts, some) = (source.inspect(half, hadoop), source.open(half, hadoop))
+        val (all, taken) = (SourceFixture.rows(whole.train), TakenRows.of(whole.train.rows, half))
+        assert(SourceFixture.rows(some.train) == (0 until taken.rows).map(row => all(taken(row))))
+        assert(SourceFixture.rows(some.test) == SourceFixture.rows(whole.test))
+        assert((facts.trainRows, facts.testRows) == ((taken.rows, 6)))
+        assert(facts.heldBytes == (taken.rows + 6) * (if (mapped == "0") 15 + 4 else 4))
+      }
+  }
+
   test("files over the decoding limit are checked by their trailer") {
     withFolder(Map(TrainImages -> gzip(good(TrainImages)), TestImages -> gzip(good(TestImages)).dropRight(5))) {
       folder =>

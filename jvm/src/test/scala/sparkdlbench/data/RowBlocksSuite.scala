@@ -55,6 +55,12 @@ class RowBlocksSuite extends AnyFunSuite {
         assert(row.toSeq == content.slice(id * 7, id * 7 + 7).toSeq, s"row $id")
       }
       assert(blocks.fill(new ByteArrayInputStream(content.take(20)), 0, 100) == 20)
+      assert(blocks.fillSome(new ByteArrayInputStream(content), 0, 300, _ % 3 == 1) == 2100)
+      (0 until 100).foreach { place =>
+        blocks.read(place, row)
+        assert(row.toSeq == content.slice(place * 21 + 7, place * 21 + 14).toSeq, s"row ${place * 3 + 1}")
+      }
+      assert(blocks.fillSome(new ByteArrayInputStream(content.take(20)), 0, 100, _ % 3 == 1) == 20)
     }
     assert(Files.list(folder).count() == 0, "the mapped file keeps no name")
     Files.delete(folder)

@@ -44,5 +44,6 @@ class UnreadKeysSuite extends AnyFunSuite {
     )
     RunKeys.resolve(Map("data.source" -> "digits", "data.normalize" -> "channel", "data.padding" -> "1"))
     RunKeys.resolve(Map("data.source" -> "synthetic", "data.scale" -> "1", "data.flip" -> "true"))
+    RunKeys.resolve(Map("data.source" -> "lmdb", "data.path" -> "/x", "data.share" -> "0.5"))
   }
 }

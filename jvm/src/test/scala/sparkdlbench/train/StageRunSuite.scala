@@ -106,7 +106,12 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
   test("a checkpoint goes on with the rows that come next, or not at all") {
     val folder = Files.createTempDirectory("checkpoints").toUri.toString
     run("checkpoint.dir" -> folder, "max_steps" -> "5")
-    for ((other, told) <- Seq("batch" -> "60" -> "batch 60, seed 0", "seed" -> "7" -> "batch 50, seed 7")) {
+    val others = Seq(
+      "batch" -> "60" -> "batch 60, seed 0",
+      "seed" -> "7" -> "batch 50, seed 7",
+      "data.share" -> "0.5" -> "batch 50, seed 0, 719 training rows"
+    )
+    for ((other, told) <- others) {
       val message = intercept[sparkdlbench.ConfigurationException](run(other, "resume" -> folder)).getMessage
       assert(message.contains("batch 50, seed 0, 1438 training rows") && message.contains(told), message)
     }

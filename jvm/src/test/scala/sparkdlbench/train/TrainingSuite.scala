@@ -75,6 +75,19 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
+  test("on half of the rows an epoch has half the steps, with the same rows for any number of workers") {
+    val (one, two) = (run("workers" -> "1", "data.share" -> "0.5"), run("workers" -> "2", "data.share" -> "0.5"))
+    for (result <- Seq(one, two)) {
+      def file(name: String) = Json.read(Files.readString(Paths.get(result.folder, name)))
+      val data = file("run.json").path("data")
+      assert(data.path("train_rows").asInt === 719 && data.path("test_rows").asInt === 359)
+      assert(file("steps.json").size === 2 * 15)
+    }
+    losses(one).zip(losses(two)).foreach { case (a, b) => assert(math.abs(a - b) / a < 1e-4) }
+    val apart = one.weights.zip(two.weights).map { case (a, b) => math.abs(a - b) }.max
+    assert(apart < 1e-4, s"weights differ by $apart")
+  }
+
   test("the same seed twice gives the same bits, another seed others") {
     val first = run("workers" -> "3", "seed" -> "7", "epochs" -> "1").weights
     assert(first === run("workers" -> "3", "seed" -> "7", "epochs" -> "1").weights)

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.bigdl
 
 import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
-import sparkdlbench.model.ModelSpec
+import sparkdlbench.model.{Initializers, ModelSpec}
 
 import java.nio.LongBuffer
 import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
@@ -13,20 +13,24 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *
  * @param maxRows
  *   most rows of a batch
+ * @param seed
+ *   of dropout masks
  */
-private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, library: BigDlLibrary) extends Engine {
+private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long, library: BigDlLibrary)
+    extends Engine {
   val parameters = new FlatBuffer(spec.parameterCount)
   val gradients = new FlatBuffer(spec.parameterCount)
-  val statistics = new FlatBuffer(0)
+  val statistics = new FlatBuffer(spec.statisticsCount)
+  Initializers.fillStatistics(spec, statistics)
   private val width = spec.inputShape.product
-  private val parts: IndexedSeq[Seq[BigDlModule]] = BigDlLayers.create(library, spec)
-  private val whole = library.sequential(parts.flatten)
+  private val network = new BigDlNetwork(library, spec, seed, statistics)
+  private val whole = library.sequential(network.modules)
   private val (held, heldGradients) = whole.compacted()
   checkLayout()
 
   /** Each layer's part of the flat buffers. */
   private val ranges: IndexedSeq[Option[(Int, Int)]] = spec.layers.map { layer =>
-    val own = spec.layout.filter(tensor => tensor.name.substring(0, tensor.name.lastIndexOf('.')) == layer.name)
+    val own = BigDlNetwork.tensorsOf(layer, spec.layout)
     if (own.isEmpty) None else Some((own.head.offset, own.last.offset + own.last.length))
   }.toIndexedSeq
 
@@ -39,13 +43,14 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, library: B
       0.0
     } else {
       whole.train()
-      val values = forward(batch)
-      val loss = new Loss(batch.rows, values.last)
+      val loss = new Loss(batch.rows, forward(batch, training = true))
       Arrays.fill(heldGradients, 0f)
-      backward(
-        values,
+      network.backward(
         library.tensor(loss.gradient(batch.labels, weight), Seq(batch.rows, spec.classes)),
-        onBucketReady
+        ranges(_).foreach { case (from, until) =>
+          gradients.floats.put(from, heldGradients, from, until - from)
+          onBucketReady(from, until)
+        }
       )
       loss.sum(batch.labels)
     }
@@ -54,7 +59,7 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, library: B
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
     else {
       whole.evaluate()
-      val loss = new Loss(batch.rows, forward(batch).last)
+      val loss = new Loss(batch.rows, forward(batch, training = false))
       Evaluation(batch.rows.toLong, loss.sum(batch.labels), loss.correct(batch.labels))
     }
 
@@ -65,28 +70,14 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, library: B
 
   def close(): Unit = inputs.clear()
 
-  /** The input, and what each module made of it. */
-  private def forward(batch: Batch): IndexedSeq[BigDlTensor] = {
+  /** The class scores. */
+  private def forward(batch: Batch, training: Boolean): BigDlTensor = {
     require(batch.rows <= maxRows, s"a batch of ${batch.rows} rows was given to an engine loaded for at most $maxRows")
     library.pinThread()
     parameters.floats.get(0, held, 0, held.length)
     val (array, input) = inputs.get(batch.rows)
     batch.features.get(0, array, 0, array.length)
-    parts.flatten.scanLeft(input)((value, module) => module.forward(value))
-  }
-
-  private def backward(values: IndexedSeq[BigDlTensor], last: BigDlTensor, onBucketReady: (Int, Int) => Unit): Unit = {
-    var (gradient, at) = (last, values.size - 2)
-    parts.indices.reverse.foreach { layer =>
-      parts(layer).reverse.foreach { module =>
-        gradient = module.backward(values(at), gradient)
-        at -= 1
-      }
-      ranges(layer).foreach { case (from, until) =>
-        gradients.floats.put(from, heldGradients, from, until - from)
-        onBucketReady(from, until)
-      }
-    }
+    network.forward(input, batch, training)
   }
 
   private def zero(): Unit = {

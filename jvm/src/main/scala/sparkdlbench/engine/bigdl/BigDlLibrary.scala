@@ -9,7 +9,8 @@ import scala.reflect.ClassTag
 /**
  * BigDL DLlib (2.4), reached by name: its jars are needed at run time only, and never by those who do not choose it. Modules are made
  * through `PythonBigDL`, the one entrance that BigDL keeps stable for other languages; they are computed with through
- * `AbstractModule` and `Tensor`.
+ * `AbstractModule` and `Tensor`. Members of single layers are touched where nothing else will do: dropout's mask, and
+ * buffers that BigDL sizes for its first batch alone.
  */
 private[bigdl] final class BigDlLibrary private (loader: ClassLoader) {
   import BigDlLibrary._
@@ -27,6 +28,8 @@ private[bigdl] final class BigDlLibrary private (loader: ClassLoader) {
   private val moduleClass: Class[_] = classOfName("nn.abstractnn.AbstractModule")
   private val tensorClass: Class[_] = classOfName("tensor.Tensor")
   private val activity: Class[_] = classOfName("nn.abstractnn.Activity")
+  private val tables = module("utils.T$")
+  private val makeTable = tables.getClass.getMethod("array", classOf[Object])
   private val mkl: Class[_] = loader.loadClass("com.intel.analytics.bigdl.mkl.MKL")
   private val pinned = ThreadLocal.withInitial[java.lang.Boolean](() => false)
   private[bigdl] val forward = moduleClass.getMethod("forward", activity)
@@ -35,10 +38,15 @@ private[bigdl] final class BigDlLibrary private (loader: ClassLoader) {
   private[bigdl] val evaluating = moduleClass.getMethod("evaluate")
   private[bigdl] val compacted = moduleClass.getMethod("getParameters")
   private[bigdl] val parameters = moduleClass.getMethod("parameters")
+  private[bigdl] val extras = moduleClass.getMethod("getExtraParameter")
+  private[bigdl] val tableEntry = classOfName("utils.Table").getMethod("apply", classOf[Object])
   private[bigdl] val storage = tensorClass.getMethod("storage")
   private[bigdl] val storageOffset = tensorClass.getMethod("storageOffset")
   private[bigdl] val elements = tensorClass.getMethod("nElement")
   private[bigdl] val contiguous = tensorClass.getMethod("contiguous")
+  private[bigdl] val add = tensorClass.getMethod("add", tensorClass)
+  private[bigdl] val size = tensorClass.getMethod("size")
+  private[bigdl] val resize = tensorClass.getMethod("resize", classOf[Array[Int]], classOf[Array[Int]])
   private[bigdl] val array = classOfName("tensor.Storage").getMethod("array")
 
   /** A module as BigDL's Python interface makes it: `create("ReLU", false)` calls `createReLU(false)`. */
@@ -61,6 +69,12 @@ private[bigdl] final class BigDlLibrary private (loader: ClassLoader) {
   /** A tensor over `values`, row-major, same memory. */
   def tensor(values: Array[Float], shape: Seq[Int]): BigDlTensor =
     new BigDlTensor(this, calling(makeTensor, tensors, values, shape.toArray, ClassTag.Float, numeric))
+
+  /** What a module reads: one tensor as it is, several as BigDL's table. */
+  private[bigdl] def activityOf(tensors: Seq[BigDlTensor]): AnyRef = tensors match {
+    case Seq(only) => only.value
+    case several => calling(makeTable, tables, several.map(_.value).toArray[AnyRef])
+  }
 
   /** One model replica computes with one thread: BigDL counts them for a process, its MKL for the thread that calls it too. */
   def useOneThread(): Unit = {
@@ -162,12 +176,15 @@ private[bigdl] object BigDlLibrary {
 private[bigdl] final class BigDlModule(library: BigDlLibrary, private[bigdl] val value: AnyRef) {
   import library.calling
 
-  def forward(input: BigDlTensor): BigDlTensor =
-    new BigDlTensor(library, calling(library.forward, value, input.value))
+  def forward(inputs: Seq[BigDlTensor]): BigDlTensor =
+    new BigDlTensor(library, calling(library.forward, value, library.activityOf(inputs)))
 
-  /** After `forward` of the same input: the gradient of the input; adds to the gradients of the parameters. */
-  def backward(input: BigDlTensor, gradient: BigDlTensor): BigDlTensor =
-    new BigDlTensor(library, calling(library.backward, value, input.value, gradient.value))
+  /** After `forward` of the same inputs: the gradient of each; adds to the gradients of the parameters. */
+  def backward(inputs: Seq[BigDlTensor], gradient: BigDlTensor): Seq[BigDlTensor] = {
+    val found = calling(library.backward, value, library.activityOf(inputs), gradient.value)
+    if (inputs.size == 1) Seq(new BigDlTensor(library, found))
+    else inputs.indices.map(input => new BigDlTensor(library, calling(library.tableEntry, found, Int.box(input + 1))))
+  }
 
   def train(): Unit = { calling(library.training, value); () }
   def evaluate(): Unit = { calling(library.evaluating, value); () }
@@ -184,6 +201,34 @@ private[bigdl] final class BigDlModule(library: BigDlLibrary, private[bigdl] val
     case (weights: Array[AnyRef], _) => weights.toSeq.map(new BigDlTensor(library, _))
     case other => throw BigDlLibrary.unfit(s"parameters gave $other", null)
   }
+
+  /** What it learns beside its parameters: running statistics. */
+  def extras: Seq[BigDlTensor] = calling(library.extras, value) match {
+    case tensors: Array[AnyRef] => tensors.toSeq.map(new BigDlTensor(library, _))
+    case other => throw BigDlLibrary.unfit(s"getExtraParameter gave $other", null)
+  }
+
+  /** Sets a variable of its Scala class. */
+  def set(variable: String, to: AnyRef): Unit = {
+    val name = s"${variable}_$$eq"
+    val method = value.getClass.getMethods
+      .find(_.getName == name)
+      .getOrElse(throw BigDlLibrary.unfit(s"${value.getClass.getName} has no variable '$variable'", null))
+    calling(method, value, to)
+    ()
+  }
+
+  /** A tensor that it keeps to itself, whenever asked for; None while it has not made it. */
+  def hidden(name: String): () => Option[BigDlTensor] = {
+    val field =
+      try value.getClass.getDeclaredField(name)
+      catch {
+        case error: NoSuchFieldException =>
+          throw BigDlLibrary.unfit(s"${value.getClass.getName} has no field '$name'", error)
+      }
+    field.setAccessible(true)
+    () => Option(field.get(value)).map(new BigDlTensor(library, _)).filter(_.length > 0)
+  }
 }
 
 private[bigdl] final class BigDlTensor(library: BigDlLibrary, private[bigdl] val value: AnyRef) {
@@ -196,4 +241,13 @@ private[bigdl] final class BigDlTensor(library: BigDlLibrary, private[bigdl] val
   def offset: Int = calling(library.storageOffset, value).asInstanceOf[Int] - 1
   def length: Int = calling(library.elements, value).asInstanceOf[Int]
   def contiguous: BigDlTensor = new BigDlTensor(library, calling(library.contiguous, value))
+
+  /** Adds the values of a tensor of the same shape to its own. */
+  def add(other: BigDlTensor): Unit = { calling(library.add, value, other.value); () }
+
+  /** Gives its first dimension this size; what it holds is lost. */
+  def resizeRows(rows: Int): Unit = {
+    val sizes = calling(library.size, value).asInstanceOf[Array[Int]]
+    if (sizes.head != rows) { calling(library.resize, value, sizes.updated(0, rows), null); () }
+  }
 }

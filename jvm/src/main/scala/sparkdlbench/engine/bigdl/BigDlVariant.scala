@@ -1,7 +1,7 @@
 package sparkdlbench.engine.bigdl
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Settings
+import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec
 
@@ -28,21 +28,18 @@ final class BigDlVariant extends EngineVariant {
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together
     check(spec, threads, settings)
-    new BigDlEngine(spec, rows, BigDlLibrary.load())
+    new BigDlEngine(spec, rows, settings(RunKeys.seed), BigDlLibrary.load())
   }
 
-  /** Its storage of parameters and gradients, and each layer's output and gradient, which convolutions also hold unfolded. */
+  /** Its storage, each layer's output, the gradients of what layers read, and what modules keep besides. */
   def memory(spec: ModelSpec, rows: Int): EngineMemory = {
-    val between = spec.shapes.map(_.map(_.toLong).product)
-    val unfolded = spec.layers.zip(spec.shapes.drop(1)).collect {
-      case (layer, shape) if layer.kind == "conv2d" =>
-        layer.int("in").toLong * layer.int("kernel") * layer.int("kernel") * shape.tail.map(_.toLong).product
-    }
+    val values = spec.shapes.map(_.map(_.toLong).product)
+    val read = spec.graph.flatMap(_.map(values)).sum
     EngineMemory(
       direct = 0,
       native = 0,
       library = BigDlVariant.LibraryBytes,
-      heap = 8L * spec.parameterCount + 4L * rows * (2 * between.sum + unfolded.sum)
+      heap = 8L * spec.parameterCount + 4L * rows * (values.sum + read + BigDlLayers.kept(spec))
     )
   }
 }

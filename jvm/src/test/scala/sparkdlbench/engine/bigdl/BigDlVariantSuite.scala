@@ -5,13 +5,14 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Variants
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.engine.libtorch.BigDlJars
-import sparkdlbench.model.{LayerSpec, ModelSpec, ParityModels, RunKeysForTests}
+import sparkdlbench.model.{LayerKinds, LayerSpec, ModelSpec, ParityModels, RunKeysForTests}
 
-/** What the engine refuses, with which reason; that it computes rightly is `ParitySuite`'s. */
+/** What the engine refuses, with which reason; that it computes rightly is `BigDlParitySuite`'s. */
 class BigDlVariantSuite extends AnyFunSuite {
   private val engine = Variants.find[EngineVariant]("engine", "bigdl")
   private val settings = RunKeysForTests.settings("engine.name" -> "bigdl")
   private val cnn = ParityModels.family("cnn", Seq(1, 28, 28))
+  private val vgg = ParityModels.family("vgg-16", Seq(3, 32, 32))
 
   private def refusal(spec: ModelSpec, threads: Int = 1): String =
     intercept[ConfigurationException](engine.check(spec, threads, settings)).getMessage
@@ -22,25 +23,49 @@ class BigDlVariantSuite extends AnyFunSuite {
     assert(intercept[ConfigurationException](engine.load(cnn, 4, 1, settings)).getMessage.contains("needs Spark 3.5"))
   }
 
-  test("layers that it lacks, graphs that are no chains, and several threads are refused with the reason") {
+  test("it takes every model, and refuses several threads and layers that it lacks") {
     assume(BigDlJars.fit, "this is Spark 4")
-    engine.check(cnn, 1, settings)
+    ParityModels.all.foreach(model => engine.check(model.spec, 1, settings))
     assert(refusal(cnn, threads = 2).contains("engine.threads=1"))
-    assert(refusal(ParityModels.family("vgg-16", Seq(3, 32, 32))).contains("'batch-norm'"))
-    val dropout = cnn.copy(layers = LayerSpec("drop", "dropout") +: cnn.layers)
-    assert(refusal(dropout).contains("draws masks of its own"))
-    val linear = Map("in" -> 4.0, "out" -> 4.0)
-    val joined = ModelSpec(
-      "joined",
-      Seq(4),
-      4,
-      Seq(
-        LayerSpec("a", "linear", linear, "zero"),
-        LayerSpec("b", "relu"),
-        LayerSpec("c", "add", inputs = Seq("a", "b"))
-      )
+    val unknown = refusal(cnn.copy(layers = cnn.layers :+ LayerSpec("last", "gelu")))
+    assert(unknown.contains("no layer of kind 'gelu' (layer 'last')") && unknown.contains("batch-norm"), unknown)
+  }
+
+  test("batch normalisation over all workers' rows is refused with the reason") {
+    assume(BigDlJars.fit, "this is Spark 4")
+    val layers = vgg.layers.map { layer =>
+      if (layer.name == "bn2_1") layer.copy(options = layer.options + ("sync" -> 1.0)) else layer
+    }
+    val reason = refusal(vgg.copy(layers = layers))
+    assert(reason.contains("layer 'bn2_1' of kind 'batch-norm'"), reason)
+    assert(reason.contains("model.sync_batch_norm=false, or engine.name=libtorch."), reason)
+  }
+
+  test("pooling whose size BigDL would get wrong is refused with both sizes, and no other") {
+    assume(BigDlJars.fit, "this is Spark 4")
+    def pooled(height: Int, width: Int, options: (String, Int)*): ModelSpec = {
+      val pool = LayerSpec("pool", "avg-pool", options.map { case (name, value) => name -> value.toDouble }.toMap)
+      val shape = LayerKinds.outputShape(pool, Seq(Seq(1, height, width)))
+      val linear = LayerSpec("fc", "linear", Map("in" -> shape.product.toDouble, "out" -> 2.0), "zero")
+      ModelSpec("pooled", Seq(1, height, width), 2, Seq(pool, linear))
+    }
+    val narrow = Seq("kernel" -> 3, "stride" -> 2, "ceil" -> 1)
+    assert(refusal(pooled(6, 7, narrow: _*)).contains("on rows of 6×7 BigDL would give 2×3 values"))
+    assert(refusal(pooled(5, 5, "kernel" -> 1, "stride" -> 3, "ceil" -> 1)).contains("BigDL would give 3×3 values"))
+    val right = Seq(
+      pooled(7, 6, narrow: _*),
+      pooled(6, 6, narrow: _*),
+      pooled(7, 7, narrow: _*),
+      pooled(6, 7, narrow :+ ("padding" -> 1): _*),
+      pooled(6, 7, "kernel" -> 3, "stride" -> 2)
     )
-    assert(refusal(joined).contains("(layer 'c'): it computes chains of layers"))
+    right.foreach(engine.check(_, 1, settings))
+  }
+
+  test("its memory has a gradient of each convolution's weights for every row") {
+    val rows = 32
+    val weights = vgg.layout.filter(each => each.name.startsWith("conv")).map(_.length.toLong).sum
+    assert(engine.memory(vgg, rows).heap - engine.memory(vgg, 0).heap > 4 * rows * weights)
   }
 
   test("device, numbers and matrix library that it does not have are refused, and its own are not") {

@@ -61,15 +61,17 @@ private[libtorch] object Parity extends Assertions {
     }
   }
 
-  def probe(settings: Seq[String], jars: Seq[String] = Nil): Seq[JsonNode] = {
+  /** The lines of JSON that `program` prints in a JVM of its own. */
+  def probe(settings: Seq[String], jars: Seq[String] = Nil, program: String = "ParityProbe"): Seq[JsonNode] = {
     val output = Files.createTempFile("parity-probe", ".log")
     val command = Seq(
       s"${System.getProperty("java.home")}/bin/java",
+      "-XX:TieredStopAtLevel=4", // fingerprints, and BigDL's layers, are loops of Java
       "-Xmx1g",
       "-XX:MaxDirectMemorySize=2g",
       "-cp",
       (System.getProperty("java.class.path") +: jars).mkString(java.io.File.pathSeparator),
-      "sparkdlbench.engine.libtorch.ParityProbe"
+      s"sparkdlbench.engine.libtorch.$program"
     ) ++ settings
     val process = new ProcessBuilder(command.asJava).redirectErrorStream(true).redirectOutput(output.toFile).start()
     try {

@@ -36,7 +36,8 @@ INSTALLED := $(VENV)/.installed-$(LINE)
 CORE := $(VENV)/.core-$(LINE)
 # A commit is a source too: every jar holds the commit it was built from.
 COMMIT := $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
-BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties) python/sparkdl_bench/natives.properties
+BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties) \
+  $(addprefix python/sparkdl_bench/,natives.properties report/counted.json)
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
 demo: $(CORE) target/.jars-$(LINE)

@@ -92,6 +92,12 @@ lazy val jvm = (project in file("jvm"))
       val folder = (Compile / resourceManaged).value / "sparkdlbench" / "spark"
       IO.copy(profiles.map(file => file -> folder / file.getName)).toSeq
     }.taskValue,
+    // The words for what algorithms count: a run's page has the same as Python's reports.
+    Compile / resourceGenerators += Def.task {
+      val words = (ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "report" / "counted.json"
+      val copied = (Compile / resourceManaged).value / "sparkdlbench" / words.getName
+      IO.copy(Seq(words -> copied)).toSeq
+    }.taskValue,
     ivyConfigurations += MiniHdfs,
     libraryDependencies ++= Seq(
       "org.apache.hadoop" % "hadoop-client-minicluster" % "3.5.0" % MiniHdfs,

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-TEMPLATE = Path(__file__).resolve().parents[1] / "jvm/src/main/resources/sparkdlbench/page.html"
+ROOT = Path(__file__).resolve().parents[1]
+TEMPLATE = ROOT / "jvm/src/main/resources/sparkdlbench/page.html"
+COUNTED = ROOT / "python/sparkdl_bench/report/counted.json"
 
 
 def test_the_marker_stands_once() -> None:
@@ -53,6 +55,11 @@ def test_what_the_algorithm_counted_is_told_in_words(tmp_path: Path) -> None:
     assert count_rows(tmp_path, None) == []
 
 
+def test_the_words_for_counts_stand_in_the_file_that_reports_read_alone() -> None:
+    known = json.loads(COUNTED.read_text())
+    assert not [name for name, told in known.items() if told["words"][1:] in TEMPLATE.read_text()]
+
+
 def test_counts_stand_in_a_section_that_is_hidden_without_them() -> None:
     assert re.search(r'<section id="counted" hidden>.*<table id="counts">', TEMPLATE.read_text(), re.DOTALL)
 
@@ -71,7 +78,7 @@ def the_script() -> str:
 def count_rows(folder: Path, counts: dict[str, list[int]] | None) -> list[list[str]]:
     """The rows that the page's script makes of a run's counts."""
     script = folder / "rows.js"
-    asked = f"process.stdout.write(JSON.stringify(countRows({json.dumps(counts)})));"
+    asked = f"process.stdout.write(JSON.stringify(countRows({json.dumps(counts)}, {COUNTED.read_text()})));"
     script.write_text(f"globalThis.document = {{ getElementById: () => ({{}}) }};\n{the_script()}\n{asked}\n")
     done = subprocess.run([the_node(), str(script)], check=True, capture_output=True, text=True, timeout=60)
     rows: list[list[str]] = json.loads(done.stdout)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import statistics
@@ -49,22 +51,11 @@ NONE = Cell("–", float("inf"))
 _NONE_FITS = "none fits"
 # A rank that works longer than this many times the ranks' mean is waited for; as in the tab Training of Spark's pages.
 _STRAGGLES = 1.02
-# What algorithms count (docs/variants.md), in words; a run's page.html has the same. The numbers of the first two say
-# how often each value from 0 on occurred; of the others there is one, or one of each worker.
-_OFTEN = {
-    "staleness": "pushes of a shard, by the updates that their weights lacked",
-    "lag": "steps, by the steps of the slowest worker that their weights lacked",
-}
-_COUNTED = {
-    **_OFTEN,
-    "dropped": "gradients of a shard that came too late, and were dropped",
-    "left_out": "steps that workers left out",
-    "share_rows": "rows of a step that each worker got in the end",
-    "exchanges": "averages, pulls or rounds that ranks went through",
-    "passes": "passes over the training rows",
-    "sums": "sums of single numbers over all ranks",
-    "refused_streams": "streams of other attempts or strangers, refused",
-}
+# What algorithms count (docs/variants.md), in words; a run's page has them from the same file. `often`: the numbers say
+# how often each value from 0 on occurred; otherwise there is one, or one of each worker.
+_COUNTED: Mapping[str, Mapping[str, Any]] = json.loads(
+    Path(__file__).with_name("counted.json").read_text(encoding="utf-8")
+)
 # Values of which the share is told one by one.
 _TOLD_VALUES = 8
 _SHORT = {TO_ACCURACY: "s to target", TOTAL: "s in total", STEP: "ms a step", RATE: "rows/s"}
@@ -208,9 +199,10 @@ def stragglers(analysis: Analysis) -> Table:
 def counts(analysis: Analysis) -> Table:
     """What each group's algorithm counted, where it counts anything."""
     rows = [
-        [_text(group.name), _text(_COUNTED.get(name, name)), *(_often(numbers) if name in _OFTEN else _each(numbers))]
+        [_text(group.name), _text(told["words"]), *(_often(numbers) if told.get("often") else _each(numbers))]
         for group in analysis.groups
         for name, numbers in group.counts.items()
+        for told in [_COUNTED.get(name, {"words": name})]
     ]
     note = (
         "Means over the trials, all ranks together. Pushes and steps by how old their weights were: in all, the mean "

@@ -43,6 +43,12 @@ class ResultsSuite extends AnyFunSuite {
     assert(page.contains("\"epoch\":1") && !page.contains("</script><b>"))
   }
 
+  test("the page holds the words for what algorithms count") {
+    val page = Page.render(Json.fields(), Json.fields("history" -> Nil))
+    assert(page.contains("\"left_out\":{\"words\":\"steps that workers left out\"}"))
+    assert(page.contains("\"lag\":{") && page.contains("\"often\":true"))
+  }
+
   test("the median of nothing is nothing, of an even number the middle two's mean") {
     assert(Recorder.median(Nil) === None)
     assert(Recorder.median(Seq(3.0, 1.0, 2.0)) === Some(2.0))

@@ -10,10 +10,11 @@ import pyspark
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkdl_bench import apart, jarfiles, peers, ucx
+from sparkdl_bench import apart, jarfiles, peers, transports, ucx
 from sparkdl_bench.commands.compare import command
 from sparkdl_bench.compare import check, store
 from sparkdl_bench.compare.cells import cells_of
+from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.report import words
 from sparkdl_bench.report.analysis import analyse
@@ -82,6 +83,18 @@ def test_they_are_left_out_where_that_is_asked_for(tmp_path: Path) -> None:
     assert all(f"Skipped: {group}. " in done.output for group in COMMANDS)
     listed = {line.rpartition(", trial")[0] for line in done.output.splitlines() if ", trial " in line}
     assert listed == {"fast, batch 32", "slow, batch 32"}
+
+
+@pytest.mark.parametrize("options", [[], ["--skip-missing"]])
+def test_each_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
+    asked: list[str] = []
+
+    def missing(run: RunFile) -> None:
+        asked.append(run.settings["transport"])
+
+    monkeypatch.setattr(transports, "missing", missing)
+    compare(tmp_path, *options)
+    assert sorted(asked) == ["block-manager", "block-stream", "mpi", "ucx"]
 
 
 def test_where_nothing_would_be_left_it_is_refused(tmp_path: Path) -> None:

@@ -56,12 +56,13 @@ def command(
 
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))
-    skipped = check.missing(cells, peers_dir) if skip_missing else {}
+    lacking = check.missing(cells, peers_dir)
+    skipped = lacking if skip_missing else {}
     for group, reason in skipped.items():
         click.echo(f"Skipped: {group}. {reason}", err=True)
     # Where nothing is left, the check of all of them says what to install.
     cells = [cell for cell in cells if cell.group not in skipped] or cells
-    check.check_cells(cells, peers_dir)
+    check.check_cells(cells, lacking)
     if dry_run:
         for cell in cells:
             click.echo(f"{cell.group}, {'warm-up' if cell.is_warmup else 'trial'} {cell.trial}")

@@ -31,12 +31,16 @@ def missing(cells: Sequence[Cell], peers_directory: Path) -> dict[str, str]:
     return {group: reason for group, reason in reasons.items() if reason}
 
 
-def check_cells(cells: Sequence[Cell], peers_directory: Path) -> None:
-    """Raises a ConfigurationError that names all that is not installed, or the first cell that could not run."""
-    lacking = missing(cells, peers_directory)
-    if lacking:
-        raise ConfigurationError(_refusal(lacking))
+def check_cells(cells: Sequence[Cell], lacking: Mapping[str, str]) -> None:
+    """Raises a ConfigurationError that names all that is not installed, or the first cell that could not run.
+
+    Args:
+        lacking: what `missing` has found, of these cells and maybe of others.
+    """
     one_each = _one_each(cells)
+    refused = {cell.group: lacking[cell.group] for cell in one_each if cell.group in lacking}
+    if refused:
+        raise ConfigurationError(_refusal(refused))
     for cell in one_each:
         if cell.peer:
             _check_peer(cell)

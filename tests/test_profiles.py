@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conftest import CommandLine
-from sparkdl_bench import profiles
+from sparkdl_bench import _jvm, profiles, session
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError
 
@@ -48,6 +48,16 @@ def test_every_profile_can_be_read() -> None:
 def test_spark_defaults_are_understood() -> None:
     text = "# a comment\n\nspark.one   1 2\nspark.two=a=b\n spark.three : x\n"
     assert profiles.parse(text, "a.conf") == {"spark.one": "1 2", "spark.two": "a=b", "spark.three": "x"}
+
+
+def test_a_profile_is_read_as_sparks_own_defaults_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "! a comment\nspark.one   1 2 \t\nspark.two=a,\\\n  b\nspark.thr\\u0065e : x\nspark.one 3\n"
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setattr(_jvm, "is_running", lambda: False)
+    read = {"spark.one": "3", "spark.two": "a,b", "spark.three": "x"}
+    assert profiles.parse(text, "a.conf") == session.standing_options() == read
 
 
 @pytest.mark.parametrize("line", ["spark.one", "workers 2", "= 3"])

@@ -34,23 +34,32 @@ def names() -> list[str]:
 
 
 def parse(text: str, origin: str) -> dict[str, str]:
-    """The properties of a text in the format of `spark-defaults.conf` (`java.util.Properties`, values trimmed).
-
-    `origin` names the text in errors.
-    """
+    """The properties of a profile's text; `origin` names it in errors."""
     found: dict[str, str] = {}
     try:
-        elements = [element for element in javaproperties.parse(text) if isinstance(element, javaproperties.KeyValue)]
+        lines = properties(text)
     except ValueError as error:
         raise ConfigurationError(f"The Spark profile '{origin}' cannot be read: {error}.") from error
-    for key, value, source in elements:
-        if not key.startswith(("spark.", "hadoop.")) or not value.strip():
+    for key, value, source in lines:
+        if not key.startswith(("spark.", "hadoop.")) or not value:
             raise ConfigurationError(
                 f"A line of the Spark profile '{origin}' is {source.strip()!r}. Valid are lines of a Spark property "
                 "and its value, as in spark-defaults.conf, and comments that begin with #."
             )
-        found[key] = value.strip()
+        found[key] = value
     return found
+
+
+def properties(text: str) -> list[tuple[str, str, str]]:
+    """Name, value and whole line of each property in a text in the format of `spark-defaults.conf`, in its order.
+
+    That is the format of `java.util.Properties`, but for the values, which Spark trims.
+
+    Raises:
+        ValueError: an escape that is none.
+    """
+    elements = (element for element in javaproperties.parse(text) if isinstance(element, javaproperties.KeyValue))
+    return [(key, value.strip(), source) for key, value, source in elements]
 
 
 def _find(name_or_path: str) -> Path:

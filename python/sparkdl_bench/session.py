@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import javaproperties
-
-from sparkdl_bench import _jvm
+from sparkdl_bench import _jvm, profiles
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, find_jars, spark_line
@@ -100,7 +98,7 @@ def _defaults_file() -> dict[str, str]:
         return {}
     try:
         text = path.read_text(encoding="utf-8")
-        return {name: value.strip() for name, value in javaproperties.loads(text).items() if name.startswith("spark.")}
+        return {name: value for name, value, _ in profiles.properties(text) if name.startswith("spark.")}
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"Spark's configuration file {path} cannot be read: {error}. Mend it, or name another folder in the "

@@ -32,9 +32,10 @@ class TestDiscovery:
         for peer in peers.discover().values():
             assert all(re.fullmatch(r"[A-Za-z0-9_-]+==[0-9][^ ,]*", each) for each in peer.requirements), peer.name
 
-    def test_an_unknown_name_gets_the_nearest_and_the_valid_ones(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"'glo'.*Did you mean 'gloo'.*bigdl, gloo"):
-            peers.find("glo")
+    @pytest.mark.parametrize("typed", ["glo", "golo"])
+    def test_an_unknown_name_gets_the_nearest_and_the_valid_ones(self, typed: str) -> None:
+        with pytest.raises(ConfigurationError, match=f"'{typed}'.*Did you mean 'gloo'.*bigdl, gloo"):
+            peers.find(typed)
 
     def test_torch_is_installed_once_for_all_that_use_it(self, tmp_path: Path) -> None:
         messages = {peers.find(name).missing(tmp_path) for name in ("pytorch", "pytorch-ddp", "gloo")}

@@ -52,12 +52,19 @@ object Settings {
       )
     )
 
-  /** " Did you mean 'x'?" for the nearest candidate, or nothing when none is near. */
+  /**
+   * " Did you mean 'x'?" for the nearest candidate, or nothing when none is near. Nearest is one of the same letters in
+   * another order: each swap of two counts as two edits, so that others would seem as near.
+   */
   def suggestion(typed: String, candidates: Seq[String]): String =
     candidates
-      .map(candidate => candidate -> LevenshteinDistance.getDefaultInstance.apply(typed, candidate).intValue)
+      .map(candidate => candidate -> edits(typed, candidate))
       .filter { case (candidate, distance) => distance <= math.max(2, candidate.length / 3) }
       .sortBy(_._2)
       .headOption
       .fold("") { case (candidate, _) => s" Did you mean '$candidate'?" }
+
+  private def edits(typed: String, candidate: String): Int =
+    if (typed.sorted == candidate.sorted) 0
+    else LevenshteinDistance.getDefaultInstance.apply(typed, candidate).intValue
 }

@@ -33,6 +33,14 @@ class SettingsSuite extends AnyFunSuite {
     assert(message.contains("host_local, model.hidden, workers"))
   }
 
+  test("swapped letters are recognised, also where another word takes as many edits") {
+    assert(complaint("wrokers" -> "2").contains("Did you mean 'workers'?"))
+    assert(complaint("wrkoesr" -> "2").contains("Did you mean 'workers'?"))
+    assert(Settings.suggestion("epohcs", Seq("batch", "epochs", "seed")) === " Did you mean 'epochs'?")
+    assert(Settings.suggestion("tpc", Seq("mpi", "tcp", "ucx")) === " Did you mean 'tcp'?")
+    assert(Settings.suggestion("gradient", Seq("mpi", "tcp", "ucx")) === "")
+  }
+
   test("a value that is not valid is refused with the valid ones and the remedy") {
     assert(complaint("engine.blas" -> "openbls").contains("Did you mean 'openblas'?"))
     assert(complaint("workers" -> "0").contains("at least 1"))

@@ -196,6 +196,23 @@ def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
     assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
 
 
+def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made: dict[str, Any]) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    run = write_run(tmp_path / "few")
+    told = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**told, "data": {"train_rows": 20}}))
+    few = record.of_run(plan, cell, run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert (made["metrics"]["rows_per_second"], made["batch"]) == (128.0, 32)
+    assert (few["metrics"]["rows_per_second"], few["batch"]) == (80.0, 32)
+    facts = {"threads": 1, "seconds_total": 4.0, "seconds_prepare": 0.5, "seconds_evaluation": 0.3, "history": []}
+    rates = [
+        record.of_peer(plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
+        for rows in ({}, {"train_rows": 20}, {"train_rows": 200})
+    ]
+    assert rates == [128.0, 80.0, 128.0]
+
+
 def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -> None:
     assert record.finished_run(tmp_path / "nothing") is None
     write_run(tmp_path / "half", whole=False)

@@ -74,13 +74,14 @@ def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float, ended_s: float)
     times = _Times(results.events)
     history = _history(results.history, times)
     workers, threads = int(summary["workers"]), int(run.get("threads_per_worker", 1))
-    final = summary["final"]
+    final, batch = summary["final"], int(summary["batch"])
+    rows = _rows_a_step(batch, run.get("data", {}))
     return {
-        **_head(plan, cell, workers, threads, int(summary["batch"]), int(summary.get("servers", 0))),
+        **_head(plan, cell, workers, threads, batch, int(summary.get("servers", 0))),
         "status": "success",
         "in_band": True,
         "variant": summary["variant"],
-        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], int(summary["batch"])),
+        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows),
         "history": history,
         "phases_ms": summary["phases_ms"],
         "ranks": summary.get("ranks", []),
@@ -120,7 +121,7 @@ def of_peer(
         "status": "success",
         "in_band": False,
         "variant": {"peer": cell.peer},
-        "metrics": metrics(plan, steps_ms, history, float(facts["seconds_total"]), batch),
+        "metrics": metrics(plan, steps_ms, history, float(facts["seconds_total"]), _rows_a_step(batch, facts)),
         "history": history,
         "phases_ms": phases_ms,
         "layers_s": {name: round(value, 4) for name, value in layers.items()},
@@ -142,13 +143,13 @@ def redacted(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def metrics(
-    plan: Plan, steps_ms: Sequence[float], history: Sequence[Mapping[str, Any]], seconds_total: float, batch: int
+    plan: Plan, steps_ms: Sequence[float], history: Sequence[Mapping[str, Any]], seconds_total: float, rows: int
 ) -> dict[str, float | None]:
     """The numbers that comparisons are made of; None for what this run does not have.
 
     `ms_per_step` is the median after the warm-up, `seconds_to_accuracy` counts from the start of the run's own clock,
     evaluations included, to the end of the first one that reached the target, and `epochs_to_accuracy` are the epochs
-    until then.
+    until then. `rows` are those of a step.
     """
     measured = steps_ms[plan.warmup_steps :] or steps_ms
     accuracies = [record["accuracy"] for record in history if record["accuracy"] is not None]
@@ -168,9 +169,14 @@ def metrics(
         "best_accuracy": max(accuracies, default=None),
         "ms_per_step": ms,
         "ms_per_step_p90": statistics.percentile(measured, 90) if measured else None,
-        "rows_per_second": batch * 1e3 / statistics.mean(measured) if measured else None,
+        "rows_per_second": rows * 1e3 / statistics.mean(measured) if measured else None,
         "drift": statistics.drift(measured) if measured else None,
     }
+
+
+def _rows_a_step(batch: int, data: Mapping[str, Any]) -> int:
+    """A set of fewer rows than the batch is one step an epoch, with all of them."""
+    return min(batch, int(data.get("train_rows", batch)))
 
 
 def _head(plan: Plan, cell: Cell, workers: int, threads: int, batch: int, servers: int = 0) -> dict[str, Any]:

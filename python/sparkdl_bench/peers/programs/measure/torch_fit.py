@@ -101,6 +101,7 @@ class _Fit:
             "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),
             "backend": "gloo" if self.case["workers"] > 1 else "none",
+            "train_rows": len(self.train[1]),
             "seconds_total": time.perf_counter() - self.start,
             "seconds_prepare": prepared_s,
             "seconds_evaluation": self.evaluation_s,

@@ -248,7 +248,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     if (group.rank == 0 && System.nanoTime() - reportedAt > RankTask.ReportNanos) {
       reportedAt = System.nanoTime()
       val now = status(rank, transport)
-      val (mean, rate) = (loss / math.max(1, rank.rows(reached - 1)), setup.batch * 1e9 / nanos)
+      val (mean, rate) = (loss / math.max(1, rank.rows(reached - 1)), setup.rowsOf(reached - 1) * 1e9 / nanos)
       report(StepReport(setup.runId, attempt, reached, mean, rate, now))
     }
 

@@ -36,7 +36,7 @@ INSTALLED := $(VENV)/.installed-$(LINE)
 CORE := $(VENV)/.core-$(LINE)
 # A commit is a source too: every jar holds the commit it was built from.
 COMMIT := $(wildcard $(shell git rev-parse --git-path logs/HEAD 2>/dev/null))
-BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties) \
+BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.properties conf/spark/*.conf) \
   $(addprefix python/sparkdl_bench/,natives.properties report/counted.json)
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
@@ -115,8 +115,10 @@ docs: $(INSTALLED)
 	cp -R docs/. target/docs/
 	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs/scaladoc
 
+# What was built, and what tests and checks keep for their next time. Results are the user's.
 clean:
-	rm -rf target jvm/target dist
+	rm -rf target jvm/target dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find python tests project -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-3.5 project/target project/project
+	rm -rf .venv .venv-3.5 python/sparkdl_bench.egg-info project/target project/project .bsp

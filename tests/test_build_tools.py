@@ -1,9 +1,11 @@
-"""The scripts that bring sbt and Maven where they are not installed, and the totals at the end of `make test`."""
+"""The scripts that bring sbt and Maven where they are not installed, the totals at the end of `make test`, and
+`make clean`."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -156,3 +158,32 @@ def test_tests_that_never_end_are_ended(capfd: pytest.CaptureFixture[str]) -> No
     sleeping = [sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '1000'])"]
     assert run_tests.run(sleeping, dict(os.environ), limit_s=1.0) == 124
     assert "has not ended after 1 s" in capfd.readouterr().out
+
+
+MADE = [
+    *("target/jars-4/ours.jar", "jvm/target/scala-2.13/ours.jar", "dist/ours.whl", ".pytest_cache/v", ".mypy_cache/v"),
+    *(".ruff_cache/v", ".hypothesis/v", "tests/compare/__pycache__/a.pyc", "python/sparkdl_bench/__pycache__/a.pyc"),
+]
+INSTALLED = [
+    *(".venv/bin/python", ".venv-3.5/bin/python", "python/sparkdl_bench.egg-info/PKG-INFO", ".bsp/sbt.json"),
+    *("project/target/a.jar", "project/project/target/a.jar"),
+]
+KEPT = [
+    *("results/1/summary.json", "results/compare/1/plan.json", "benchmarks/results/host/1.json", "my-net.toml"),
+    *("jvm/src/main/scala/A.scala", "project/build.properties", "python/sparkdl_bench/jars/.gitignore", "tests/a.py"),
+]
+
+
+def files_in(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_clean_removes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
+    for name in [*MADE, *INSTALLED, *KEPT]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    for target, left in (("clean", [*INSTALLED, *KEPT]), ("distclean", KEPT)):
+        subprocess.run(["make", target], cwd=tmp_path, env=environment, check=True, timeout=TIMEOUT_SECONDS)
+        assert files_in(tmp_path) == {"Makefile", *left}, target

@@ -27,7 +27,7 @@ WAYS = (
     ("block-stream", "on", "host-local"),
 )
 TIMEOUT_SECONDS = 600
-# What the package needs beside pyspark; a test of tests/test_packaging.py holds it to pyproject.toml.
+# What the package needs beside pyspark; tests/test_wheel.py holds it to pyproject.toml.
 BESIDE = {"numpy": "2.2.6", "psutil": "7.0.0", "click": "8.1.8", "rich": "14.0.0", "javaproperties": "0.8.2"}
 
 

@@ -12,6 +12,7 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
+import test_smoke
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
 
@@ -34,6 +35,12 @@ def test_versions_agree() -> None:
     project = (ROOT / "pyproject.toml").read_text()
     assert re.search(r'ThisBuild / version := "([^"]*)"', build)[1] == __version__
     assert re.search(r'(?m)^version = "([^"]*)"', project)[1] == __version__
+
+
+def test_the_smoke_test_installs_what_the_package_needs() -> None:
+    listed = re.search(r"(?ms)^dependencies = \[(.*?)\]", (ROOT / "pyproject.toml").read_text())[1]
+    needed = set(re.findall(r'"([a-z]+)[^";]*"', listed)) - {"pyspark"}
+    assert needed == set(test_smoke.BESIDE)
 
 
 def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from conftest import CommandLine
 from sparkdl_bench import models
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
 
 def test_every_axis(command_line: CommandLine) -> None:
     done = command_line.run("list")
@@ -32,6 +34,21 @@ def test_all_keys(command_line: CommandLine) -> None:
     done = command_line.run("list", "keys")
     assert done.returncode == 0, done.stderr
     assert "workers  Number of ranks" in done.stdout
+
+
+def test_all_keys_are_in_the_documentation(command_line: CommandLine) -> None:
+    done = command_line.run("list", "keys")
+    assert done.returncode == 0, done.stderr
+    lines = [line for name in ("configuration", "data") for line in (DOCS / f"{name}.md").read_text().splitlines()]
+    names = [line.split("  ")[0] for line in done.stdout.splitlines()]
+    assert len(names) > 100
+    assert not [name for name in names if not any(names_key(line, name) for line in lines)]
+
+
+def names_key(line: str, key: str) -> bool:
+    """Whether a line has the key, or its last part behind another of its group: `checkpoint.dir`, `.every`."""
+    group, _, last = key.rpartition(".")
+    return f"`{key}`" in line or (f"`{group}." in line and f"`.{last}`" in line)
 
 
 def test_one_variant_by_its_name(command_line: CommandLine) -> None:

@@ -22,7 +22,8 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
       new ResourceSampler(
         setup.settings(ResourceSampler.hertz),
         ResourceSampler.BatchMillis,
-        samples => SparkDLPlugin.reportResources(ResourceReport(setup.runId, env.executorId, host, samples))
+        batch =>
+          SparkDLPlugin.reportResources(ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost))
       )
     }
 

@@ -93,7 +93,7 @@ final class TrainingRun private (
       new ResourceSampler(
         hertz,
         ResourceSampler.BatchMillis,
-        samples => log.add(ResourceReport(runId, "driver", host, samples))
+        batch => log.add(ResourceReport(runId, "driver", host, batch.samples, batch.cost))
       )
     }
   }

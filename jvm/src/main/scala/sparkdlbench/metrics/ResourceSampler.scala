@@ -55,8 +55,15 @@ object SamplerCost {
   val Zero: SamplerCost = SamplerCost(0, 0)
 }
 
-/** What a sampler hands on at a time. @param cost since the batch before */
-final case class SampleBatch(samples: Seq[ResourceSample], cost: SamplerCost)
+/**
+ * What a sampler hands on at a time.
+ *
+ * @param cost
+ *   since the batch before
+ * @param last
+ *   the sampler is being closed, and whoever closes it waits until these have been handed on
+ */
+final case class SampleBatch(samples: Seq[ResourceSample], cost: SamplerCost, last: Boolean)
 
 /**
  * Samples of one process of a run.
@@ -134,8 +141,15 @@ object ResourceSample {
  *   samples a second
  * @param batchMillis
  *   how often samples are handed on
+ * @param endMillis
+ *   longest wait, when it is closed, until the last ones are
  */
-final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: SampleBatch => Unit) extends AutoCloseable {
+final class ResourceSampler(
+    hertz: Double,
+    batchMillis: Long,
+    deliver: SampleBatch => Unit,
+    endMillis: Long = ResourceSampler.EndMillis
+) extends AutoCloseable {
   private val batch = math.max(1, (hertz * batchMillis / 1000).toInt)
   private val waiting = ArrayBuffer.empty[ResourceSample]
 
@@ -154,7 +168,7 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: SampleBat
   private def sample(): Unit = {
     Try {
       waiting += now()
-      if (waiting.size >= batch) flush()
+      if (waiting.size >= batch) flush(last = false)
     }
     ()
   }
@@ -162,25 +176,25 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: SampleBat
   private def now(): ResourceSample =
     ResourceSample.now().copy(gpus = gpus.fold(Map.empty[String, GpuSample])(_.latest))
 
-  private def flush(): Unit = {
+  private def flush(last: Boolean): Unit = {
     val taken = waiting.toList
     waiting.clear()
-    if (taken.nonEmpty) deliver(SampleBatch(taken, takeCost()))
+    if (taken.nonEmpty) deliver(SampleBatch(taken, takeCost(), last))
   }
 
   /** Since it was taken last. In the sampler's thread, whose processor time it is. */
   private def takeCost(): SamplerCost = {
-    val (cpuNanos, now) = (ResourceSampler.threadCpuNanos, System.nanoTime())
-    val cost = SamplerCost(if (cpuNanos < 0) -1 else cpuNanos - toldCpuNanos, now - toldAt)
+    val (cpuNanos, at) = (ResourceSampler.threadCpuNanos, System.nanoTime())
+    val cost = SamplerCost(if (cpuNanos < 0) -1 else cpuNanos - toldCpuNanos, at - toldAt)
     toldCpuNanos = cpuNanos
-    toldAt = now
+    toldAt = at
     cost
   }
 
   /** One sample more, and what was not handed on yet. */
   private def end(): Unit = {
     Try(waiting += now())
-    Try(flush())
+    Try(flush(last = true))
     ()
   }
 
@@ -189,7 +203,7 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: SampleBat
       clock.execute(() => end()) // comes before the end of the thread: the clock stops what repeats itself alone
       clock.shutdown()
     }
-    clock.awaitTermination(ResourceSampler.EndSeconds, TimeUnit.SECONDS)
+    clock.awaitTermination(endMillis, TimeUnit.MILLISECONDS)
     gpus.foreach(_.close())
   }
 }
@@ -202,8 +216,7 @@ object ResourceSampler {
   /** How often an executor tells the driver. */
   val BatchMillis = 2000L
 
-  /** Longest wait for the last samples, when a sampler is closed. */
-  private val EndSeconds = 10L
+  private val EndMillis = 10000L
   private val threads = ManagementFactory.getThreadMXBean
 
   /** Of the calling thread since it began; -1 where the JVM does not tell. */

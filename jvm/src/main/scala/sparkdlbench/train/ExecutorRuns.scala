@@ -22,8 +22,10 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
       new ResourceSampler(
         setup.settings(ResourceSampler.hertz),
         ResourceSampler.BatchMillis,
-        batch =>
-          SparkDLPlugin.reportResources(ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost))
+        batch => {
+          val report = ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost)
+          SparkDLPlugin.reportResources(report, awaited = batch.last)
+        }
       )
     }
 

@@ -1,5 +1,7 @@
 package sparkdlbench.metrics
 
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
@@ -13,6 +15,13 @@ import scala.jdk.CollectionConverters._
 
 class ResourceSamplerSuite extends AnyFunSuite {
   private val threads = ManagementFactory.getThreadMXBean
+  private val everybody = Seq("0", "1", "driver")
+
+  /** What the resources.json of a run says of each process. */
+  private def processesOf(sc: SparkContext, settings: Map[String, String]): Seq[JsonNode] = {
+    val file = Paths.get(TrainingRun.prepare(sc, settings).train().folder, "resources.json")
+    Json.read(new String(Files.readAllBytes(file), "UTF-8")).path("processes").asScala.toSeq
+  }
 
   test("a sample holds what the system tells") {
     assume(Files.exists(Paths.get("/proc/self/statm")), "this system has no /proc")
@@ -52,6 +61,17 @@ class ResourceSamplerSuite extends AnyFunSuite {
     assert(cost.cpuNanos > 0 && cost.cpuNanos < 0.5 * cost.nanos, cost)
     sampler.close() // once more changes nothing
     assert(batches.size == all.size)
+  }
+
+  test("its end hands on the last samples before it returns, and waits for that no longer than it should") {
+    val batches = new ConcurrentLinkedQueue[SampleBatch]()
+    def deliver(batch: SampleBatch): Unit = { Thread.sleep(300); batches.add(batch); () }
+    new ResourceSampler(4, ResourceSampler.BatchMillis, deliver).close()
+    assert(batches.asScala.toSeq.map(_.last) == Seq(true) && batches.peek.samples.nonEmpty)
+    val stuck = new ResourceSampler(4, ResourceSampler.BatchMillis, _ => Thread.sleep(60000), endMillis = 100)
+    val start = System.nanoTime()
+    stuck.close()
+    assert(System.nanoTime() - start < 30000000000L)
   }
 
   test("what sampling took is kept for each process, summed over its reports; -1 where it is not known") {
@@ -106,7 +126,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
     } finally ResourceLog.close("sum")
   }
 
-  test("a run leaves resources.json with driver and executors, in both shapes") {
+  test("a run leaves resources.json with driver and executors, in both shapes, however short it is") {
     val results = Files.createTempDirectory("resources")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
@@ -131,10 +151,14 @@ class ResourceSamplerSuite extends AnyFunSuite {
             (offered :+ SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).forall(wanted.subsetOf),
             offered.toSeq
           )
-          val folder = TrainingRun.prepare(sc, settings).train().folder
-          val found = Json.read(new String(Files.readAllBytes(Paths.get(folder, "resources.json")), "UTF-8"))
-          val processes = found.path("processes").asScala.toSeq
-          assert(processes.map(_.path("process").asText).sorted == Seq("0", "1", "driver"), transport)
+          // Over before an executor's first report is due.
+          val short = settings ++ Map("max_steps" -> "2", "data.rows" -> "500", "data.test_rows" -> "50")
+          for (_ <- 1 to 3) {
+            val told = processesOf(sc, short - "resources.hertz")
+            assert(told.map(_.path("process").asText).sorted == everybody, transport)
+          }
+          val processes = processesOf(sc, settings)
+          assert(processes.map(_.path("process").asText).sorted == everybody, transport)
           for (process <- processes) {
             val seconds = process.path("seconds").asScala.map(_.asDouble).toSeq
             assert(seconds.nonEmpty && seconds == seconds.sorted)

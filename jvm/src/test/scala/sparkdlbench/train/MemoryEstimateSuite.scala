@@ -5,6 +5,7 @@ import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.config.RunKeys
 import sparkdlbench.results.Json
 
 import java.lang.management.{BufferPoolMXBean, ManagementFactory}
@@ -48,6 +49,27 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     // The data set alone: every executor holds it.
     val message = complaint("transport" -> "block-manager", "data.rows" -> "1000000000")
     assert(message.contains("of heap") && !message.contains("MaxDirectMemorySize"), message)
+  }
+
+  test("a data set that takes most of the heap is named, and the key that has it mapped from disk, where it helps") {
+    val run = prepare("workers" -> "2", "model.hidden" -> "64", "data.rows" -> "1000000", "data.test_rows" -> "1000")
+    def message(source: String, heldBytes: Long): String = {
+      val settings = run.setup.settings.updated(RunKeys.data, source)
+      val setup = run.setup.copy(settings = settings, data = run.setup.data.copy(heldBytes = heldBytes))
+      val limits = MemoryLimits(128 * mebi, 1024 * mebi, None, Some(1024 * mebi), Some(1024 * mebi), 1024 * mebi)
+      intercept[ConfigurationException](
+        MemoryCheck.check(setup, MemoryEstimate.of(setup, 1), limits, local = false)
+      ).getMessage
+    }
+    val held = 1001000L * (784 + 4)
+    val large = message("csv", held)
+    Seq("data set 753 MiB", "spark.executor.memory=", s"data.memory_limit=${held / 2}", s"$held bytes", "now auto")
+      .foreach(words => assert(large.contains(words), s"'$words' is not in: $large"))
+    assert(!large.contains('\n'))
+    // Mapped already; a source that holds nothing that could be mapped.
+    Seq(message("csv", 1001000L * 4), message("synthetic", held)).foreach { other =>
+      assert(other.contains("spark.executor.memory=") && !other.contains("data.memory_limit"), other)
+    }
   }
 
   /** What is in use when the buffers of earlier runs are gone, which another thread frees after the collector. */

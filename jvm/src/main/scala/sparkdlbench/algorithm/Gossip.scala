@@ -5,7 +5,7 @@ import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Inbox, Topology}
-import sparkdlbench.train.{RankState, RunSetup}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
 
 import java.nio.ByteOrder
@@ -190,5 +190,5 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
     }
   }
 
-  override protected def wentOn(): Unit = stale = true
+  override protected def wentOn(snapshot: Snapshot): Unit = stale = true
 }

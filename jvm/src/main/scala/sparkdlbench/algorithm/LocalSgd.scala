@@ -33,7 +33,7 @@ final class LocalSgd extends Algorithm {
 
   /** The mean. */
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
-    SharedVector.memory(setup, topology, groups, vectors = 1)
+    SharedVector.memory(setup, topology, groups, vectors = 1, setup.codec)
 }
 
 object LocalSgd {

@@ -143,7 +143,8 @@ object MemoryEstimate {
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes),
       MemoryPart("native libraries (rule of thumb)", Native, engine.library),
       MemoryPart("JVM itself (rule of thumb)", Native, JvmBytes),
-      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 8L * setup.spec.parameterCount)
+      // The values, the bytes that Spark makes of them, and those within the task's result.
+      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 12L * setup.spec.parameterCount)
     )
   }
 

@@ -209,6 +209,18 @@ class TestContestants:
         trial = contestant.read_run(tmp_path, 2)
         assert trial.samples_ms == [1.0, 2.0]
         assert trial.facts["engine"] == {"blas": "mkl"}
+        assert "sampler_share" not in trial.facts
+        took = {"processes": [{"sampler_cpu_seconds": 0.01, "sampler_seconds": 4.0}]}
+        (tmp_path / "resources.json").write_text(json.dumps(took))
+        assert contestant.read_run(tmp_path, 2).facts["sampler_share"] == 0.0025
+
+    def test_what_the_sampler_took_is_told_of_the_trials_that_say_it(self, result_file: ResultFile) -> None:
+        result_file.add("block-stream", 1, Trial([1.0], 1, {}))
+        assert train.sampler_line(result_file) is None
+        result_file.add("block-stream", 2, Trial([1.0], 1, {"sampler_share": 0.0012}))
+        line = train.sampler_line(result_file)
+        assert line is not None
+        assert "at most 0.120% of a core in any process of 1 trials" in line
 
     def test_every_executor_fits_its_worker(self, tmp_path: Path) -> None:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_a_broken_line_amid_the_events_is_named(results_folder: Path) -> None:
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
         RunResults(tmp_path).summary  # noqa: B018
+
+
+def test_the_share_of_the_sampler_is_that_of_the_process_where_it_took_most(results_folder: Path) -> None:
+    assert RunResults(results_folder).sampler_share is None
+    took = [(0.002, 1.0), (0.01, 2.0), (-1, 2.0), (0.0, 0.0)]
+    processes = [{"sampler_cpu_seconds": cpu, "sampler_seconds": seconds} for cpu, seconds in took]
+    file = results_folder / "resources.json"
+    file.write_text(json.dumps({"processes": processes}))
+    assert RunResults(results_folder).sampler_share == 0.005
+    file.write_text(json.dumps({"processes": [{"process": "driver"}]}))  # of a version that did not tell
+    assert RunResults(results_folder).sampler_share is None
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "3"])

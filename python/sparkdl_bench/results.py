@@ -46,6 +46,18 @@ class RunResults:
                     ) from error
         return events
 
+    @property
+    def sampler_share(self) -> float | None:
+        """Share of a core that sampling resources took, in the process where it took most; None where none told."""
+        if not (self.folder / "resources.json").is_file():
+            return None
+        shares = [
+            float(each["sampler_cpu_seconds"]) / float(each["sampler_seconds"])
+            for each in self._object("resources.json")["processes"]
+            if each.get("sampler_cpu_seconds", -1) >= 0 and each.get("sampler_seconds", 0) > 0
+        ]
+        return max(shares, default=None)
+
     def _object(self, name: str) -> dict[str, Any]:
         try:
             value = json.loads(self._text(name))

@@ -149,6 +149,9 @@ def read_run(folder: Path, warmup_steps: int) -> Trial:
         "last_loss": summary["final"]["train_loss"],
         "bytes": summary["bytes"],
     }
+    share = results.sampler_share
+    if share is not None:
+        facts["sampler_share"] = share
     return Trial(steps_ms[warmup_steps:], 1, facts)
 
 

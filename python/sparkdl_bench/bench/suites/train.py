@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import click
 
 from sparkdl_bench.bench.contestant import Contestant, OursContestant, PeerContestant
+from sparkdl_bench.bench.store import ResultFile
 from sparkdl_bench.bench.suite import Options, options, run_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.peers import TrainCase
@@ -70,4 +71,15 @@ class TrainPlan:
 def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, step_steps: int) -> None:
     """A training step of block-stream beside DDP, BigDL and one PyTorch process."""
     plan = TrainPlan(job_warmup, job_steps, step_warmup, step_steps)
-    run_suite(NAME, asdict(plan), plan.groups(shared), COMPARISONS, shared)
+    line = sampler_line(run_suite(NAME, asdict(plan), plan.groups(shared), COMPARISONS, shared))
+    if line:
+        click.echo(line)
+
+
+def sampler_line(file: ResultFile) -> str | None:
+    """What the sampler's own thread took, which no comparison of runs tells apart from chance; None where none told."""
+    trials = file.trials("block-stream")
+    shares = [float(trial.facts["sampler_share"]) for trial in trials if "sampler_share" in trial.facts]
+    if not shares:
+        return None
+    return f"The sampler's own thread took at most {max(shares):.3%} of a core in any process of {len(shares)} trials."

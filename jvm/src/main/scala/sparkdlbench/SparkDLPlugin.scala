@@ -66,12 +66,23 @@ object SparkDLPlugin {
    */
   def report(report: RankReport): Unit = if (executor != null) send(report) else RankReports.deliver(report): Unit
 
-  /** Sends what this executor used, likewise; without the plugin only the driver's own use is recorded. */
-  def reportResources(report: ResourceReport): Unit = send(report)
+  /**
+   * Sends what this executor used, likewise; without the plugin only the driver's own use is recorded.
+   *
+   * @param awaited
+   *   returns once the driver has it, and throws where it does not answer within `spark.rpc.askTimeout`. The last report of a run
+   *   is: a message one way may reach the driver after the end of the task that sent it, when the run's file is written already
+   */
+  def reportResources(report: ResourceReport, awaited: Boolean): Unit = if (awaited) ask(report) else send(report)
 
   private def send(message: AnyRef): Unit = {
     val context = executor
     if (context != null) context.send(message)
+  }
+
+  private def ask(message: AnyRef): Unit = {
+    val context = executor
+    if (context != null) context.ask(message): Unit
   }
 
   /** Offers this process's use of the machine to whatever sinks Spark's metrics system has. */

@@ -44,7 +44,7 @@ final class Easgd extends Algorithm {
 
   /** The centre, and the rank's weights while the centre is evaluated. */
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
-    SharedVector.memory(setup, topology, groups, vectors = 2)
+    SharedVector.memory(setup, topology, groups, vectors = 2, setup.codec)
 }
 
 object Easgd {

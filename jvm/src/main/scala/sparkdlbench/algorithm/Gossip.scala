@@ -1,11 +1,11 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.codec.Fp32
+import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Inbox, Topology}
-import sparkdlbench.train.{RankState, RunSetup}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
 
 import java.nio.ByteOrder
@@ -47,7 +47,7 @@ final class Gossip extends Algorithm {
 
   /** The mean, the rank's weights while it is evaluated, and what neighbours send. */
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
-    val needs = SharedVector.memory(setup, topology, groups, vectors = 2)
+    val needs = SharedVector.memory(setup, topology, groups, vectors = 2, meanCodec(setup))
     val most = Neighbours.of(setup.settings, groups.size).most
     val vectors = Inbox(most, 4L * setup.spec.parameterCount, destination = false, withinGroup = false)
     needs.copy(collective = needs.collective.copy(inboxes = needs.collective.inboxes :+ vectors))
@@ -66,6 +66,9 @@ object Gossip {
     Seq("ring", "random"),
     "With whom a worker exchanges: the two beside it, or one drawn anew each time (gossip)"
   )
+
+  /** The mean is for evaluation, and no way of anybody's: it is not worth a codec that keeps residuals. */
+  private[algorithm] def meanCodec(setup: RunSetup): Codec = if (setup.codec.keepsResidual) new Fp32 else setup.codec
 }
 
 /** Who exchanges with whom; every rank knows it of every rank. */
@@ -138,9 +141,7 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
   private val sending = rank.gradients
   protected val steps: LocalSteps = new LocalSteps(rank, transport.size)
   private val mean = new FlatBuffer(rank.parameters.length)
-  // The mean is for evaluation, and no way of anybody's: it is not worth a codec that keeps residuals.
-  protected val shared: SharedVector =
-    SharedVector.over(topology, transport, rank, mean, if (setup.codec.keepsResidual) new Fp32 else setup.codec)
+  protected val shared: SharedVector = SharedVector.over(topology, transport, rank, mean, Gossip.meanCodec(setup))
   private var stale = false
 
   def step(step: Long): Double = {
@@ -190,5 +191,5 @@ private final class GossipRank(rank: RankState, outer: Transport, topology: Topo
     }
   }
 
-  override protected def wentOn(): Unit = stale = true
+  override protected def wentOn(snapshot: Snapshot): Unit = stale = true
 }

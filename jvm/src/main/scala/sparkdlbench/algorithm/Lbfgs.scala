@@ -10,7 +10,7 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
 import sparkdlbench.topology.Topology
@@ -89,7 +89,11 @@ final class Lbfgs extends Algorithm {
   def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
     new LbfgsRank(rank, new SummingTransport(transport, 1), topology)
 
-  /** The gradient's sum over parts of the rows; on the heap the pairs, point, gradient, direction, and those that a line search tries. */
+  /**
+   * The gradient's sum over parts of the rows; on the heap the pairs and, when an iteration ends: the point and the gradient that it began at
+   * and ended at, the direction, the point and the gradient that the function remembers, the new pair, and the run's first point. A line search needs
+   * fewer.
+   */
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val parameters = setup.spec.parameterCount
     val bucketLength = SyncSgd.bucketLength(setup.settings)
@@ -101,7 +105,7 @@ final class Lbfgs extends Algorithm {
       optimized = 0,
       written = (1 + kept) * collective.owned,
       read = (1 + kept) * parameters,
-      heap = 4 * (kept + 8) * collective.owned
+      heap = 4 * (kept + 10) * collective.owned
     )
   }
 }
@@ -282,6 +286,7 @@ private final class LbfgsRank(rank: RankState, transport: SummingTransport, topo
   private def begin(): Unit = {
     val (x, iteration, pairs) = begun
     val state = minimizer.begin(Loss, x, iteration, pairs)
+    begun = (x, iteration, Nil) // the pairs are the minimizer's from here on, which drops the oldest ones
     accepted = ownLoss
     current = Some(state)
     iterations = minimizer.infiniteIterations(Loss, state)
@@ -351,24 +356,22 @@ private final class LbfgsRank(rank: RankState, transport: SummingTransport, topo
 
   def restore(snapshot: Snapshot): Unit = {
     val length = rank.parameters.length
-    def found(name: String, size: Int): Option[FlatBuffer] = snapshot.vector(name, size).map { values =>
-      val flat = new FlatBuffer(size)
-      flat.floats.put(0, values)
-      flat
-    }
-    def required(name: String, size: Int): FlatBuffer =
-      found(name, size).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
-    FloatOps.copy(required("weights", length).floats, rank.parameters.floats)
+    def required(name: String, size: Int): Array[Float] =
+      snapshot.vector(name, size).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
+    // One whole vector at a time.
+    def owned(name: String): Option[Shard] = snapshot.vector(name, length).map(ownedOf)
+    rank.parameters.floats.put(0, required("weights", length))
     shown = read(rank.parameters)
     val pairs = Iterator
       .from(0)
-      .map(age => found(Lbfgs.stepName(age), length).zip(found(Lbfgs.changeName(age), length)).headOption)
+      .map { age =>
+        for { step <- owned(Lbfgs.stepName(age)); change <- owned(Lbfgs.changeName(age)) } yield (step, change)
+      }
       .takeWhile(_.isDefined)
       .flatten
-      .map { case (step, change) => (read(step), read(change)) }
       .take(settings(Lbfgs.pairs))
       .toList
-    begun = (shown, required(Lbfgs.Iterations, 1).floats.get(0).toInt, pairs)
+    begun = (shown, required(Lbfgs.Iterations, 1).head.toInt, pairs)
   }
 
   override def counts: Map[String, Seq[Long]] =
@@ -386,6 +389,16 @@ private final class LbfgsRank(rank: RankState, transport: SummingTransport, topo
     var at = 0
     ranges.foreach { case (from, until) =>
       vector.floats.get(from, values, at, until - from)
+      at += until - from
+    }
+    new Shard(values, sum)
+  }
+
+  private def ownedOf(whole: Array[Float]): Shard = {
+    val values = new Array[Float](ranges.map { case (from, until) => until - from }.sum)
+    var at = 0
+    ranges.foreach { case (from, until) =>
+      System.arraycopy(whole, from, values, at, until - from)
       at += until - from
     }
     new Shard(values, sum)

@@ -4,7 +4,7 @@ import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, RunSetup}
+import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{RankGroups, Transport}
 
 /**
@@ -33,7 +33,7 @@ final class LocalSgd extends Algorithm {
 
   /** The mean. */
   def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
-    SharedVector.memory(setup, topology, groups, vectors = 1)
+    SharedVector.memory(setup, topology, groups, vectors = 1, setup.codec)
 }
 
 object LocalSgd {
@@ -84,5 +84,9 @@ private final class LocalSgdRank(rank: RankState, transport: Transport, topology
     shared.flush()
   }
 
-  override protected def wentOn(): Unit = moved = true
+  /**
+   * A checkpoint at a mean goes on at that mean, as the run that wrote it did: one mean more would be no other, but would send what the
+   * codec has left out so far.
+   */
+  override protected def wentOn(snapshot: Snapshot): Unit = moved = !steps.allAre(snapshot, mean)
 }

@@ -60,6 +60,15 @@ private[algorithm] final class LocalSteps(rank: RankState, ranks: Int) {
     }
   }
 
+  /** Whether as many ranks wrote the checkpoint, and the own weights of each are these, bit for bit: the same answer at every rank. */
+  def allAre(snapshot: Snapshot, weights: FlatBuffer): Boolean = {
+    val values = weights.toArray
+    snapshot.parts.size == ranks && snapshot.parts.forall { part =>
+      val name = LocalSteps.weightsName(part.rank)
+      part.ranges.exists(range => range.name == name && java.util.Arrays.equals(range.values, values))
+    }
+  }
+
   /** The vector `name` of a checkpoint. */
   def vector(snapshot: Snapshot, name: String): Array[Float] =
     snapshot

@@ -14,8 +14,8 @@ private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorit
 
   final override def counts: Map[String, Seq[Long]] = Map("exchanges" -> Seq(exchanges))
 
-  /** The rank's own weights may have gone on since the shared vector was made. */
-  protected def wentOn(): Unit = ()
+  /** Both are back; the ranks' own weights may have gone on since the shared vector was made. */
+  protected def wentOn(snapshot: Snapshot): Unit = ()
 
   /** Before a checkpoint is taken; may be a collective call. */
   protected def beforeState(): Unit = ()
@@ -30,7 +30,7 @@ private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorit
   final def restore(snapshot: Snapshot): Unit = {
     shared.restore(snapshot, steps.vector(snapshot, "weights"), ranks)
     steps.restore(snapshot)
-    wentOn()
+    wentOn(snapshot)
   }
 
   final def weights: Seq[(Int, Array[Float])] = shared.weights

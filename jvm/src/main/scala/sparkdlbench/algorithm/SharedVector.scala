@@ -109,11 +109,19 @@ private[algorithm] object SharedVector {
    *
    * @param vectors
    *   whole vectors besides the engine's own
+   * @param codec
+   *   as that of `over`
    */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups, vectors: Int): AlgorithmMemory = {
+  def memory(
+      setup: RunSetup,
+      topology: Topology,
+      groups: RankGroups,
+      vectors: Int,
+      codec: Codec
+  ): AlgorithmMemory = {
     val parameters = setup.spec.parameterCount
     val bucketLength = SyncSgd.bucketLength(setup.settings)
-    val collective = topology.memory(groups, parameters, bucketLength, setup.codec, setup.parameterCodec)
+    val collective = topology.memory(groups, parameters, bucketLength, codec, setup.parameterCodec)
     val ownValues = (1L + setup.optimizerValues) * parameters
     AlgorithmMemory(
       collective,

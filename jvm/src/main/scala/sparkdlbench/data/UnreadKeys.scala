@@ -7,12 +7,11 @@ import sparkdlbench.config.{Key, Settings, Variants}
 private[sparkdlbench] object UnreadKeys {
 
   /**
-   * Those that say where rows lie and how they are read, and not what they are: they may stand in a file or a session that serves several
-   * sources. Benchmarks tell how many rows to test on whichever rows they train on.
+   * Those that say how rows are read and kept, and not which they are: they may stand in a file or a session that serves several
+   * sources. Benchmarks tell how many rows to test on whichever rows they train on. `data.path` and `data.test_path` are none of them: who
+   * names files wants to train on what is in them.
    */
   private def harmless: Seq[Key[_]] = Seq(
-    DataKeys.path,
-    FileSource.testPath,
     FileSource.splitBytes,
     RecordSource.cacheDir,
     DataKeys.memoryLimit,

@@ -52,7 +52,7 @@ object Doctor {
   private def planned(sc: SparkContext, settings: Settings): Seq[Finding] = {
     val found = for {
       data <- Finding.orElse("data")(TrainingRun.foreseen(sc, settings))
-      setup <- Finding.orElse("settings")(TrainingRun.planned(sc, data._1, data._2))
+      setup <- Finding.orElse("settings")(TrainingRun.planned(sc, data.settings, data.facts, data.counted))
       estimate <- Finding.orElse("memory")(TrainingRun.estimated(sc, setup))
     } yield estimate
     found.left.toSeq

@@ -15,11 +15,13 @@ final case class ResourceUse(cores: Double, residentBytes: Long, processes: Int)
 /** The samples of one run's processes, in the driver. */
 final class ResourceLog private {
   private val reports = mutable.LinkedHashMap.empty[(String, String), IndexedSeq[ResourceSample]]
+  private val costs = mutable.Map.empty[(String, String), SamplerCost]
 
   def add(report: ResourceReport): Unit = synchronized {
     val key = (report.process, report.host)
     val all = reports.getOrElse(key, IndexedSeq.empty) ++ report.samples
     reports(key) = if (all.size <= ResourceLog.MostSamples) all else all.indices.by(2).map(all)
+    costs(key) = costs.getOrElse(key, SamplerCost.Zero) + report.cost
   }
 
   /** What all processes use now, as far as they have told; None before the first has. */
@@ -37,7 +39,7 @@ final class ResourceLog private {
   }
 
   /**
-   * As resources.json holds it: for each process one list a quantity, all of one length.
+   * As resources.json holds it: for each process one list a quantity, all of one length, and what sampling it took.
    *
    * @param startMillis
    *   when the run began, since 1970
@@ -47,7 +49,7 @@ final class ResourceLog private {
       "schema" -> 1,
       "hertz" -> hertz,
       "processes" -> reports.toSeq.map { case ((process, host), samples) =>
-        described(process, host, samples.sortBy(_.millis), startMillis)
+        described(process, host, samples.sortBy(_.millis), startMillis) ++ cost(costs((process, host)))
       }
     )
   }
@@ -79,6 +81,11 @@ final class ResourceLog private {
       }: _*)
     ) ++ gpus(samples)
   }
+
+  private def cost(of: SamplerCost): ListMap[String, Any] = ListMap[String, Any](
+    "sampler_cpu_seconds" -> (if (of.cpuNanos < 0) -1.0 else of.cpuNanos / 1e9),
+    "sampler_seconds" -> of.nanos / 1e9
+  )
 
   /** Nothing where no GPU was seen; -1 where one was not seen yet. */
   private def gpus(samples: IndexedSeq[ResourceSample]): ListMap[String, Any] = {

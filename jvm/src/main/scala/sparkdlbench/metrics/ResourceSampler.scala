@@ -38,8 +38,48 @@ final case class ResourceSample(
     gpus: Map[String, GpuSample] = Map.empty
 )
 
-/** Samples of one process of a run. @param process an executor's id, or `driver` */
-final case class ResourceReport(runId: String, process: String, host: String, samples: Seq[ResourceSample])
+/**
+ * What sampling itself takes of a process.
+ *
+ * @param cpuNanos
+ *   processor time of the sampler's own thread; -1 where the JVM does not tell
+ * @param nanos
+ *   for how long it sampled
+ */
+final case class SamplerCost(cpuNanos: Long, nanos: Long) {
+  def +(other: SamplerCost): SamplerCost =
+    SamplerCost(if (cpuNanos < 0 || other.cpuNanos < 0) -1 else cpuNanos + other.cpuNanos, nanos + other.nanos)
+}
+
+object SamplerCost {
+  val Zero: SamplerCost = SamplerCost(0, 0)
+}
+
+/**
+ * What a sampler hands on at a time.
+ *
+ * @param cost
+ *   since the batch before
+ * @param last
+ *   the sampler is being closed, and whoever closes it waits until these have been handed on
+ */
+final case class SampleBatch(samples: Seq[ResourceSample], cost: SamplerCost, last: Boolean)
+
+/**
+ * Samples of one process of a run.
+ *
+ * @param process
+ *   an executor's id, or `driver`
+ * @param cost
+ *   of taking them, since the report before
+ */
+final case class ResourceReport(
+    runId: String,
+    process: String,
+    host: String,
+    samples: Seq[ResourceSample],
+    cost: SamplerCost = SamplerCost.Zero
+)
 
 /** Reads this process's use of the machine, from the JVM and from /proc. */
 object ResourceSample {
@@ -95,17 +135,27 @@ object ResourceSample {
 }
 
 /**
- * Samples this process until it is closed, in a thread of its own, and hands the samples on in batches.
+ * Samples this process until it is closed, in a thread of its own, and hands the samples on in batches, from that thread.
  *
  * @param hertz
  *   samples a second
  * @param batchMillis
  *   how often samples are handed on
+ * @param endMillis
+ *   longest wait, when it is closed, until the last ones are
  */
-final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: Seq[ResourceSample] => Unit)
-    extends AutoCloseable {
+final class ResourceSampler(
+    hertz: Double,
+    batchMillis: Long,
+    deliver: SampleBatch => Unit,
+    endMillis: Long = ResourceSampler.EndMillis
+) extends AutoCloseable {
   private val batch = math.max(1, (hertz * batchMillis / 1000).toInt)
   private val waiting = ArrayBuffer.empty[ResourceSample]
+
+  /** What was told of the thread's processor time, and when. */
+  private var toldCpuNanos = 0L
+  private var toldAt = System.nanoTime()
   private val gpus = GpuUse.start(hertz)
   private val clock: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { (task: Runnable) =>
     val thread = new Thread(task, "sparkdl-resources")
@@ -118,7 +168,7 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: Seq[Resou
   private def sample(): Unit = {
     Try {
       waiting += now()
-      if (waiting.size >= batch) flush()
+      if (waiting.size >= batch) flush(last = false)
     }
     ()
   }
@@ -126,17 +176,34 @@ final class ResourceSampler(hertz: Double, batchMillis: Long, deliver: Seq[Resou
   private def now(): ResourceSample =
     ResourceSample.now().copy(gpus = gpus.fold(Map.empty[String, GpuSample])(_.latest))
 
-  private def flush(): Unit = {
+  private def flush(last: Boolean): Unit = {
     val taken = waiting.toList
     waiting.clear()
-    if (taken.nonEmpty) deliver(taken)
+    if (taken.nonEmpty) deliver(SampleBatch(taken, takeCost(), last))
+  }
+
+  /** Since it was taken last. In the sampler's thread, whose processor time it is. */
+  private def takeCost(): SamplerCost = {
+    val (cpuNanos, at) = (ResourceSampler.threadCpuNanos, System.nanoTime())
+    val cost = SamplerCost(if (cpuNanos < 0) -1 else cpuNanos - toldCpuNanos, at - toldAt)
+    toldCpuNanos = cpuNanos
+    toldAt = at
+    cost
+  }
+
+  /** One sample more, and what was not handed on yet. */
+  private def end(): Unit = {
+    Try(waiting += now())
+    Try(flush(last = true))
+    ()
   }
 
   override def close(): Unit = {
-    clock.shutdown()
-    if (clock.awaitTermination(10, TimeUnit.SECONDS)) {
-      Try { waiting += now(); flush() }
+    if (!clock.isShutdown) {
+      clock.execute(() => end()) // comes before the end of the thread: the clock stops what repeats itself alone
+      clock.shutdown()
     }
+    clock.awaitTermination(endMillis, TimeUnit.MILLISECONDS)
     gpus.foreach(_.close())
   }
 }
@@ -148,4 +215,11 @@ object ResourceSampler {
 
   /** How often an executor tells the driver. */
   val BatchMillis = 2000L
+
+  private val EndMillis = 10000L
+  private val threads = ManagementFactory.getThreadMXBean
+
+  /** Of the calling thread since it began; -1 where the JVM does not tell. */
+  private def threadCpuNanos: Long =
+    if (threads.isCurrentThreadCpuTimeSupported) threads.getCurrentThreadCpuTime else -1L
 }

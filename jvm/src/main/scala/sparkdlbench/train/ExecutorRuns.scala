@@ -22,7 +22,10 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
       new ResourceSampler(
         setup.settings(ResourceSampler.hertz),
         ResourceSampler.BatchMillis,
-        samples => SparkDLPlugin.reportResources(ResourceReport(setup.runId, env.executorId, host, samples))
+        batch => {
+          val report = ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost)
+          SparkDLPlugin.reportResources(report, awaited = batch.last)
+        }
       )
     }
 

@@ -4,7 +4,7 @@ import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Key
-import sparkdlbench.data.ExecutorHeap
+import sparkdlbench.data.{DataKeys, ExecutorHeap}
 
 import java.lang.management.ManagementFactory
 import scala.collection.immutable.ListMap
@@ -104,22 +104,45 @@ object MemoryCheck {
   /** Throws a ConfigurationException that says what is needed, what is there, and what to set to which value. */
   def check(setup: RunSetup, estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Unit =
     if (setup.settings(mode) == "on") {
-      val complaints = heap(estimate, limits, local) ++ direct(estimate, limits, local) ++
+      val complaints = heap(setup, estimate, limits, local) ++ direct(estimate, limits, local) ++
         overhead(estimate, limits) ++ driver(estimate, limits)
       if (complaints.nonEmpty)
         throw new ConfigurationException(
-          s"The model ${setup.spec.name} of ${setup.spec.parameterCount} parameters does not fit the session's memory. " +
+          s"A run with the model ${setup.spec.name} of ${setup.spec.parameterCount} parameters does not fit the session's memory. " +
             s"${complaints.mkString(" ")} Or train a smaller model, lower batch, or spread the workers over more executors. The numbers are " +
             "estimates; memory_check=off starts the run nevertheless."
         )
     }
 
-  private def heap(estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Option[String] = {
+  private def heap(
+      setup: RunSetup,
+      estimate: MemoryEstimate,
+      limits: MemoryLimits,
+      local: Boolean
+  ): Option[String] = {
     val needed = estimate.executorHeap + (if (local) estimate.driverHeap - MemoryEstimate.SparkHeapBytes else 0)
     val key = if (local) "spark.driver.memory" else "spark.executor.memory"
     val whose = if (local) "The driver, where the workers run," else each(estimate)
+    val parts = estimate.executorParts(MemoryKind.Heap)
     if (needed <= limits.heap) None
-    else Some(s"$whose needs about ${size(needed)} of heap and has ${size(limits.heap)}: set $key=${setting(needed)}.")
+    else
+      Some(
+        s"$whose needs about ${size(needed)} of heap (${largest(parts)}) and has ${size(limits.heap)}: set $key=${setting(needed)}" +
+          s"${mapping(setup, parts)}."
+      )
+  }
+
+  /** The remedy where the decoded rows take more of the heap than anything else, and could lie on disk. */
+  private def mapping(setup: RunSetup, parts: Seq[MemoryPart]): String = {
+    val key = DataKeys.memoryLimit
+    val (held, rows) = (setup.data.heldBytes, setup.data.trainRows.toLong + setup.data.testRows)
+    val isLargest = parts.maxBy(_.bytes).name == MemoryEstimate.DataSet
+    // Of rows that are mapped already the labels alone are held.
+    val couldBe = setup.dataSource.keys.exists(_.name == key.name) && held > rows * LabelBytes
+    if (!isLargest || !couldBe) ""
+    else
+      s", or ${key.name}=${held / 2} (below the $held bytes that the decoded rows take; now ${setup.settings.entries.getOrElse(key.name, key.default)}), with " +
+        "which they are mapped from a file on the executor's local disk"
   }
 
   private def direct(estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Option[String] = {
@@ -129,7 +152,7 @@ object MemoryCheck {
     if (needed <= limits.direct) None
     else
       Some(
-        s"$whose needs about ${size(needed)} of direct memory (a worker's ${largest(estimate.worker, MemoryKind.Direct)}) and may take ${size(limits.direct)}: add " +
+        s"$whose needs about ${size(needed)} of direct memory (a worker's ${largest(estimate.worker.filter(_.kind == MemoryKind.Direct))}) and may take ${size(limits.direct)}: add " +
           s"-XX:MaxDirectMemorySize=${setting(needed)} to $key (without that option the limit is the size of the heap)."
       )
   }
@@ -142,7 +165,7 @@ object MemoryCheck {
 
   private def driver(estimate: MemoryEstimate, limits: MemoryLimits): Seq[String] = {
     val heap = limits.driverHeap.filter(estimate.driverHeap > _).map { limit =>
-      s"The driver needs about ${size(estimate.driverHeap)} of heap (${largest(estimate.driver, MemoryKind.Heap)}) and has ${size(limit)}: set " +
+      s"The driver needs about ${size(estimate.driverHeap)} of heap (${largest(estimate.driver.filter(_.kind == MemoryKind.Heap))}) and has ${size(limit)}: set " +
         s"spark.driver.memory=${setting(estimate.driverHeap)}."
     }
     val direct = limits.driverDirect.filter(estimate.driverDirect > _).map { limit =>
@@ -162,12 +185,14 @@ object MemoryCheck {
   private def each(estimate: MemoryEstimate): String =
     s"Each executor, with ${estimate.workersPerExecutor} worker${if (estimate.workersPerExecutor == 1) "" else "s"},"
 
-  private def largest(parts: Seq[MemoryPart], kind: MemoryKind): String = parts
-    .filter(part => part.kind == kind && part.bytes > 0)
+  private def largest(parts: Seq[MemoryPart]): String = parts
+    .filter(_.bytes > 0)
     .sortBy(-_.bytes)
     .take(3)
     .map(part => s"${part.name} ${size(part.bytes)}")
     .mkString("largest: ", ", ", "")
+
+  private val LabelBytes = 4L
 
   private[train] def size(bytes: Long): String =
     if (bytes >= (1L << 30)) "%.1f GiB".formatLocal(java.util.Locale.ROOT, bytes.toDouble / (1L << 30))

@@ -56,9 +56,7 @@ final case class MemoryEstimate(
 ) {
   import MemoryKind._
 
-  def executorHeap: Long = executorBytes(Heap) + (workerParts(HeapAtTimes) ++ executor.filter(_.kind == HeapAtTimes))
-    .map(_.bytes)
-    .foldLeft(0L)(math.max)
+  def executorHeap: Long = executorBytes(Heap) + executorParts(HeapAtTimes).map(_.bytes).foldLeft(0L)(math.max)
   def executorDirect: Long = executorBytes(Direct)
 
   /** All that the operating system sees beside the heap. */
@@ -66,12 +64,12 @@ final case class MemoryEstimate(
   def driverHeap: Long = driver.filter(_.kind == Heap).map(_.bytes).sum
   def driverDirect: Long = driver.filter(_.kind == Direct).map(_.bytes).sum
 
-  def executorBytes(kind: MemoryKind): Long =
-    (workerParts(kind) ++ executor.filter(_.kind == kind)).map(_.bytes).sum
+  def executorBytes(kind: MemoryKind): Long = executorParts(kind).map(_.bytes).sum
 
-  /** What the workers of one executor take together. */
-  private def workerParts(kind: MemoryKind): Seq[MemoryPart] =
-    worker.filter(_.kind == kind).map(part => part.copy(bytes = part.bytes * workersPerExecutor))
+  /** What the workers of one executor take together, and what it takes once. */
+  def executorParts(kind: MemoryKind): Seq[MemoryPart] =
+    worker.filter(_.kind == kind).map(part => part.copy(bytes = part.bytes * workersPerExecutor)) ++
+      executor.filter(_.kind == kind)
 
   def toMap: ListMap[String, Any] = {
     def described(parts: Seq[MemoryPart]) = parts.filter(_.bytes > 0).map { part =>
@@ -97,6 +95,9 @@ object MemoryEstimate {
 
   /** Spark's own objects on the heap of an executor or driver that does nothing else; a rule of thumb. */
   val SparkHeapBytes: Long = 128L << 20
+
+  /** The part that is the decoded rows. */
+  val DataSet = "data set"
 
   /** Class data, compiled code, stacks, and the buffers of Spark's network; a rule of thumb. */
   val JvmBytes: Long = 192L << 20
@@ -138,11 +139,12 @@ object MemoryEstimate {
   private def executorParts(setup: RunSetup): Seq[MemoryPart] = {
     val engine = setup.engine.memory(setup.spec, 1)
     Seq(
-      MemoryPart("data set", Heap, setup.data.heldBytes),
+      MemoryPart(DataSet, Heap, setup.data.heldBytes),
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes),
       MemoryPart("native libraries (rule of thumb)", Native, engine.library),
       MemoryPart("JVM itself (rule of thumb)", Native, JvmBytes),
-      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 8L * setup.spec.parameterCount)
+      // The values, the bytes that Spark makes of them, and those within the task's result.
+      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 12L * setup.spec.parameterCount)
     )
   }
 

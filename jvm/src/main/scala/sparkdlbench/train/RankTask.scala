@@ -85,33 +85,42 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
     try {
-      tell("looks for checkpoints")
-      val found = FoundCheckpoint.newest(setup, group, attempt, place)
-      val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
-      if (group.rank == 0) report(groups)
-      val timed = new TimedTransport(transport, rank.timer, groups.groups)
-      val seconds =
-        if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
-      val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
-      val averaging = averagingOf(rank, announcing.getOrElse(timed))
-      statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
-      val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
-      exchanging.foreach(rank.engine.join)
-      val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
-      found.foreach { one =>
-        algorithm.restore(one.snapshot)
-        statistics.restore(one.snapshot)
-      }
-      val step = found.fold(0L)(_.snapshot.step)
-      val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
-      checkpoints = openCheckpoints(groups.groups, clock)
-      train(rank, algorithm, transport, step, found.fold(0.0)(_.lossesSoFar(group)))
+      val beginning = begin(rank, transport)
+      train(rank, beginning.algorithm, transport, beginning.step, beginning.losses)
       checkpoints.foreach(_.await())
-      outcome(rank, algorithm, transport, groups)
+      outcome(rank, beginning.algorithm, transport, beginning.groups)
     } finally {
       checkpoints.foreach(_.close())
       transport.close()
     }
+  }
+
+  /**
+   * Binds the algorithm, and brings it to where the newest checkpoint is. Not in the frame that `train` is called from: what that one refers to
+   * stays in memory as long as it trains, and a checkpoint holds the vectors of all ranks.
+   */
+  private def begin(rank: RankState, transport: Transport): Beginning = {
+    tell("looks for checkpoints")
+    val found = FoundCheckpoint.newest(setup, group, attempt, place)
+    val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
+    if (group.rank == 0) report(groups)
+    val timed = new TimedTransport(transport, rank.timer, groups.groups)
+    val seconds =
+      if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
+    val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
+    val averaging = averagingOf(rank, announcing.getOrElse(timed))
+    statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
+    val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
+    exchanging.foreach(rank.engine.join)
+    val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
+    found.foreach { one =>
+      algorithm.restore(one.snapshot)
+      statistics.restore(one.snapshot)
+    }
+    val step = found.fold(0L)(_.snapshot.step)
+    val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
+    checkpoints = openCheckpoints(groups.groups, clock)
+    Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
   }
 
   /** Streams of other attempts that came to this executor, told by one of its ranks. */
@@ -287,6 +296,16 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     )
   }
 }
+
+/**
+ * Where a rank begins to train.
+ *
+ * @param step
+ *   steps made before
+ * @param losses
+ *   sum of the losses of its rows in the epoch so far
+ */
+private final case class Beginning(algorithm: RankAlgorithm, groups: GroupsReport, step: Long, losses: Double)
 
 private object RankTask {
 

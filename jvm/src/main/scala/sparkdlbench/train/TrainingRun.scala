@@ -93,7 +93,7 @@ final class TrainingRun private (
       new ResourceSampler(
         hertz,
         ResourceSampler.BatchMillis,
-        samples => log.add(ResourceReport(runId, "driver", host, samples))
+        batch => log.add(ResourceReport(runId, "driver", host, batch.samples, batch.cost))
       )
     }
   }
@@ -217,14 +217,28 @@ object TrainingRun {
   }
 
   /** The data's facts, as far as they can be had without decoding it, which takes a job. */
-  private[sparkdlbench] def foreseen(sc: SparkContext, checked: Settings): (Settings, DataFacts) = {
+  private[sparkdlbench] def foreseen(sc: SparkContext, checked: Settings): Foreseen = {
     val source = Variants.find[DataSource]("data source", checked(RunKeys.data))
     val found = source.foresee(source.qualified(checked, sc.hadoopConfiguration), sc)
-    (found.settings, found.undecoded.getOrElse(source.inspect(found.settings, sc.hadoopConfiguration)))
+    val facts = found.undecoded.getOrElse(source.inspect(found.settings, sc.hadoopConfiguration))
+    Foreseen(found.settings, facts, found.undecoded.isEmpty)
   }
 
-  /** Builds the model's specification, and checks what depends on it. */
-  private[sparkdlbench] def planned(sc: SparkContext, settings: Settings, facts: DataFacts): RunSetup = {
+  /** @param counted whether the rows of `facts` are those that there are */
+  private[sparkdlbench] final case class Foreseen(settings: Settings, facts: DataFacts, counted: Boolean)
+
+  /**
+   * Builds the model's specification, and checks what depends on it.
+   *
+   * @param counted
+   *   false where nobody has counted the rows, nor knows which they are: then they are not held against those of a checkpoint
+   */
+  private[sparkdlbench] def planned(
+      sc: SparkContext,
+      settings: Settings,
+      facts: DataFacts,
+      counted: Boolean = true
+  ): RunSetup = {
     val sized = wholeBatch(namedFolders(settings, sc), facts.trainRows)
     val spec = ModelFamily.of(settings, facts.shape, facts.classes)
     Combination.check(settings, spec)
@@ -235,7 +249,7 @@ object TrainingRun {
     Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).check(spec, threads, settings)
     val position =
       DataPosition(RunKeys.globalBatch(sized), sized(RunKeys.seed), facts.trainRows, facts.rowsIdentity)
-    checkResume(sized, spec, position, sc)
+    checkResume(sized, spec, position, counted, sc)
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
     val setup = scheduled(RunSetup(runId, sized, spec, facts, threads, hadoop, secret(settings)))
@@ -273,7 +287,13 @@ object TrainingRun {
     if (setup.settings(CosineSchedule.steps) > 0) setup
     else setup.copy(settings = setup.settings.updated(CosineSchedule.steps, setup.totalSteps.toString))
 
-  private def checkResume(settings: Settings, spec: ModelSpec, position: DataPosition, sc: SparkContext): Unit = {
+  private def checkResume(
+      settings: Settings,
+      spec: ModelSpec,
+      planned: DataPosition,
+      counted: Boolean,
+      sc: SparkContext
+  ): Unit = {
     val folder = settings(Checkpointing.resume)
     checkUnused(settings(Checkpointing.folder), folder, sc.hadoopConfiguration)
     if (folder.nonEmpty) {
@@ -295,8 +315,12 @@ object TrainingRun {
             s"or optimizer than ${algorithm.name} and ${settings(RunKeys.optimizer)} with these settings. Resume with those of the run that wrote it."
         )
       val written = snapshot.parts.head.data
+      // An algorithm of whole passes has the rows, whose number is not known, as its batch.
+      val batch = if (algorithm.fullBatch) written.batch else planned.batch
+      val position = if (counted) planned else planned.copy(batch = batch, rows = written.rows, set = written.set)
       if (written.copy(set = position.set) != position) {
-        def told(one: DataPosition) = s"batch ${one.batch}, seed ${one.seed}, ${one.rows} training rows"
+        def told(one: DataPosition) =
+          s"batch ${one.batch}, seed ${one.seed}${if (counted) s", ${one.rows} training rows" else ""}"
         throw new ConfigurationException(
           s"The checkpoint after step ${snapshot.step} in '$folder' was written with ${told(written)}, and this run has ${told(position)}: it would go " +
             "on with other rows than those that come next. Resume with the batch, seed and data of the run that wrote it."

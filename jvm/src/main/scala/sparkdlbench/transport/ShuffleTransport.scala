@@ -49,8 +49,9 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
     if (setup.settings(RunKeys.topology) == "tree") TreeExchange.memory(setup) else slicedMemory(setup)
 
   /**
-   * What a rank owns, summed and in full precision; its records, kept until the next step, for a task may be repeated; and, where
-   * the first sender's records come last, those of all others.
+   * What a rank owns, summed and in full precision; its records, kept until the next step, for a task may be repeated; and at
+   * times the most of: those of all others, where the first sender's come last; and its next gradient's, which are made while the last
+   * one's are still kept.
    */
   private def slicedMemory(setup: RunSetup): ExchangeMemory = {
     val two = setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
@@ -61,17 +62,18 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
     val used = if (two) Seq(setup.codec, setup.parameterCodec) else Seq(setup.codec)
     val pieces = Seq(setup.codec, setup.parameterCodec).map(codec => codec -> VectorPiece.all(slices, codec, limit))
     val sent = used.zip(Seq(parameters, owned)).map { case (codec, values) => codec.maxBytes(values) }.sum
-    val arriving = math.max(
+    val atTimes = Seq(
       (setup.workers - 1) * setup.codec.maxBytes(owned),
-      if (two) setup.parameterCodec.maxBytes(parameters) else 0
-    )
+      setup.codec.maxBytes(parameters),
+      if (two) setup.parameterCodec.maxBytes(parameters) else 0L
+    ).max
     ExchangeMemory(
       Seq(
         MemoryPart("owned weights, summed and in full precision", MemoryKind.Direct, 8L * owned),
         MemoryPart("encoded values", MemoryKind.Direct, Encoding.scratchBytes(pieces)),
         ExchangeMemory.residual(setup),
         MemoryPart("records that are sent", MemoryKind.Heap, sent),
-        MemoryPart("records that arrive before their turn", MemoryKind.HeapAtTimes, arriving),
+        MemoryPart("records that arrive before their turn, or are made next", MemoryKind.HeapAtTimes, atTimes),
         ExchangeMemory.optimizer(setup, owned)
       )
     )
@@ -129,7 +131,10 @@ private final class ShuffleExchange(group: RankGroup) extends Exchange {
 
   def weights(): Array[Float] = {
     synchronize()
-    val owned = group.run(state => ShuffleRank.of(state).ownedWeights)
+    // With one exchange every rank has all of them; they come from one, for the driver need not have room for those of all.
+    val sliced = two
+    val owned =
+      group.run(state => if (sliced || state.rank == 0) ShuffleRank.of(state).ownedWeights else Array.empty[Float])
     if (two) owned.toArray.flatten else owned.head
   }
 

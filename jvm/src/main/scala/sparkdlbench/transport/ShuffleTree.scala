@@ -115,8 +115,10 @@ private[transport] object TreeExchange {
   def anywhere(tasks: Int): Seq[Seq[String]] = Seq.fill(tasks)(Nil)
 
   /**
-   * An aggregator runs where a rank has just been: its sum, what it sends, and children's records that arrive before their turn. The driver
-   * holds what reaches it, the sum and the weights, and updates all of them.
+   * An aggregator runs where a rank has just been: its sum, what it sends, and children's records that arrive before their turn. Where no
+   * aggregator is between the ranks and the driver, a rank's records are its task's result: Spark has them once more as the result's bytes, and
+   * again within the task's (an aggregator's own are no more than the children's that it has done with then). The driver holds what reaches it,
+   * the sum and the weights, and updates all of them.
    */
   def memory(setup: RunSetup): ExchangeMemory = {
     val parameters = setup.spec.parameterCount
@@ -124,13 +126,14 @@ private[transport] object TreeExchange {
     val levels = Tree.levels(setup.workers, setup.settings(Tree.depth))
     val (gradient, weights) = (setup.codec.maxBytes(parameters), setup.parameterCodec.maxBytes(parameters))
     val children = (setup.workers +: levels).zip(levels).map { case (below, count) => (below + count - 1) / count }
+    val atTimes = (2L +: children.map(_ + 1L)).max * gradient
     val reaching = levels.lastOption.getOrElse(setup.workers) * gradient
     ExchangeMemory(
       worker = Seq(
         MemoryPart("encoded values", MemoryKind.Direct, scratch),
         MemoryPart("an aggregator's sum", MemoryKind.Direct, if (levels.isEmpty) 0 else 4L * parameters + scratch),
         MemoryPart("records that are sent", MemoryKind.Heap, gradient),
-        MemoryPart("records of an aggregator", MemoryKind.HeapAtTimes, (0L +: children.map(_ + 1L)).max * gradient)
+        MemoryPart("records of an aggregator, or on their way to the driver", MemoryKind.HeapAtTimes, atTimes)
       ),
       executor = Seq(MemoryPart("weights as they are broadcast, stored and read", MemoryKind.Heap, 2 * weights)),
       driver = Seq(

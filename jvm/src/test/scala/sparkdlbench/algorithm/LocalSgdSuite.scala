@@ -1,8 +1,11 @@
 package sparkdlbench.algorithm
 
+import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.train.RunResult
+import sparkdlbench.train.{CheckpointStore, RunResult}
+
+import java.nio.file.Files
 
 /** Whole runs in one process; the ranks exchange through memory, one by one. */
 class LocalSgdSuite extends AnyFunSuite with LocalRuns {
@@ -47,6 +50,19 @@ class LocalSgdSuite extends AnyFunSuite with LocalRuns {
     assert(local("local.tau" -> "7", "local.from_epoch" -> "2").weights === local("local.tau" -> "1").weights)
     assert(local("local.tau" -> "7", "local.from_epoch" -> "1").weights !== local("local.tau" -> "1").weights)
   }
+
+  for (codec <- Seq("fp32", "topk", "threshold"))
+    test(s"$codec: a run that goes on from its own end, or from a mean before it, ends with the same bits") {
+      val set = Seq("epochs" -> "1", "local.tau" -> "4", "codec" -> codec)
+      val folder = Files.createTempDirectory("checkpoints").toUri.toString
+      val whole = local(set ++ Seq("checkpoint.dir" -> folder, "checkpoint.every" -> "12"): _*)
+      val store = new CheckpointStore(folder, new Configuration())
+      assert(store.complete == Seq(29L, 24L))
+      assert(local(set :+ ("resume" -> folder): _*).weights === whole.weights, "from the end")
+      val earlier = Files.createTempDirectory("earlier").toUri.toString
+      store.read(24).get.parts.foreach(new CheckpointStore(earlier, new Configuration()).write)
+      assert(local(set :+ ("resume" -> earlier): _*).weights === whole.weights, "from step 24")
+    }
 
   for (codec <- Seq("bf16", "topk"))
     test(s"$codec rounds the way and not the weights") {

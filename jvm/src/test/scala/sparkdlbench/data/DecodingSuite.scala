@@ -3,6 +3,7 @@ package sparkdlbench.data
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.doctor.Doctor
+import sparkdlbench.train.TrainingRun
 
 import java.nio.file.Files
 import scala.concurrent.ExecutionContext.Implicits.global
@@ -65,5 +66,31 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
     assert(Decoding.now.isEmpty)
     val again = source.foresee(all, sc)
     assert(again.undecoded.isEmpty && again.settings.entries == decoded.entries)
+  }
+
+  test("the doctor does not hold rows that nobody has counted against those of a checkpoint") {
+    val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "16", "transport" -> "block-stream") +
+      ("data.scale" -> "0.0001")
+    for (algorithm <- Seq("sync-sgd", "lbfgs")) {
+      val checkpoints = folder.resolve(s"checkpoints of $algorithm").toString
+      val written = run ++ chosen("algorithm" -> algorithm, "checkpoint.dir" -> checkpoints, "max_steps" -> "2") ++
+        Map("results" -> folder.resolve("results").toString)
+      TrainingRun.prepare(sc, written).train()
+      def found(more: (String, String)*) = {
+        val undecoded = Seq("algorithm" -> algorithm, "resume" -> checkpoints) :+
+          ("data.cache_dir" -> folder.resolve("not decoded").toString)
+        Doctor.session(sc, run ++ chosen(undecoded ++ more: _*)).map(each => each.check -> each.message)
+      }
+      assert(found().isEmpty, algorithm)
+      val seed = found("seed" -> "7")
+      assert(seed.map(_._1) == Seq("settings"), seed)
+      assertSays(seed.head._2, "seed 0", "seed 7")
+      assert(!seed.head._2.contains("training rows"), seed)
+      // All of them are known: still refused where they are others.
+      val decoded = Seq("algorithm" -> algorithm, "resume" -> checkpoints, "data.share" -> "0.5")
+      val fewer = Doctor.session(sc, run ++ chosen(decoded: _*))
+      assert(fewer.map(_.check) == Seq("settings") && fewer.head.message.contains("4800 training rows"), fewer)
+    }
+    assert(!Files.exists(folder.resolve("not decoded")))
   }
 }

@@ -24,12 +24,22 @@ class UnreadKeysSuite extends AnyFunSuite {
     ).foreach(settings => assert(refusal(settings: _*).contains(s"'${settings.last._1}'")))
   }
 
-  test("what says where rows lie and how they are read may stand beside any source, and so may defaults") {
+  test("files beside a source that reads none are refused") {
+    for (source <- Seq("digits", "synthetic", "table"); key <- Seq("data.path", "data.test_path")) {
+      val message = refusal("data.source" -> source, key -> "data/mnist")
+      assert(message.contains(s"'$key' is 'data/mnist', and the data source '$source' does not read it"), message)
+      assert(message.contains("csv"), message)
+    }
+    assert(refusal("data.path" -> "data/mnist").contains("idx"), "the digits are the default")
+    assert(refusal("data.source" -> "idx", "data.path" -> "/x", "data.test_path" -> "/y").contains("'data.test_path'"))
+    // What a session's configuration says a run can take back.
+    RunKeys.resolve(Map("data.source" -> "digits", "data.path" -> ""))
+  }
+
+  test("what says how rows are read and kept may stand beside any source, and so may defaults") {
     RunKeys.resolve(
       Map(
         "data.source" -> "digits",
-        "data.path" -> "data/mnist",
-        "data.test_path" -> "data/test",
         "data.cache_dir" -> "/cache",
         "data.memory_limit" -> "1000",
         "data.split_bytes" -> "4096",

@@ -1,5 +1,7 @@
 package sparkdlbench.metrics
 
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
@@ -13,6 +15,13 @@ import scala.jdk.CollectionConverters._
 
 class ResourceSamplerSuite extends AnyFunSuite {
   private val threads = ManagementFactory.getThreadMXBean
+  private val everybody = Seq("0", "1", "driver")
+
+  /** What the resources.json of a run says of each process. */
+  private def processesOf(sc: SparkContext, settings: Map[String, String]): Seq[JsonNode] = {
+    val file = Paths.get(TrainingRun.prepare(sc, settings).train().folder, "resources.json")
+    Json.read(new String(Files.readAllBytes(file), "UTF-8")).path("processes").asScala.toSeq
+  }
 
   test("a sample holds what the system tells") {
     assume(Files.exists(Paths.get("/proc/self/statm")), "this system has no /proc")
@@ -23,18 +32,18 @@ class ResourceSamplerSuite extends AnyFunSuite {
   }
 
   test("it samples at its rate, hands on in batches, and the rest when it is closed") {
-    val batches = new ConcurrentLinkedQueue[Seq[ResourceSample]]()
+    val batches = new ConcurrentLinkedQueue[SampleBatch]()
     val (start, cpuBefore) = (System.nanoTime(), threads.getCurrentThreadCpuTime)
     def nanos = System.nanoTime() - start
-    val sampler = new ResourceSampler(50, 100, samples => { batches.add(samples); () })
-    def seen = batches.asScala.map(_.size).sum
+    val sampler = new ResourceSampler(50, 100, batch => { batches.add(batch); () })
+    def seen = batches.asScala.map(_.samples.size).sum
     var sum = 0.0
     // So that there is something to see; longer where this process gets no core for a while.
     while (nanos < 1000000000L || (seen < 20 && nanos < 30000000000L)) sum += math.sqrt(sum + 1)
     val cores = (threads.getCurrentThreadCpuTime - cpuBefore).toDouble / nanos
     sampler.close()
     val seconds = nanos / 1e9
-    val all = batches.asScala.toSeq
+    val all = batches.asScala.toSeq.map(_.samples)
     val samples = all.flatten.toIndexedSeq
     assert(samples.size >= 20 && samples.size <= 10 + 50 * seconds, s"${samples.size} in $seconds s")
     val apart = samples.zip(samples.drop(1)).map { case (one, next) => next.millis - one.millis }.sorted
@@ -46,6 +55,38 @@ class ResourceSamplerSuite extends AnyFunSuite {
     assert(rates.sum / rates.size > 0.2 * math.min(1.0, cores), rates)
     Thread.sleep(100)
     assert(batches.size == all.size) // nothing comes after the end
+    // What it says that it took is its own thread's time alone, which computed none of the square roots.
+    val cost = batches.asScala.map(_.cost).reduce(_ + _)
+    assert(cost.nanos / 1e9 > 0.9 && cost.nanos / 1e9 <= seconds, cost)
+    assert(cost.cpuNanos > 0 && cost.cpuNanos < 0.5 * cost.nanos, cost)
+    sampler.close() // once more changes nothing
+    assert(batches.size == all.size)
+  }
+
+  test("its end hands on the last samples before it returns, and waits for that no longer than it should") {
+    val batches = new ConcurrentLinkedQueue[SampleBatch]()
+    def deliver(batch: SampleBatch): Unit = { Thread.sleep(300); batches.add(batch); () }
+    new ResourceSampler(4, ResourceSampler.BatchMillis, deliver).close()
+    assert(batches.asScala.toSeq.map(_.last) == Seq(true) && batches.peek.samples.nonEmpty)
+    val stuck = new ResourceSampler(4, ResourceSampler.BatchMillis, _ => Thread.sleep(60000), endMillis = 100)
+    val start = System.nanoTime()
+    stuck.close()
+    assert(System.nanoTime() - start < 30000000000L)
+  }
+
+  test("what sampling took is kept for each process, summed over its reports; -1 where it is not known") {
+    val log = ResourceLog.open("cost")
+    try {
+      val one = Seq(ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0))
+      log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(2000000L, 1000000000L)))
+      log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(3000000L, 500000000L)))
+      log.add(ResourceReport("cost", "0", "h", one, SamplerCost(-1, 1000000000L)))
+      log.add(ResourceReport("cost", "0", "h", one, SamplerCost(4, 1000000000L)))
+      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").asScala.toSeq
+      def told(name: String) = processes.map(_.path(name).asDouble)
+      assert(told("sampler_cpu_seconds") == Seq(0.005, -1.0))
+      assert(told("sampler_seconds") == Seq(1.5, 2.0))
+    } finally ResourceLog.close("cost")
   }
 
   test("a sample costs less than a hundredth of the time between two at 4 Hz") {
@@ -85,7 +126,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
     } finally ResourceLog.close("sum")
   }
 
-  test("a run leaves resources.json with driver and executors, in both shapes") {
+  test("a run leaves resources.json with driver and executors, in both shapes, however short it is") {
     val results = Files.createTempDirectory("resources")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
@@ -110,16 +151,23 @@ class ResourceSamplerSuite extends AnyFunSuite {
             (offered :+ SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).forall(wanted.subsetOf),
             offered.toSeq
           )
-          val folder = TrainingRun.prepare(sc, settings).train().folder
-          val found = Json.read(new String(Files.readAllBytes(Paths.get(folder, "resources.json")), "UTF-8"))
-          val processes = found.path("processes").asScala.toSeq
-          assert(processes.map(_.path("process").asText).sorted == Seq("0", "1", "driver"), transport)
+          // Over before an executor's first report is due.
+          val short = settings ++ Map("max_steps" -> "2", "data.rows" -> "500", "data.test_rows" -> "50")
+          for (_ <- 1 to 3) {
+            val told = processesOf(sc, short - "resources.hertz")
+            assert(told.map(_.path("process").asText).sorted == everybody, transport)
+          }
+          val processes = processesOf(sc, settings)
+          assert(processes.map(_.path("process").asText).sorted == everybody, transport)
           for (process <- processes) {
             val seconds = process.path("seconds").asScala.map(_.asDouble).toSeq
             assert(seconds.nonEmpty && seconds == seconds.sorted)
             for (name <- Seq("cpu_cores", "resident_bytes", "heap_bytes", "direct_bytes", "gc_ms"))
               assert(process.path(name).size == seconds.size, name)
             assert(process.path("network").path("lo").path("received_bytes").size == seconds.size)
+            val (cpu, sampled) =
+              (process.path("sampler_cpu_seconds").asDouble, process.path("sampler_seconds").asDouble)
+            assert(cpu > 0 && cpu < sampled && sampled <= seconds.last + 60, s"$cpu s of $sampled s")
           }
         }
       }

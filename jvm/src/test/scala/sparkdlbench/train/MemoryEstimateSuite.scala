@@ -1,14 +1,16 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkConf
-import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart, SparkListenerTaskEnd}
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.config.RunKeys
 import sparkdlbench.results.Json
 
 import java.lang.management.{BufferPoolMXBean, ManagementFactory}
 import java.nio.file.{Files, Path, Paths}
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
@@ -48,6 +50,27 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     // The data set alone: every executor holds it.
     val message = complaint("transport" -> "block-manager", "data.rows" -> "1000000000")
     assert(message.contains("of heap") && !message.contains("MaxDirectMemorySize"), message)
+  }
+
+  test("a data set that takes most of the heap is named, and the key that has it mapped from disk, where it helps") {
+    val run = prepare("workers" -> "2", "model.hidden" -> "64", "data.rows" -> "1000000", "data.test_rows" -> "1000")
+    def message(source: String, heldBytes: Long): String = {
+      val settings = run.setup.settings.updated(RunKeys.data, source)
+      val setup = run.setup.copy(settings = settings, data = run.setup.data.copy(heldBytes = heldBytes))
+      val limits = MemoryLimits(128 * mebi, 1024 * mebi, None, Some(1024 * mebi), Some(1024 * mebi), 1024 * mebi)
+      intercept[ConfigurationException](
+        MemoryCheck.check(setup, MemoryEstimate.of(setup, 1), limits, local = false)
+      ).getMessage
+    }
+    val held = 1001000L * (784 + 4)
+    val large = message("csv", held)
+    Seq("data set 753 MiB", "spark.executor.memory=", s"data.memory_limit=${held / 2}", s"$held bytes", "now auto")
+      .foreach(words => assert(large.contains(words), s"'$words' is not in: $large"))
+    assert(!large.contains('\n'))
+    // Mapped already; a source that holds nothing that could be mapped.
+    Seq(message("csv", 1001000L * 4), message("synthetic", held)).foreach { other =>
+      assert(other.contains("spark.executor.memory=") && !other.contains("data.memory_limit"), other)
+    }
   }
 
   /** What is in use when the buffers of earlier runs are gone, which another thread frees after the collector. */
@@ -124,11 +147,47 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     val weights = 4L * (784 * 1000 + 1000 + 1000 * 10 + 10)
     val folder = "checkpoint.dir" -> results.resolve("checkpoints").toString
     def read(vectors: Int) = 4 * vectors * weights // by each of four ranks, in the one process
-    val onTheirWay = 2 * weights // what needs most without checkpoints
+    val onTheirWay = 3 * weights // what needs most without checkpoints
     // Four ranks' weights and momentum, and the mean; and weights and momentum put together.
     val own = heap("algorithm" -> "local-sgd", folder) - heap("algorithm" -> "local-sgd")
     assert(own == read(4 * 2 + 1 + 2) - onTheirWay)
     assert(heap(folder) - heap() == read(2 + 2) - onTheirWay)
+  }
+
+  test("gossip's mean travels in fp32 where the codec keeps residuals, and so it is estimated") {
+    def parts(codec: String) =
+      estimate(prepare("workers" -> "3", "algorithm" -> "gossip", "codec" -> codec, "in_memory_first" -> "off"))
+        .path("each_worker")
+    for (codec <- Seq("topk", "threshold")) assert(parts(codec) == parts("fp32"), codec)
+  }
+
+  test("records on their way to the driver, or to an aggregator, count with topology tree") {
+    val run = prepare("transport" -> "shuffle", "topology" -> "tree", "workers" -> "2", "model.hidden" -> "100")
+    val gradient = 4L * run.setup.spec.parameterCount
+    def atTimes(workers: Int): Long = {
+      val setup = run.setup.copy(settings = run.setup.settings.updated(RunKeys.workers, workers.toString))
+      MemoryEstimate.of(setup, workers).worker.filter(_.kind == MemoryKind.HeapAtTimes).map(_.bytes).max
+    }
+    // Two ranks send to the driver; of six each three to one of two aggregators.
+    assert(atTimes(2) == 2 * gradient && atTimes(6) == 4 * gradient)
+  }
+
+  test("what tasks return to the driver is what was estimated") {
+    for (variant <- Seq("shuffle.exchanges" -> "one", "topology" -> "tree")) {
+      val shared = Seq("transport" -> "shuffle", "workers" -> "4", "model.hidden" -> "1000", "data.rows" -> "500")
+      val run = prepare(shared ++ Seq("max_steps" -> "3", variant): _*)
+      val returned = mutable.Map.empty[Int, Long].withDefaultValue(0L)
+      val listener = new SparkListener {
+        override def onTaskEnd(end: SparkListenerTaskEnd): Unit =
+          returned(end.stageId) = returned(end.stageId) + end.taskMetrics.resultSize
+      }
+      SparkTestSupport.awaitEvents(sc)
+      sc.addSparkListener(listener)
+      try run.train()
+      finally { SparkTestSupport.awaitEvents(sc); sc.removeSparkListener(listener) }
+      val (most, stated) = (returned.values.max, estimate(run).path("result_bytes").asLong)
+      assert(most > 0.9 * stated && most < stated + mebi, s"$variant: $most returned, $stated stated")
+    }
   }
 
   test("limits come from the session's configuration") {

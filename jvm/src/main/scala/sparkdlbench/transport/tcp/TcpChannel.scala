@@ -2,39 +2,31 @@ package sparkdlbench.transport.tcp
 
 import io.netty.buffer.Unpooled
 import io.netty.channel.{Channel, ChannelFutureListener}
-import sparkdlbench.transport.push.{Frame, PushChannel, RankLoop}
+import sparkdlbench.transport.push.{Frame, NettyChannel, PushChannel, RankLoop}
 
-import java.io.IOException
 import java.nio.ByteBuffer
-import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 import scala.collection.mutable
 
 /**
  * Frames on one connection whose handshake is done. The rank's thread queues them; the connection's event loop writes header and
  * payload from where they lie, without a copy, by one gathering write.
  */
-private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Unit, onDrained: () => Unit)
-    extends PushChannel {
-  private val queued = new AtomicLong
-  private val written = new AtomicLong
-  private val broken = new AtomicBoolean
-  @volatile private var failure: Throwable = _
-  @volatile private var finishing = false
+private[tcp] final class TcpChannel(connection: Channel, onFailure: Throwable => Unit, onDrained: () => Unit)
+    extends NettyChannel(connection, onFailure, onDrained) {
   private var framing = 0L
 
   channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
     // What is still to be sent to a rank that has left, nobody reads; what it owes us, it has sent before.
     if (channel.hasAttr(Entering.HasLeft)) finishing = true
-    if (finishing) onDrained() else fail(new IOException("the connection was closed"))
+    closed()
   }
 
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = {
-    if (failure != null) throw new IOException(failure.getMessage, failure)
-    if (finishing) throw new IOException("the stream has been ended, or the rank has left")
+    checkOpen("the stream has been ended, or the rank has left")
     framing += Frame.HeaderBytes
     if (lane < 0) framing += payload.remaining
     val data = payload.duplicate()
-    queued.incrementAndGet()
+    countQueued()
     val loop = channel.eventLoop()
     if (loop.inEventLoop()) write(lane, sequence, data) else loop.execute(() => write(lane, sequence, data))
   }
@@ -47,37 +39,15 @@ private[tcp] final class TcpChannel(channel: Channel, onFailure: Throwable => Un
     } else channel.writeAndFlush(header).addListener(done): Unit
   }
 
-  private val done: ChannelFutureListener = future => {
-    if (!future.isSuccess) fail(future.cause)
-    written.incrementAndGet()
-    onDrained()
-  }
-
-  private def fail(cause: Throwable): Unit = {
-    if (failure == null) failure = cause
-    if (!finishing && broken.compareAndSet(false, true)) onFailure(cause)
-    onDrained()
-  }
-
-  override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
-
-  override def sockets: Seq[Channel] = Seq(channel)
-
-  override def isDrained: Boolean = queued.get == written.get || failure != null || finishing && !channel.isOpen
-
   override def framingBytes: Long = framing
 
-  override def finish(): Unit = if (!finishing && failure == null) {
+  override def finish(): Unit = if (!finishing && !isBroken) {
     finishing = true
     // After all that was queued before it.
     channel.eventLoop().execute { () =>
       channel.writeAndFlush(Unpooled.EMPTY_BUFFER).addListener(ChannelFutureListener.CLOSE): Unit
     }
   }
-
-  override def isFinished: Boolean = failure != null || !channel.isOpen
-
-  override def abort(): Unit = { finishing = true; channel.close(): Unit }
 }
 
 /**

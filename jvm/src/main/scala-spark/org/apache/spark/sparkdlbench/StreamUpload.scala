@@ -1,19 +1,18 @@
 package org.apache.spark.sparkdlbench
 
 import io.netty.buffer.{ByteBuf, Unpooled}
-import io.netty.channel.{Channel, ChannelFutureListener, ChannelHandlerContext}
+import io.netty.channel.{Channel, ChannelHandlerContext}
 import org.apache.spark.network.buffer.NioManagedBuffer
 import org.apache.spark.network.client.{RpcResponseCallback, TransportClient}
 import org.apache.spark.network.protocol.UploadStream
 import org.apache.spark.network.shuffle.protocol.UploadBlockStream
 import org.apache.spark.sparkdlbench.StreamUpload._
-import sparkdlbench.transport.push.{Frame, PushChannel, RankLoop, UploadWindow}
+import sparkdlbench.transport.push.{Frame, NettyChannel, UploadWindow}
 
-import java.io.IOException
 import java.nio.ByteBuffer
 import java.util.ArrayList
 import java.util.concurrent.TimeUnit
-import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
+import java.util.concurrent.atomic.AtomicLong
 
 /**
  * Frames as the bodies of a row of block uploads on one connection. An upload's length must be declared when it begins, so
@@ -33,16 +32,10 @@ final class StreamUpload(
     onFailure: Throwable => Unit,
     onDrained: () => Unit,
     idleMillis: Long
-) extends PushChannel {
-  private val channel = client.getChannel
+) extends NettyChannel(client.getChannel, onFailure, onDrained) {
   private val context = firstPlainHandler(channel)
   private val asRegions = channel.pipeline().get(SaslHandler) != null
-  private val queued = new AtomicLong
-  private val written = new AtomicLong
   private val answers = new AtomicLong
-  private val broken = new AtomicBoolean
-  @volatile private var failure: Throwable = _
-  @volatile private var finishing = false
   private var uploads = 0L
   private var window = UploadWindow.FirstBytes
   private var left = 0L
@@ -57,8 +50,7 @@ final class StreamUpload(
   }
 
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = synchronized {
-    if (failure != null) throw new IOException(failure.getMessage, failure)
-    if (finishing) throw new IOException("the stream has been ended")
+    checkOpen("the stream has been ended")
     framing += Frame.HeaderBytes
     if (lane < 0) framing += payload.remaining
     write(frame(lane, sequence, payload.duplicate(), payload.remaining))
@@ -104,7 +96,7 @@ final class StreamUpload(
   }
 
   private def write(parts: ArrayList[ByteBuf]): Unit = {
-    queued.incrementAndGet()
+    countQueued()
     val loop = channel.eventLoop()
     if (loop.inEventLoop()) writeNow(parts) else loop.execute(() => writeNow(parts))
   }
@@ -118,20 +110,6 @@ final class StreamUpload(
 
   private def message(part: ByteBuf): AnyRef = if (asRegions) new BytesRegion(part) else part
 
-  private val done: ChannelFutureListener = future => {
-    if (!future.isSuccess) fail(future.cause)
-    written.incrementAndGet()
-    onDrained()
-  }
-
-  private def fail(cause: Throwable): Unit = {
-    if (failure == null) failure = cause
-    if (!finishing && broken.compareAndSet(false, true)) onFailure(cause)
-    onDrained()
-  }
-
-  private def closed(): Unit = if (!finishing) fail(new IOException("the connection was closed")) else onDrained()
-
   /**
    * Spark closes a connection whose upload is not answered while it sees nothing else on it, and it sees nothing of what is
    * written past its own handlers: so it is told as well.
@@ -143,22 +121,16 @@ final class StreamUpload(
 
   /** In the event loop: so it comes between frames, whoever runs that loop by now. */
   private def sayNothing(): Unit = synchronized {
-    if (!finishing && failure == null && queued.get == written.get) {
+    if (!finishing && !isBroken && allWritten) {
       framing += Frame.HeaderBytes
       write(frame(Frame.PaddingLane, 0, ByteBuffer.allocate(0), 0))
     }
   }
 
-  override def serveBy(loop: RankLoop): Unit = loop.adopt(channel)
-
-  override def sockets: Seq[Channel] = Seq(channel)
-
-  override def isDrained: Boolean = queued.get == written.get || failure != null
-
   override def framingBytes: Long = synchronized(framing)
 
   override def finish(): Unit = synchronized {
-    if (!finishing && failure == null) {
+    if (!finishing && !isBroken) {
       if (left > 0) pad()
       finishing = true
       if (answers.get == uploads) channel.close(): Unit
@@ -175,10 +147,6 @@ final class StreamUpload(
     while (left > 0) cut(Unpooled.wrappedBuffer(zeros(math.min(left, ZeroBytes.toLong).toInt)), parts)
     write(parts)
   }
-
-  override def isFinished: Boolean = failure != null || !channel.isOpen
-
-  override def abort(): Unit = { finishing = true; channel.close(): Unit }
 
   private final class Answer(id: Long) extends RpcResponseCallback {
     override def onSuccess(response: ByteBuffer): Unit = {

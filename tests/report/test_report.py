@@ -345,7 +345,7 @@ class TestForms:
 
 class TestLoad:
     def test_rows_of_net_are_drawn(self, tmp_path: Path) -> None:
-        results = load([_write_net(tmp_path)])
+        results = load([write_net(tmp_path)])
         plot = plots.bus_bandwidth(results.net)
         assert plot is not None
         assert len(plot.figure.axes[0].lines) == 3  # two ways and the link
@@ -353,7 +353,7 @@ class TestLoad:
         assert '<figure id="net-plot-bandwidth">' in page
 
     def test_rows_of_net_are_a_table_of_their_own(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
-        net, written = _write_net(tmp_path), tmp_path / "net.csv"
+        net, written = write_net(tmp_path), tmp_path / "net.csv"
         done = CliRunner().invoke(command, [str(net), "--output", str(written)])
         assert done.exit_code == 0, done.output
         rows = list(csv.DictReader(io.StringIO(written.read_text(encoding="utf-8"))))
@@ -395,7 +395,7 @@ class TestLoad:
         assert "block-manager sliced fp32" in html.page(results)
 
 
-def _write_net(folder: Path) -> Path:
+def write_net(folder: Path) -> Path:
     file = folder / "net.jsonl"
     rows = [
         {

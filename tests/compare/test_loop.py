@@ -98,6 +98,10 @@ def test_resume_takes_the_newest_of_the_same_plan_and_commit(tmp_path: Path, mon
     assert found is not None
     assert found.path == newest.path
     assert found.mark == newest.mark
+    longer = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 3\ntimeout = 5000"))
+    found = store.resume(tmp_path / "out", longer)  # with more time a cell that was stopped may run again
+    assert found is not None
+    assert found.path == newest.path
     other = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 4"))
     assert store.resume(tmp_path / "out", other) is None
     monkeypatch.setattr(machine, "commit", lambda: "another")

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from sparkdl_bench import peers
 from sparkdl_bench.compare import peer_data, record
-from sparkdl_bench.compare.application import Application
+from sparkdl_bench.compare.application import MORE_TIME, Application
 from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.compare.store import ComparisonFolder
-from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError, RunTimedOutError, SparkDLError
 from sparkdl_bench.peers import FitCase
 from sparkdl_bench.peers._process import left_whole, run_to_end, stop_all
 
@@ -73,6 +73,10 @@ class ProcessExecutor:
     def run(self, cell: Cell) -> Mapping[str, Any]:
         try:
             return self._peer(cell) if cell.peer else self._ours(cell)
+        except RunTimedOutError as error:
+            self.close()
+            # A run and a peer name an option of theirs, which a comparison does not have.
+            return record.of_failure(self._plan, cell, f"{error.what} {MORE_TIME}")
         except SparkDLError as error:
             self.close()  # what has failed once may not be fit for the next cell
             return record.of_failure(self._plan, cell, str(error))

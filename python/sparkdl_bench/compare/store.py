@@ -107,11 +107,14 @@ def create(
 
 
 def resume(results: Path, plan: Plan) -> ComparisonFolder | None:
-    """The newest folder of the same plan and commit; None when there is none to go on with."""
-    described = describe(plan)
+    """The newest folder of the same plan and commit; None when there is none to go on with.
+
+    The plans may allow a run another time: what came to its end is the same with it.
+    """
+    described = _timeless(describe(plan))
     for file in sorted(results.glob(f"*-{plan.name}/{PLAN_FILE}"), reverse=True):
         found = open_folder(file.parent)
-        if found.content["commit"] == machine.commit() and found.content["plan"] == described:
+        if found.content["commit"] == machine.commit() and _timeless(found.content["plan"]) == described:
             return found
     return None
 
@@ -128,3 +131,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     for variant in described["variants"]:
         variant["settings"] = redacted(variant["settings"])
     return described
+
+
+def _timeless(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name != "timeout_s"}

@@ -1,0 +1,50 @@
+"""What becomes of a cell that does not come to a good end, and from when its time counts; nothing is trained here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import fakes
+import pytest
+
+from sparkdl_bench.compare import application, execute, store
+from sparkdl_bench.compare.cells import Cell, cells_of
+from sparkdl_bench.compare.execute import ProcessExecutor
+from sparkdl_bench.errors import RunTimedOutError
+from sparkdl_bench.peers._process import run_to_end
+
+PEER = fakes.CONF + '\n[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'
+
+
+def executor_of(folder: Path, monkeypatch: pytest.MonkeyPatch, conf: str = fakes.CONF) -> tuple[ProcessExecutor, Cell]:
+    """An executor and its first cell, which is a peer's where there is one."""
+    monkeypatch.setenv(execute.MARK_VARIABLE, "")  # set by each executor for all that comes after it
+    plan = fakes.plan_of(folder, conf)
+    cells = cells_of(plan)
+    made = ProcessExecutor(plan, store.create(folder / "out", plan, cells), folder)
+    return made, next((cell for cell in cells if cell.peer), cells[0])
+
+
+def test_a_run_that_is_stopped_is_told_where_a_comparison_has_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor, cell = executor_of(tmp_path, monkeypatch)
+    sleeps = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(execute, "run_to_end", lambda name, _command, _timeout_s: run_to_end(name, sleeps, 0.2))
+    made = executor.run(cell)
+    assert made["status"] == "failed"
+    assert f"'{cell.group}' did not end within 0 s" in made["error"]
+    assert made["error"].endswith("Allow more time with `timeout` in the comparison file, or train fewer epochs.")
+    assert "--timeout" not in made["error"]
+
+
+def test_a_peer_that_is_stopped_is_told_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Peer:
+        def run(self, *_: object) -> None:
+            raise RunTimedOutError("'ddp' did not end.", "Allow more time with --timeout.")
+
+    executor, cell = executor_of(tmp_path, monkeypatch, PEER)
+    monkeypatch.setattr(execute.peers, "find", lambda _: Peer())
+    monkeypatch.setattr(execute.peer_data, "export", lambda *_: None)
+    assert executor.run(cell)["error"] == f"'ddp' did not end. {application.MORE_TIME}"

@@ -11,7 +11,7 @@ import pytest
 from sparkdl_bench.compare import application, execute, store
 from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.execute import ProcessExecutor
-from sparkdl_bench.errors import RunTimedOutError
+from sparkdl_bench.errors import RunFailedError, RunTimedOutError
 from sparkdl_bench.peers._process import run_to_end
 
 PEER = fakes.CONF + '\n[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'
@@ -48,3 +48,49 @@ def test_a_peer_that_is_stopped_is_told_the_same(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(execute.peers, "find", lambda _: Peer())
     monkeypatch.setattr(execute.peer_data, "export", lambda *_: None)
     assert executor.run(cell)["error"] == f"'ddp' did not end. {application.MORE_TIME}"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no luck"), TypeError("no luck"), MemoryError("no luck")])
+def test_whatever_a_cell_ends_with_is_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    executor, cell = executor_of(tmp_path, monkeypatch)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(execute, "run_to_end", fail)
+    made = executor.run(cell)
+    assert made["status"] == "failed"
+    assert f"{type(error).__name__}('no luck')" in made["error"]
+    assert f"runs/{cell.id}" in made["error"]
+
+
+def test_a_user_s_interrupt_ends_the_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    executor, cell = executor_of(tmp_path, monkeypatch)
+    monkeypatch.setattr(execute, "run_to_end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(cell)
+
+
+def test_an_application_that_cannot_be_stopped_ends_no_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stubborn:
+        key = "another"
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+            raise RunFailedError("Processes 1, 2 could not be stopped.")
+
+    executor, cell = executor_of(tmp_path, monkeypatch, fakes.CONF.replace("trials = 3", "trials = 3\nfresh = false"))
+    stubborn = Stubborn()
+    monkeypatch.setattr(executor, "_application", stubborn)
+    made = executor.run(cell)
+    assert made["error"] == "Processes 1, 2 could not be stopped."
+    executor.close()  # it is not asked again
+    assert stubborn.closed == 1

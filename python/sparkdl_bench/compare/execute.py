@@ -74,20 +74,25 @@ class ProcessExecutor:
         try:
             return self._peer(cell) if cell.peer else self._ours(cell)
         except RunTimedOutError as error:
-            self.close()
             # A run and a peer name an option of theirs, which a comparison does not have.
-            return record.of_failure(self._plan, cell, f"{error.what} {MORE_TIME}")
+            reason = f"{error.what} {MORE_TIME}"
         except SparkDLError as error:
+            reason = str(error)
+        except Exception as error:  # whatever became of one cell must not end the comparison
+            reason = (
+                f"The cell has ended with an error that nothing foresaw, or what it left cannot be read: {error!r}. "
+                f"Its files are in the comparison's folder, runs/{cell.id}."
+            )
+        try:
             self.close()  # what has failed once may not be fit for the next cell
-            return record.of_failure(self._plan, cell, str(error))
-        except (ArithmeticError, LookupError, OSError, ValueError) as error:
-            self.close()  # one run's strange files must not end the comparison
-            return record.of_failure(self._plan, cell, f"What the run has left cannot be read: {error!r}.")
+        except SparkDLError as error:
+            reason += f" {error}"
+        return record.of_failure(self._plan, cell, reason)
 
     def close(self) -> None:
-        if self._application:
-            self._application.close()
-            self._application = None
+        application, self._application = self._application, None
+        if application:
+            application.close()
 
     def _ours(self, cell: Cell) -> dict[str, Any]:
         place = self._folder.runs(cell)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import fakes
 import pytest
+from test_record import write_run
 
 from sparkdl_bench.compare import application, execute, store
 from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.execute import ProcessExecutor
+from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.errors import RunFailedError, RunTimedOutError
 from sparkdl_bench.peers._process import run_to_end
 
@@ -94,3 +99,37 @@ def test_an_application_that_cannot_be_stopped_ends_no_comparison(
     assert made["error"] == "Processes 1, 2 could not be stopped."
     executor.close()  # it is not asked again
     assert stubborn.closed == 1
+
+
+def test_a_shared_application_s_start_and_warm_up_are_no_part_of_its_first_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    trained: list[str] = []
+    spans: list[tuple[float, float]] = []
+
+    class Shared:
+        """Starts in 50 s and trains in 20 s."""
+
+        def __init__(self, key: str, *_: object) -> None:
+            self.key = key
+            clock[0] += 50.0
+
+        def train(self, settings: Mapping[str, str], _timeout_s: float) -> None:
+            trained.append(settings["results"])
+            clock[0] += 20.0
+            write_run(Path(settings["results"]))
+
+    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float) -> dict[str, str]:
+        spans.append((begun_s, ended_s))
+        return {"status": "success"}
+
+    executor, cell = executor_of(tmp_path, monkeypatch, fakes.CONF.replace("trials = 3", "trials = 3\nfresh = false"))
+    measured = replace(cell, trial=1)
+    monkeypatch.setattr(execute, "Application", Shared)
+    monkeypatch.setattr(execute.record, "of_run", of_run)
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    assert executor.run(measured)["status"] == "success"
+    # It started, and warmed up since the plan has warm-ups, before the cell began.
+    assert len(trained) == 2
+    assert spans == [(1070.0, 1090.0)]

@@ -98,14 +98,16 @@ class ProcessExecutor:
         place = self._folder.runs(cell)
         done = record.finished_run(place)
         if done is None:
+            # First of all: the start of an application that cells share, and its warm-up, are no part of this cell.
+            application = None if self._plan.fresh else self._shared(cell)
             begun = _begin(place)
             settings = {**cell.run.settings, "results": str(place)}
             if folder := settings.get("checkpoint.dir"):  # a run of its own, and of this try
                 settings["checkpoint.dir"] = f"{folder.rstrip('/')}/{cell.id}-{begun:.0f}"
-            if self._plan.fresh:
+            if application is None:
                 self._fresh(cell, settings, place)
             else:
-                self._shared(cell).train(settings, self._plan.timeout_s)
+                application.train(settings, self._plan.timeout_s)
             ended = time.time()
             done = record.finished_run(place)
         else:

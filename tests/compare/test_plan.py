@@ -142,6 +142,15 @@ def test_what_no_comparison_can_have_is_refused(tmp_path: Path, change: tuple[st
         load_plan(fakes.write_conf(tmp_path, conf))
 
 
+def test_a_secret_is_no_factor(tmp_path: Path) -> None:
+    """Its values would be the groups' names; of a variant's own keys the results keep none."""
+    varied = fakes.CONF.replace("batch = [32, 64]", '"spark.ssl.keyPassword" = ["abcdefg", "hijklm"]')
+    for conf in (varied, varied.replace('["abcdefg", "hijklm"]', '"abcdefg"')):
+        with pytest.raises(ConfigurationError, match=r"varies 'spark\.ssl\.keyPassword', a secret") as caught:
+            load_plan(fakes.write_conf(tmp_path, conf))
+        assert "abcdefg" not in str(caught.value)
+
+
 def test_a_varied_key_cannot_be_set_for_all(tmp_path: Path) -> None:
     for assignment in ("batch=16", "transport=shuffle"):
         with pytest.raises(ConfigurationError, match="varies that key itself"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sparkdl_bench import statistics
 from sparkdl_bench.compare import resources
 from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults
 
@@ -30,8 +30,6 @@ LAYER_OF_PHASE = {
 _OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job submission": "submission"}
 # All steps of a peer that does not say what they are made of.
 UNCUT = "steps, not cut"
-# The default of spark.redaction.regex.
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 LAYERS = (
     "start",
     "prepare",
@@ -134,11 +132,6 @@ def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     threads = int(cell.run.settings.get("engine.threads", "1") or 1)
     batch = global_batch(cell.run.settings)
     return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
-
-
-def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """Settings and properties with secrets replaced, by the names that Spark's own UI hides."""
-    return {key: "(redacted)" if _SECRET.search(key) else value for key, value in values.items()}
 
 
 def metrics(

@@ -21,7 +21,7 @@ from typing import Any
 from sparkdl_bench.bench import machine
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.compare.record import redacted
+from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
 
@@ -125,7 +125,7 @@ def open_folder(path: Path) -> ComparisonFolder:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON holds it, without secrets."""
+    """The plan as JSON holds it, without secrets. What varies is none: `load_plan` refuses that."""
     described: dict[str, Any] = json.loads(json.dumps({**asdict(plan), "factors": plan.factors}))
     described["base"] = {part: redacted(values) for part, values in described["base"].items()}
     for variant in described["variants"]:

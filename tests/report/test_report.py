@@ -453,6 +453,28 @@ def test_every_layer_and_phase_has_a_colour_that_the_page_knows() -> None:
         assert page.count(f"--s{index}: ") == 3  # light, dark and print
 
 
+@pytest.mark.parametrize(("batches", "said"), [(4, ""), (8, ""), (12, ": the 20 fastest of 24 groups")])
+def test_lines_are_told_apart_and_what_is_left_out_is_said(tmp_path: Path, batches: int, said: str) -> None:
+    conf = fakes.CONF.replace("trials = 3", "trials = 1")
+    conf = conf.replace("batch = [32, 64]", f"batch = {[8 * (index + 1) for index in range(batches)]}")
+    analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES))
+    for make_plot, title in (
+        (plots.time_to_accuracy, "Time to accuracy"),
+        (plots.utilisation, "Utilisation over time"),
+        (plots.memory, "Memory over time"),
+    ):
+        plot = make_plot(analysis)
+        assert plot is not None
+        assert plot.title == title + said
+        assert plot.description.endswith(f"{said}.")
+        (axes,) = plot.figure.axes
+        lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        assert len(lines) == min(20, 2 * batches)
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines)
+        # A long legend stands below, where it covers nothing.
+        assert (axes.get_legend() is None) == (len(plot.figure.legends) == 1) == (batches > 4)
+
+
 def test_the_highest_rate_comes_first(folder: store.ComparisonFolder) -> None:
     rates = [summary.median for summary in analysed(folder).summaries(RATE)]
     assert rates == sorted(rates, reverse=True)

@@ -25,7 +25,7 @@ except ImportError as error:
 INK, GRID, GROUND = "#1c2127", "#d6dbe1", "#fffffe"
 SERIES = ("#1f6fb3", "#c2570d", "#2a8a4b", "#8b4bb5", "#b3892a", "#c73e6e", "#2b9aa0", "#6b7683", "#7a5230", "#4d57c9")
 # Where ten are not enough.
-MORE = ("#a9b4c1", "#8a8f5d", "#4a5562", "#7fa86b", "#e3b7a0", "#9cc4e4")
+MORE = ("#a9b4c1", "#8a8f5d", "#4a5562", "#7fa86b", "#e3b7a0", "#9cc4e4", "#6d3b5e")
 PHASE_COLOURS = {
     "data": SERIES[4],
     "compute": SERIES[2],
@@ -39,6 +39,7 @@ PHASE_COLOURS = {
 }
 LAYER_COLOURS = {
     "start": SERIES[7],
+    "cluster manager": MORE[6],
     "prepare": MORE[0],
     "data": SERIES[4],
     "compute": SERIES[2],

@@ -1,7 +1,7 @@
 package sparkdlbench.doctor
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sparkdlbench.SparkTestSupport
+import org.apache.spark.sparkdlbench.{KnownExecutor, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
@@ -9,7 +9,7 @@ import sparkdlbench.transport.tcp.PortRange
 import sparkdlbench.transport.{LocalCluster, Surroundings}
 
 import java.net.{InetAddress, ServerSocket}
-import java.nio.file.Files
+import java.nio.file.{Files, Paths}
 
 /** Planted faults, one test each, and a healthy cluster with none. */
 class DoctorSuite extends AnyFunSuite {
@@ -140,6 +140,22 @@ class DoctorSuite extends AnyFunSuite {
     )
   }
 
+  test("an executor that is registered and gets no task") {
+    def there(ids: String*) = ids.map(id => KnownExecutor(id, s"10.0.0.$id:7000", 1, 0, None))
+    val (both, one) = (there("1", "2"), Seq(facts("1"), facts("1")))
+    assertOne(
+      SilentExecutors.findings(both, both, one),
+      "executors",
+      "executor 2 at 10.0.0.2:7000",
+      "2 executors are registered",
+      "spark.excludeOnFailure.enabled"
+    )
+    assert(SilentExecutors.findings(both, both, one :+ facts("2")).isEmpty)
+    // One came, or went, while the tasks were given out.
+    assert(SilentExecutors.findings(both, there("1", "2", "3"), one).isEmpty)
+    assert(SilentExecutors.findings(both, there("1"), one).isEmpty)
+  }
+
   test("a transport that could not connect in an executor") {
     val found = executors(facts("1"), facts("2").copy(transport = Some("Set this.")))
     assertOne(found, "transport", "could not connect in executor 2 on 10.0.0.2. Set this.")
@@ -205,6 +221,30 @@ class DoctorSuite extends AnyFunSuite {
       // One rank has nobody to send to.
       val alone = Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream"))
       assert(!alone.exists(_.check == "transport"), alone)
+    }
+  }
+
+  test("an executor of a real cluster whose core another job holds") {
+    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+      val sign = Files.createTempDirectory("busy").resolve("runs").toString
+      sc.setJobGroup("other", "another job", interruptOnCancel = true)
+      val other = sc
+        .parallelize(Seq(1), 1)
+        .map { one =>
+          Files.createFile(Paths.get(sign))
+          Thread.sleep(120000)
+          one
+        }
+        .collectAsync()
+      sc.clearJobGroup()
+      try {
+        val end = System.nanoTime() + 60000000000L
+        while (!Files.exists(Paths.get(sign)) && System.nanoTime() < end) Thread.sleep(20)
+        assertOne(Doctor.session(sc, run), "executors", "2 executors are registered, and no task came to executor")
+        // With dynamic allocation it may have been about to go.
+        SparkTestSupport.set(sc, "spark.dynamicAllocation.enabled", "true")
+        assertOne(Doctor.session(sc, run), "dynamic-allocation", "spark.executor.instances")
+      } finally other.cancel()
     }
   }
 

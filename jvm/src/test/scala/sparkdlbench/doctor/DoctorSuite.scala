@@ -182,18 +182,11 @@ class DoctorSuite extends AnyFunSuite {
     assert(ExecutorProbe.missingDevices(None).isEmpty)
   }
 
-  test(
-    "a real cluster: healthy; too few slots; too little memory; no native libraries; a missing UCX device; what transports find"
-  ) {
+  test("a real cluster: healthy; too few slots; data that are not there; what transports find; what the session says") {
     LocalCluster.run(2, 1, LocalCluster.prepared :+ ("spark.executorEnv.UCX_NET_DEVICES" -> "lo"): _*) { sc =>
       for (name <- Seq("block-manager", "block-stream", "tcp"))
         assert(Doctor.session(sc, run + ("transport" -> name)).isEmpty, name)
       assertOne(Doctor.session(sc, run ++ Map("workers" -> "3", "slots_wait" -> "1")), "slots", "workers = 3")
-      assertOne(
-        Doctor.session(sc, run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")),
-        "memory",
-        "spark.executor.memory"
-      )
       assertOne(
         Doctor.session(sc, run ++ Map("data.source" -> "idx", "data.path" -> "/nothing/there")),
         "data",
@@ -207,20 +200,39 @@ class DoctorSuite extends AnyFunSuite {
       SparkTestSupport.set(sc, "spark.shuffle.manager", "com.example.Missing")
       assertOne(Doctor.session(sc, run), "shuffle-manager", "com.example.Missing")
     }
+  }
+
+  test("too little memory in a real cluster") {
+    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+      val large = run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")
+      assertOne(Doctor.session(sc, large), "memory", "spark.executor.memory")
+    }
+  }
+
+  test("native libraries that an executor of a real cluster cannot unpack") {
     val blocked = Files.createTempFile("not-a-folder", "")
-    // Without our plugin nothing takes the streams of block-stream in.
-    LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
-      val wrong = Seq(RunKeysOfEngine.cache -> blocked.resolve("cache").toString, "transport" -> "block-stream")
-      val found = Doctor.session(sc, run ++ wrong)
-      assert(found.map(_.check).sorted == Seq("native-libraries", "transport", "ucx-devices"), found)
-      assert(found.exists(_.message.contains("mlx5_9")))
-      assert(found.exists(_.message.contains(blocked.toString)), found)
-      val streams = found.find(_.check == "transport").get.message
-      assert(streams.contains("executor 0 on 127.0.0.1, executor 1 on 127.0.0.1. block-stream needs a shuffle manager"))
-      assert(streams.contains("spark.plugins=sparkdlbench.SparkDLPlugin"), streams)
+    LocalCluster.run(1, 1) { sc =>
+      val wrong = Map("workers" -> "1", RunKeysOfEngine.cache -> blocked.resolve("cache").toString)
+      assertOne(Doctor.session(sc, run ++ wrong), "native-libraries", blocked.toString)
+    }
+  }
+
+  test("UCX devices that the hosts of a real cluster do not have") {
+    LocalCluster.run(1, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
+      assertOne(Doctor.session(sc, run + ("workers" -> "1")), "ucx-devices", "mlx5_9", "executor 0 on 127.0.0.1")
+    }
+  }
+
+  test("a real cluster without our plugin, where nothing takes the streams of block-stream in") {
+    LocalCluster.run(2, 1) { sc =>
+      assertOne(
+        Doctor.session(sc, run + ("transport" -> "block-stream")),
+        "transport",
+        "executor 0 on 127.0.0.1, executor 1 on 127.0.0.1. block-stream needs a shuffle manager",
+        "spark.plugins=sparkdlbench.SparkDLPlugin"
+      )
       // One rank has nobody to send to.
-      val alone = Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream"))
-      assert(!alone.exists(_.check == "transport"), alone)
+      assert(Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream")).isEmpty)
     }
   }
 

@@ -25,7 +25,7 @@ object EventFile extends Assertions {
       .toList
   }
 
-  /** Tag, step and value of each scalar, in their order; for steps below 128 and short tags, whose numbers are one byte. */
+  /** Tag, step and value of each scalar, in their order. Steps and lengths of tags are below 128, so they are one byte. */
   def scalars(file: Path): Seq[(String, Int, Float)] = records(file).drop(1).map { message =>
     val buffer = ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN)
     def byte: Int = buffer.get().toInt

@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+# Where this is 1 a machine without a browser fails the tests that need one, in place of skipping them.
+REQUIRED = "SPARKDL_REQUIRE_BROWSER"
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TIMEOUT_S = 180.0
 
@@ -81,6 +83,16 @@ class Page:
             text = {"text": "\r"} if key == "Enter" and kind == "keyDown" else {}
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **text)
 
+    def click(self, selector: str) -> None:
+        """The left button, in the middle of the first element that fits; brought into the window before that."""
+        x, y = self.evaluate(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def screenshot(self, file: Path) -> None:
         """The whole page, not only what a window would show."""
         data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
@@ -127,10 +139,13 @@ class Page:
 
 @contextmanager
 def page() -> Iterator[Page]:
-    """A tab of a Chromium of its own; skips the test where there is none."""
+    """A tab of a Chromium of its own; where there is none the test is skipped, or fails where one is required."""
     program = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if program is None:
-        pytest.skip(f"no browser: none of {', '.join(_NAMES)} is on the PATH")
+        reason = f"no browser: none of {', '.join(_NAMES)} is on the PATH"
+        if os.environ.get(REQUIRED) == "1":
+            pytest.fail(f"{reason}, and {REQUIRED} is 1")
+        pytest.skip(reason)
     child_reads, we_write = os.pipe()
     we_read, child_writes = os.pipe()
     with tempfile.TemporaryDirectory(prefix="sparkdl-chromium-", ignore_cleanup_errors=True) as profile:

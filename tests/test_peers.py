@@ -122,7 +122,7 @@ class TestProcess:
     def test_nothing_is_left_after_a_timeout(self, tmp_path: Path) -> None:
         pid_file = tmp_path / "pid"
         program = _LEAVES_A_DAEMON + "; print('waiting', flush=True); time.sleep(60)"
-        with pytest.raises(RunFailedError, match=r"did not end within 10 s.*waiting"):
+        with pytest.raises(RunFailedError, match=r"did not end within 10 s.*waiting.*--timeout"):
             run_to_end("sleeper", [sys.executable, "-c", program, str(pid_file)], 10)
         assert not _lives(int(pid_file.read_text()))
 

@@ -25,6 +25,18 @@ _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
 _ENGINE_KEY = "engine.name"
 ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
+# The default of spark.redaction.regex.
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a key or property is hidden, by the names that Spark's own UI hides."""
+    return _SECRET.search(key) is not None
+
+
+def redacted(values: Mapping[str, str]) -> dict[str, str]:
+    """Settings and properties with secrets replaced."""
+    return {key: "(redacted)" if is_secret(key) else value for key, value in values.items()}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,18 @@ class RunFailedError(SparkDLError):
     """A run that started and could not be finished."""
 
 
+class RunTimedOutError(RunFailedError):
+    """Something did not end in its time, and was stopped.
+
+    Attributes:
+        what: what that was and what it said last, for who names another remedy.
+    """
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what} {remedy}")
+        self.what = what
+
+
 class RunCancelledError(RunFailedError):
     """A run that was cancelled, by `RunHandle.cancel` or Ctrl-C; its `summary.json` says so."""
 

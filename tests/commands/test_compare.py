@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from sparkdl_bench import peers
 from sparkdl_bench.compare import peer_data, store
 from sparkdl_bench.peers import FitCase
 from sparkdl_bench.peers._process import marked
+from sparkdl_bench.results import RunResults
 
 pytestmark = pytest.mark.on_one_line
 
@@ -32,7 +34,7 @@ baseline = {{ codec = "fp32" }}
 
 [set]
 epochs = 2
-transport = "block-stream"
+transport = "{transport}"
 
 [matrix]
 codec = ["fp32", "bf16"]
@@ -41,7 +43,8 @@ codec = ["fp32", "bf16"]
 
 def write(folder: Path, **values: object) -> Path:
     path = folder / "digits.toml"
-    chosen = {"base": ROOT / "conf/runs/digits-mlp.toml", "trials": 1, "fresh": "true", **values}
+    base = ROOT / "conf/runs/digits-mlp.toml"
+    chosen = {"base": base, "trials": 1, "fresh": "true", "transport": "block-stream", **values}
     path.write_text(CONF.format(**chosen), encoding="utf-8")
     return path
 
@@ -51,9 +54,10 @@ def records_of(results: Path) -> list[dict[str, object]]:
     return store.open_folder(folder).records()
 
 
-@pytest.mark.parametrize("fresh", ["true", "false"])
-def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, fresh: str) -> None:
-    conf, results, page = write(tmp_path, fresh=fresh), tmp_path / "out", tmp_path / "report.html"
+@pytest.mark.parametrize(("fresh", "transport"), [("true", "block-stream"), ("false", "block-manager")])
+def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, fresh: str, transport: str) -> None:
+    conf = write(tmp_path, fresh=fresh, transport=transport)
+    results, page = tmp_path / "out", tmp_path / "report.html"
     done = command_line.run("compare", str(conf), "--results", str(results))
     assert done.returncode == 0, done.stderr
     assert "codec fp32" in done.stdout
@@ -66,6 +70,14 @@ def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, 
         assert isinstance(layers, dict)
         assert metrics["test_accuracy"] > 0.8
         assert 0 < metrics["seconds_to_accuracy"] <= metrics["seconds_total"]
+        assert layers["start"] > 0
+        # Most of the epochs' time has a name: it is the steps' and the evaluations'.
+        epochs_s = sum(epoch["seconds"] for epoch in RunResults(_folder_of(results, record)).history)
+        assert layers["idle"] + abs(layers["other"]) < 0.35 * epochs_s
+        # A session of its own waits for executors; the last of those that share one finds them there.
+        assert layers["cluster manager"] >= 0
+        if fresh == "true" or record is records[-1]:
+            assert (layers["cluster manager"] > 0) == (fresh == "true")
         # The layers add up to the process's wall clock, and hardly any of it is unknown.
         if fresh == "true":
             assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02)
@@ -83,6 +95,11 @@ def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, 
     again = command_line.run("compare", str(conf), "--results", str(results), "--resume")
     assert again.returncode == 0, again.stderr
     assert "2 of 2 cells are there already." in again.stderr
+
+
+def _folder_of(results: Path, record: Mapping[str, object]) -> Path:
+    [folder] = results.iterdir()
+    return folder / str(record["folder"])
 
 
 def test_a_killed_comparison_goes_on_and_leaves_no_process(command_line: CommandLine, tmp_path: Path) -> None:

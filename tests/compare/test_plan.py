@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -141,6 +142,15 @@ def test_what_no_comparison_can_have_is_refused(tmp_path: Path, change: tuple[st
         load_plan(fakes.write_conf(tmp_path, conf))
 
 
+def test_a_secret_is_no_factor(tmp_path: Path) -> None:
+    """Its values would be the groups' names; of a variant's own keys the results keep none."""
+    varied = fakes.CONF.replace("batch = [32, 64]", '"spark.ssl.keyPassword" = ["abcdefg", "hijklm"]')
+    for conf in (varied, varied.replace('["abcdefg", "hijklm"]', '"abcdefg"')):
+        with pytest.raises(ConfigurationError, match=r"varies 'spark\.ssl\.keyPassword', a secret") as caught:
+            load_plan(fakes.write_conf(tmp_path, conf))
+        assert "abcdefg" not in str(caught.value)
+
+
 def test_a_varied_key_cannot_be_set_for_all(tmp_path: Path) -> None:
     for assignment in ("batch=16", "transport=shuffle"):
         with pytest.raises(ConfigurationError, match="varies that key itself"):
@@ -154,6 +164,17 @@ def test_the_files_of_this_repository_make_cells(name: str) -> None:
     assert plan.trials == 5
     assert plan.target_accuracy is not None
     assert len({cell.id for cell in cells}) == len(cells) >= 20
+
+
+def test_on_other_data_every_text_names_a_base_that_was_made_for_them() -> None:
+    """The digits' own batch on MNIST makes so many steps that a job-a-step transport is over its time."""
+    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "conf" / "runs").glob("*.toml")]
+    with_data = re.compile(r"sparkdl-bench compare conf/runs/(\S+\.toml)(.*data\.path=.*)")
+    commands = [found for text in texts for found in with_data.finditer(text.read_text(encoding="utf-8"))]
+    assert len(commands) >= 4
+    for command in commands:
+        own_base = load_plan(ROOT / "conf" / "runs" / command[1]).base.name
+        assert own_base != "digits-mlp" or "--base conf/runs/mnist-mlp.toml" in command[2], command[0]
 
 
 def test_a_property_of_spark_keeps_its_name(tmp_path: Path) -> None:

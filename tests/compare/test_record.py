@@ -18,7 +18,7 @@ RUN_START_S = 100.0
 def write_run(folder: Path, *, whole: bool = True, attempts: int = 1) -> Path:
     """Two epochs of 2 s and 1.5 s after 3 s of preparation, with 0.4 and 0.3 s of evaluation; 10 steps of 250 ms.
 
-    The clock starts 0.5 s before the first event.
+    The clock starts 0.5 s before the first event, 6 s after the Spark context, and 1.5 s after the last executor came.
     """
     run = folder / "20260102-030405-000-test"
     run.mkdir(parents=True)
@@ -58,6 +58,12 @@ def write_run(folder: Path, *, whole: bool = True, attempts: int = 1) -> Path:
         "spark": {
             "layers_s": {"run": 4.0, "launch": 0.5, "serialisation": 0.9, "submission": 0.1, "outside": 1.5},
             "before_steps_s": {"launch": 0.2, "serialisation": 0.8, "submission": 0.1},
+            "start": {
+                "context_started_ms": (RUN_START_S - 6.0) * 1e3,
+                "executors_registered_ms": (RUN_START_S - 1.5) * 1e3,
+                "cluster_manager_s": 4.5,
+                "first_run": True,
+            },
         },
     }
     (run / "summary.json").write_text(json.dumps(summary))
@@ -90,7 +96,8 @@ def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None
     assert sum(layers.values()) == pytest.approx(17.0)
     assert layers == pytest.approx(
         {
-            "start": 8.0,
+            "start": 8.0 - 4.5,
+            "cluster manager": 4.5,
             "prepare": 3.0 - 1.1,
             "data": 0.2,
             "compute": 0.8,
@@ -127,13 +134,41 @@ def test_a_run_from_before_evaluations_were_measured_has_layers(tmp_path: Path) 
     summary = json.loads((run / "summary.json").read_text())
     for epoch in summary["history"]:
         del epoch["seconds_evaluation"], epoch["seconds_checkpoint"]
-    del summary["final"]["seconds_prepare"], summary["spark"]["before_steps_s"]
+    del summary["final"]["seconds_prepare"], summary["spark"]["before_steps_s"], summary["spark"]["start"]
     (run / "summary.json").write_text(json.dumps(summary))
-    # Of a folder alone nobody knows when its process began: its first event is later than its clock's start.
-    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S + 0.5, RUN_START_S + 7.0)["layers_s"]
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["cluster manager"]) == (8.0, 0.0)
+    # Of a folder alone nobody knows when its process began.
+    layers = record.of_run(plan, cells_of(plan)[0], run, None, RUN_START_S + 7.0)["layers_s"]
     assert (layers["start"], layers["prepare"]) == (0.0, 3.0)
     assert (layers["idle"], layers["other"]) == (0.0, pytest.approx(1.0))
     assert sum(layers.values()) == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(
+    ("began_s_before", "changes", "start", "cluster_manager"),
+    [
+        (8.0, {}, 3.5, 4.5),
+        (4.0, {}, 1.5, 2.5),  # the process asked for this run while executors of its application came
+        (1.0, {}, 1.0, 0.0),  # an application that other runs have had before
+        (8.0, {"executors_registered_ms": None}, 8.0, 0.0),  # the driver runs the tasks
+        (None, {}, 0.0, 4.5),
+        (None, {"first_run": False}, 0.0, 0.0),  # not for this run have they come
+    ],
+)
+def test_the_cluster_manager_has_the_time_until_executors_were_there(
+    tmp_path: Path, began_s_before: float | None, changes: dict[str, Any], start: float, cluster_manager: float
+) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["spark"]["start"].update(changes)
+    (run / "summary.json").write_text(json.dumps(summary))
+    begun = None if began_s_before is None else RUN_START_S - began_s_before
+    layers = record.of_run(plan, cells_of(plan)[0], run, begun, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["cluster manager"]) == (start, cluster_manager)
+    assert sum(layers.values()) == pytest.approx(7.0 + start + cluster_manager)
+    assert layers["other"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_what_listeners_explain_is_taken_from_scheduling_and_no_more() -> None:

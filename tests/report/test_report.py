@@ -345,7 +345,7 @@ class TestForms:
 
 class TestLoad:
     def test_rows_of_net_are_drawn(self, tmp_path: Path) -> None:
-        results = load([_write_net(tmp_path)])
+        results = load([write_net(tmp_path)])
         plot = plots.bus_bandwidth(results.net)
         assert plot is not None
         assert len(plot.figure.axes[0].lines) == 3  # two ways and the link
@@ -353,7 +353,7 @@ class TestLoad:
         assert '<figure id="net-plot-bandwidth">' in page
 
     def test_rows_of_net_are_a_table_of_their_own(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
-        net, written = _write_net(tmp_path), tmp_path / "net.csv"
+        net, written = write_net(tmp_path), tmp_path / "net.csv"
         done = CliRunner().invoke(command, [str(net), "--output", str(written)])
         assert done.exit_code == 0, done.output
         rows = list(csv.DictReader(io.StringIO(written.read_text(encoding="utf-8"))))
@@ -395,7 +395,7 @@ class TestLoad:
         assert "block-manager sliced fp32" in html.page(results)
 
 
-def _write_net(folder: Path) -> Path:
+def write_net(folder: Path) -> Path:
     file = folder / "net.jsonl"
     rows = [
         {
@@ -451,6 +451,28 @@ def test_every_layer_and_phase_has_a_colour_that_the_page_knows() -> None:
     page = Path(html.__file__).with_name("page.html").read_text(encoding="utf-8")
     for index in range(len(plots.SERIES) + len(plots.MORE)):
         assert page.count(f"--s{index}: ") == 3  # light, dark and print
+
+
+@pytest.mark.parametrize(("batches", "said"), [(4, ""), (8, ""), (12, ": the 20 fastest of 24 groups")])
+def test_lines_are_told_apart_and_what_is_left_out_is_said(tmp_path: Path, batches: int, said: str) -> None:
+    conf = fakes.CONF.replace("trials = 3", "trials = 1")
+    conf = conf.replace("batch = [32, 64]", f"batch = {[8 * (index + 1) for index in range(batches)]}")
+    analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES))
+    for make_plot, title in (
+        (plots.time_to_accuracy, "Time to accuracy"),
+        (plots.utilisation, "Utilisation over time"),
+        (plots.memory, "Memory over time"),
+    ):
+        plot = make_plot(analysis)
+        assert plot is not None
+        assert plot.title == title + said
+        assert plot.description.endswith(f"{said}.")
+        (axes,) = plot.figure.axes
+        lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+        assert len(lines) == min(20, 2 * batches)
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines)
+        # A long legend stands below, where it covers nothing.
+        assert (axes.get_legend() is None) == (len(plot.figure.legends) == 1) == (batches > 4)
 
 
 def test_the_highest_rate_comes_first(folder: store.ComparisonFolder) -> None:

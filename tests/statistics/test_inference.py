@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sparkdl_bench import statistics
 from sparkdl_bench.statistics import inference
@@ -127,8 +128,20 @@ def test_the_median_s_interval_is_scipy_s_and_holds_the_median() -> None:
     assert interval is not None
     assert interval.low < np.median(CTRL) < interval.high
     assert inference.median_interval(CTRL) == interval  # seeded
+    for seed in (0, 7):
+        assert inference.median_interval(CTRL, seed) == _scipy_s_interval(CTRL, "BCa", seed)
+    # Whichever value is left out, the median of the others is the same: there is no acceleration to correct by.
+    flat = [1.0, 1.0, 1.0, 5.0]
+    assert inference.median_interval(flat) == _scipy_s_interval(flat, "percentile", 0)
     assert inference.median_interval([2.0, 2.0, 2.0]) == statistics.Interval(2.0, 2.0)
     assert inference.median_interval([1.0, 2.0]) is None
+
+
+def _scipy_s_interval(values: list[float], method: str, seed: int) -> statistics.Interval:
+    random = np.random.default_rng(seed)
+    how = {"n_resamples": 10_000, "confidence_level": 0.95, "method": method}
+    found = stats.bootstrap((np.array(values),), np.median, rng=random, **how).confidence_interval
+    return statistics.Interval(float(found.low), float(found.high))
 
 
 def test_the_median_s_interval_covers_the_truth() -> None:

@@ -19,10 +19,12 @@ import time
 from collections.abc import Mapping
 from typing import IO, Any
 
-from sparkdl_bench.errors import RunFailedError, SparkDLError
+from sparkdl_bench.errors import RunFailedError, RunTimedOutError, SparkDLError
 from sparkdl_bench.peers._environment import tail
 from sparkdl_bench.peers._process import MARK, stop_all
 
+# What helps a run of a comparison that was stopped.
+MORE_TIME = "Allow more time with `timeout` in the comparison file, or train fewer epochs."
 _START_S = 120.0
 
 
@@ -54,6 +56,12 @@ class Application:
         self._answers = answers_read
         try:
             self._ask({"spark": {"spark.app.name": name, **spark}}, _START_S)
+        except RunTimedOutError as error:
+            self.close()
+            raise RunFailedError(
+                f"{error.what} A session has to begin within that time: look at its master, "
+                f"{spark.get('spark.master', 'which is not set')}."
+            ) from None
         except SparkDLError:
             self.close()
             raise
@@ -87,9 +95,10 @@ class Application:
         while not received.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._answers], [], [], left)[0]:
-                raise RunFailedError(
+                raise RunTimedOutError(
                     f"The shared Spark application did not answer within {timeout_s:.0f} s and was stopped. It last "
-                    f"said: {self._said()}"
+                    f"said: {self._said()}",
+                    MORE_TIME,
                 )
             chunk = os.read(self._answers, 65536)
             if not chunk:

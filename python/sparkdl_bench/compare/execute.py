@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from sparkdl_bench import peers
 from sparkdl_bench.compare import peer_data, record
-from sparkdl_bench.compare.application import Application
+from sparkdl_bench.compare.application import MORE_TIME, Application
 from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.compare.store import ComparisonFolder
-from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError, RunTimedOutError, SparkDLError
 from sparkdl_bench.peers import FitCase
 from sparkdl_bench.peers._process import left_whole, run_to_end, stop_all
 
@@ -73,30 +73,41 @@ class ProcessExecutor:
     def run(self, cell: Cell) -> Mapping[str, Any]:
         try:
             return self._peer(cell) if cell.peer else self._ours(cell)
+        except RunTimedOutError as error:
+            # A run and a peer name an option of theirs, which a comparison does not have.
+            reason = f"{error.what} {MORE_TIME}"
         except SparkDLError as error:
+            reason = str(error)
+        except Exception as error:  # whatever became of one cell must not end the comparison
+            reason = (
+                f"The cell has ended with an error that nothing foresaw, or what it left cannot be read: {error!r}. "
+                f"Its files are in the comparison's folder, runs/{cell.id}."
+            )
+        try:
             self.close()  # what has failed once may not be fit for the next cell
-            return record.of_failure(self._plan, cell, str(error))
-        except (ArithmeticError, LookupError, OSError, ValueError) as error:
-            self.close()  # one run's strange files must not end the comparison
-            return record.of_failure(self._plan, cell, f"What the run has left cannot be read: {error!r}.")
+        except SparkDLError as error:
+            reason += f" {error}"
+        return record.of_failure(self._plan, cell, reason)
 
     def close(self) -> None:
-        if self._application:
-            self._application.close()
-            self._application = None
+        application, self._application = self._application, None
+        if application:
+            application.close()
 
     def _ours(self, cell: Cell) -> dict[str, Any]:
         place = self._folder.runs(cell)
         done = record.finished_run(place)
         if done is None:
+            # First of all: the start of an application that cells share, and its warm-up, are no part of this cell.
+            application = None if self._plan.fresh else self._shared(cell)
             begun = _begin(place)
             settings = {**cell.run.settings, "results": str(place)}
             if folder := settings.get("checkpoint.dir"):  # a run of its own, and of this try
                 settings["checkpoint.dir"] = f"{folder.rstrip('/')}/{cell.id}-{begun:.0f}"
-            if self._plan.fresh:
+            if application is None:
                 self._fresh(cell, settings, place)
             else:
-                self._shared(cell).train(settings, self._plan.timeout_s)
+                application.train(settings, self._plan.timeout_s)
             ended = time.time()
             done = record.finished_run(place)
         else:

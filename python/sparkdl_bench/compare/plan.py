@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.config import RunFile, as_text, flatten, load_run_file, snake_case
+from sparkdl_bench.config import RunFile, as_text, flatten, is_secret, load_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
 
 if sys.version_info >= (3, 11):
@@ -210,6 +210,12 @@ def _flat_matrix(document: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _values(key: str, values: Any, where: str) -> tuple[str, ...]:
+    if is_secret(key):
+        raise ConfigurationError(
+            f"[matrix] of {where} varies '{key}', a secret by its name, and groups are named by their values, also in "
+            "results and reports. Give each value a [[variant]] with a name of its own and the key in its 'set', which "
+            "is kept redacted."
+        )
     if not isinstance(values, list) or not values:
         raise ConfigurationError(
             f"'{key}' in [matrix] of {where} is {values!r}; it must be a list of the values that it takes."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sparkdl_bench import statistics
 from sparkdl_bench.compare import resources
 from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults
 
@@ -30,10 +30,9 @@ LAYER_OF_PHASE = {
 _OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job submission": "submission"}
 # All steps of a peer that does not say what they are made of.
 UNCUT = "steps, not cut"
-# The default of spark.redaction.regex.
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 LAYERS = (
     "start",
+    "cluster manager",
     "prepare",
     "data",
     "compute",
@@ -62,11 +61,12 @@ def finished_run(folder: Path) -> Path | None:
     return None
 
 
-def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float, ended_s: float) -> dict[str, Any]:
+def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float | None, ended_s: float) -> dict[str, Any]:
     """The record of one of our own runs.
 
     Args:
-        begun_s, ended_s: when its process began and ended, seconds since the epoch (the clock of the events).
+        begun_s, ended_s: when its process began and ended, seconds since the epoch (the clock of the events); of a
+            run's folder alone nobody knows the first (None).
     """
     results = RunResults(folder)
     summary, run = results.summary, results.run
@@ -135,11 +135,6 @@ def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     threads = int(cell.run.settings.get("engine.threads", "1") or 1)
     batch = global_batch(cell.run.settings)
     return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
-
-
-def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """Settings and properties with secrets replaced, by the names that Spark's own UI hides."""
-    return {key: "(redacted)" if _SECRET.search(key) else value for key, value in values.items()}
 
 
 def metrics(
@@ -242,11 +237,14 @@ def _layers(
     times: _Times,
     history: Sequence[Mapping[str, Any]],
     steps: int,
-    begun_s: float,
+    begun_s: float | None,
     ended_s: float,
 ) -> dict[str, float]:
-    """Seconds of the process's wall clock by layer; they add up to it, `other` being what no clock covers."""
-    begun_s = min(begun_s, times.start)  # of a run's folder alone nobody knows when its process began
+    """Seconds of the process's wall clock by layer; they add up to it, `other` being what no clock covers.
+
+    Of a process whose begin nobody knows the wall clock is what is known of it: the cluster manager's part, and all
+    from the run's clock's start on.
+    """
     layers = {**dict.fromkeys(LAYERS, 0.0), **_of_phases(summary["phases_ms"], steps)}
     layers["evaluation"] = sum(float(epoch.get("seconds_evaluation", 0.0)) for epoch in history)
     layers["checkpoint"] = sum(float(epoch.get("seconds_checkpoint", 0.0)) for epoch in history)
@@ -254,17 +252,34 @@ def _layers(
     # Of a run that lost executors the steps before the loss are not known; of one before these numbers, the evaluation.
     if times.attempts <= 1 and all("seconds_evaluation" in epoch for epoch in history):
         layers["idle"] = max(0.0, left)
-    layers["start"] = times.start - begun_s
+    layers["cluster manager"] = _cluster_manager_s(summary, begun_s, times.start)
+    layers["start"] = 0.0 if begun_s is None else times.start - begun_s - layers["cluster manager"]
     layers["prepare"] = _prepare_s(summary, times, history)
     layers["finish"] = times.stop - max(times.epochs.values())
     layers["stop"] = ended_s - times.stop
-    layers["other"] += (ended_s - begun_s) - sum(layers.values())
+    wall_s = ended_s - times.start + layers["start"] + layers["cluster manager"]
+    layers["other"] += wall_s - sum(layers.values())
     spark = summary.get("spark", {})
     before = spark.get("before_steps_s") or {}
     later = {key: seconds - before.get(key, 0.0) for key, seconds in spark.get("layers_s", {}).items()}
     _explain(layers, "prepare", before)
     _explain(layers, "Spark scheduling", later)
     return {name: round(value, 4) for name, value in layers.items()}
+
+
+def _cluster_manager_s(summary: Mapping[str, Any], begun_s: float | None, run_start_s: float) -> float:
+    """Of the time before the run's clock: from the Spark context's start until executors for all ranks had registered.
+
+    Nothing of it where they were there before the process began, the driver runs the tasks, or an older run does not
+    tell. Without a begin it counts for the first run of an application alone.
+    """
+    told = summary.get("spark", {}).get("start") or {}
+    context_ms, executors_ms = told.get("context_started_ms"), told.get("executors_registered_ms")
+    if context_ms is None or executors_ms is None or (begun_s is None and not told.get("first_run")):
+        return 0.0
+    context_s, executors_s = float(context_ms) / 1e3, float(executors_ms) / 1e3
+    since_s = context_s if begun_s is None else max(context_s, begun_s)
+    return max(0.0, min(executors_s, run_start_s) - since_s)
 
 
 def _of_phases(phases_ms: Mapping[str, float], steps: int) -> dict[str, float]:

@@ -21,7 +21,7 @@ from typing import Any
 from sparkdl_bench.bench import machine
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.compare.record import redacted
+from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
 
@@ -107,11 +107,14 @@ def create(
 
 
 def resume(results: Path, plan: Plan) -> ComparisonFolder | None:
-    """The newest folder of the same plan and commit; None when there is none to go on with."""
-    described = describe(plan)
+    """The newest folder of the same plan and commit; None when there is none to go on with.
+
+    The plans may allow a run another time: what came to its end is the same with it.
+    """
+    described = _timeless(describe(plan))
     for file in sorted(results.glob(f"*-{plan.name}/{PLAN_FILE}"), reverse=True):
         found = open_folder(file.parent)
-        if found.content["commit"] == machine.commit() and found.content["plan"] == described:
+        if found.content["commit"] == machine.commit() and _timeless(found.content["plan"]) == described:
             return found
     return None
 
@@ -122,9 +125,13 @@ def open_folder(path: Path) -> ComparisonFolder:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON holds it, without secrets."""
+    """The plan as JSON holds it, without secrets. What varies is none: `load_plan` refuses that."""
     described: dict[str, Any] = json.loads(json.dumps({**asdict(plan), "factors": plan.factors}))
     described["base"] = {part: redacted(values) for part, values in described["base"].items()}
     for variant in described["variants"]:
         variant["settings"] = redacted(variant["settings"])
     return described
+
+
+def _timeless(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name != "timeout_s"}

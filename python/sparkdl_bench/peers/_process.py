@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.errors import RunFailedError, RunTimedOutError
 from sparkdl_bench.peers import Case, Measurement, Sample, case_to_dict
 from sparkdl_bench.peers._environment import tail
 
@@ -62,7 +62,12 @@ def run_to_end(
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
 ) -> None:
-    """Run `command` in a session of its own; whatever it started is gone when this returns or raises."""
+    """Run `command` in a session of its own; whatever it started is gone when this returns or raises.
+
+    Raises:
+        RunFailedError: it ended with an error.
+        RunTimedOutError: it took longer than `timeout_s`. The remedy is that of commands with an option --timeout.
+    """
     mark = secrets.token_hex(8)
     variables = {**os.environ, **(environment or {}), MARK: mark, "PYTHONUNBUFFERED": "1"}
     with tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-") as log:
@@ -79,9 +84,9 @@ def run_to_end(
             status = child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             said = _said(log)  # before the end: stopping makes programs talk, too
-            raise RunFailedError(
-                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said} "
-                "Allow more time with --timeout, or ask for fewer steps."
+            raise RunTimedOutError(
+                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said}",
+                "Allow more time with --timeout, or ask for fewer steps.",
             ) from None
         finally:
             stop_all(child, mark)

@@ -167,7 +167,7 @@ def _of_runs(folders: Sequence[Path]) -> Comparison:
         times = results.events or [{"time_ms": 0}]  # a run that failed may have none
         begun, ended = times[0]["time_ms"] / 1e3, times[-1]["time_ms"] / 1e3
         if summary.get("status") == "success":
-            made = record.of_run(plan, cell, folder, begun, ended)
+            made = record.of_run(plan, cell, folder, None, ended)
         else:
             made = record.of_failure(plan, cell, str(summary.get("error") or f"Its status is {summary.get('status')}."))
         records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report.analysis import LABELS, RATE, Analysis
+from sparkdl_bench.report.analysis import LABELS, RATE, Analysis, Group
 
 try:
     import matplotlib as mpl
@@ -24,7 +25,7 @@ except ImportError as error:
 INK, GRID, GROUND = "#1c2127", "#d6dbe1", "#fffffe"
 SERIES = ("#1f6fb3", "#c2570d", "#2a8a4b", "#8b4bb5", "#b3892a", "#c73e6e", "#2b9aa0", "#6b7683", "#7a5230", "#4d57c9")
 # Where ten are not enough.
-MORE = ("#a9b4c1", "#8a8f5d", "#4a5562", "#7fa86b", "#e3b7a0", "#9cc4e4")
+MORE = ("#a9b4c1", "#8a8f5d", "#4a5562", "#7fa86b", "#e3b7a0", "#9cc4e4", "#6d3b5e")
 PHASE_COLOURS = {
     "data": SERIES[4],
     "compute": SERIES[2],
@@ -38,6 +39,7 @@ PHASE_COLOURS = {
 }
 LAYER_COLOURS = {
     "start": SERIES[7],
+    "cluster manager": MORE[6],
     "prepare": MORE[0],
     "data": SERIES[4],
     "compute": SERIES[2],
@@ -55,7 +57,11 @@ LAYER_COLOURS = {
     "stop": MORE[2],
     "other": GRID,
 }
-_MOST_LINES = 12
+# As many as colours and dashes tell apart.
+_MOST_LINES = 2 * len(SERIES)
+# A legend of more lines would cover them, and stands below.
+_MOST_INSIDE = 8
+_NARROW_NAME = 40
 _WIDTH = 6.6
 _MARKERS = "osD^vPX*<>"
 
@@ -88,8 +94,8 @@ def all_plots(analysis: Analysis) -> list[Plot]:
 
 def time_to_accuracy(analysis: Analysis) -> Plot | None:
     """Test accuracy over the run's clock: the median trial of each group strong, the others faint."""
-    groups = [group for group in analysis.groups if any(record["history"] for record in group.records)]
-    groups = sorted(groups, key=lambda group: group.median(analysis.metric) or float("inf"))[:_MOST_LINES]
+    known = [group for group in analysis.groups if any(record["history"] for record in group.records)]
+    groups = _fastest(analysis, known)
     if not groups:
         return None
     figure, axes = _figure(4.2)
@@ -120,11 +126,11 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
         )
     axes.set(xlabel="seconds since the run began", ylabel="test accuracy")
     axes.set_xlim(left=0)
-    axes.legend(loc="lower right")
+    _legend(figure, axes, "lower right")
     return Plot(
         "time-to-accuracy",
-        "Time to accuracy",
-        f"Test accuracy over seconds for {', '.join(group.name for group in groups)}.",
+        f"Time to accuracy{_left_out(groups, known)}",
+        f"Test accuracy over seconds for {_names(groups)}{_left_out(groups, known)}.",
         figure,
     )
 
@@ -283,8 +289,8 @@ def bus_bandwidth(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
 
 
 def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, scale: float) -> Plot | None:
-    found = [group for group in analysis.groups if group.records and group.typical.get("resources")]
-    found = sorted(found, key=lambda group: group.median(analysis.metric) or float("inf"))[:_MOST_LINES]
+    known = [group for group in analysis.groups if group.records and group.typical.get("resources")]
+    found = _fastest(analysis, known)
     if not found:
         return None
     figure, axes = _figure(3.6)
@@ -301,8 +307,33 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
     axes.set(xlabel="seconds since the run began", ylabel=label)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.legend()
-    return Plot(name, title, f"{label} over time for {', '.join(group.name for group in found)}.", figure)
+    _legend(figure, axes, "best")
+    left_out = _left_out(found, known)
+    return Plot(name, f"{title}{left_out}", f"{label} over time for {_names(found)}{left_out}.", figure)
+
+
+def _fastest(analysis: Analysis, groups: Sequence[Group]) -> list[Group]:
+    """As many as one picture has lines for; those without that number last."""
+    return sorted(groups, key=lambda group: group.median(analysis.metric) or float("inf"))[:_MOST_LINES]
+
+
+def _left_out(shown: Sequence[Group], groups: Sequence[Group]) -> str:
+    """For title and description; nothing where all are shown."""
+    return "" if len(shown) == len(groups) else f": the {len(shown)} fastest of {len(groups)} groups"
+
+
+def _names(groups: Sequence[Group]) -> str:
+    return ", ".join(group.name for group in groups)
+
+
+def _legend(figure: Figure, axes: Axes, place: str) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if len(labels) <= _MOST_INSIDE:
+        axes.legend(loc=place)
+        return
+    columns = 2 if max(map(len, labels)) <= _NARROW_NAME else 1
+    figure.set_figheight(figure.get_figheight() + 0.17 * math.ceil(len(labels) / columns))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
 def _stacked(

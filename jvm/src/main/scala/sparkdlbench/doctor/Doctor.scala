@@ -1,7 +1,7 @@
 package sparkdlbench.doctor
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sparkdlbench.SparkFacts
+import org.apache.spark.sparkdlbench.{KnownExecutor, SparkFacts}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
 import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun}
@@ -21,6 +21,10 @@ object Doctor {
 
   /** Long enough for every slot to get its task before one ends. */
   private val TaskMillis = 300L
+
+  /** And where the scheduler was slow. */
+  private val LongTaskMillis = 3000L
+  private val ListenersMillis = 5000L
 
   /** Block managers that each executor connects to; in larger clusters each tries others. */
   private val ConnectionsEach = 16
@@ -58,27 +62,18 @@ object Doctor {
     found.left.toSeq
   }
 
-  private def executors(sc: SparkContext, settings: Settings): Seq[Finding] = {
-    val slots = SparkFacts.slots(sc)
-    val addresses = sc.getExecutorMemoryStatus.keys.toIndexedSeq.sorted
-    val around = Surroundings(
-      settings(RunKeys.workers) + Ps.ownServers(settings),
-      SparkFacts.executors(sc),
-      addresses.map(address => address.take(address.lastIndexOf(':'))).distinct.size
-    )
-    val job = sc
-      .parallelize(0 until slots, slots)
-      .map { index =>
-        Thread.sleep(TaskMillis)
-        val chosen =
-          (0 until math.min(ConnectionsEach, addresses.size)).map(k => addresses((index + k) % addresses.size))
-        ExecutorProbe.look(chosen, settings, around)
+  private def executors(sc: SparkContext, settings: Settings): Seq[Finding] =
+    try {
+      val there = registered(sc)
+      val first = look(sc, settings, TaskMillis)
+      if (SilentExecutors.of(there, first).isEmpty || comeAndGo(sc)) new ExecutorChecks(first, sc.version).findings
+      else {
+        val before = registered(sc)
+        val all = first ++ look(sc, settings, LongTaskMillis)
+        new ExecutorChecks(all, sc.version).findings ++ SilentExecutors.findings(before, registered(sc), all)
       }
-      .collectAsync()
-    try new ExecutorChecks(Await.result(job, ProbeTimeout), sc.version).findings
-    catch {
+    } catch {
       case _: TimeoutException =>
-        job.cancel()
         Seq(
           Finding(
             "executors",
@@ -101,6 +96,46 @@ object Doctor {
             s"The look at the executors failed: ${Failures.reason(error)} Look at the executors' logs."
           )
         )
+    }
+
+  /** With dynamic allocation an executor that took no task may have been about to go. */
+  private def comeAndGo(sc: SparkContext): Boolean = sc.getConf.getBoolean("spark.dynamicAllocation.enabled", false)
+
+  /** Executors with room for a task that have come up wholly, since their block managers have. */
+  private def registered(sc: SparkContext): Seq[KnownExecutor] = {
+    SparkFacts.awaitListeners(sc, ListenersMillis)
+    val addresses = sc.getExecutorMemoryStatus.keySet
+    SparkFacts.known(sc).filter(one => one.gone.isEmpty && one.slots > 0 && addresses.contains(one.address))
+  }
+
+  /**
+   * What a task in each slot sees.
+   *
+   * @param millis
+   *   how long a task takes at least
+   */
+  private def look(sc: SparkContext, settings: Settings, millis: Long): Seq[ExecutorFacts] = {
+    val slots = math.max(1, SparkFacts.slots(sc))
+    val addresses = sc.getExecutorMemoryStatus.keys.toIndexedSeq.sorted
+    val around = Surroundings(
+      settings(RunKeys.workers) + Ps.ownServers(settings),
+      SparkFacts.executors(sc),
+      addresses.map(address => address.take(address.lastIndexOf(':'))).distinct.size
+    )
+    val job = sc
+      .parallelize(0 until slots, slots)
+      .map { index =>
+        Thread.sleep(millis)
+        val chosen =
+          (0 until math.min(ConnectionsEach, addresses.size)).map(k => addresses((index + k) % addresses.size))
+        ExecutorProbe.look(chosen, settings, around)
+      }
+      .collectAsync()
+    try Await.result(job, ProbeTimeout)
+    catch {
+      case late: TimeoutException =>
+        job.cancel()
+        throw late
     }
   }
 

@@ -9,7 +9,7 @@ import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
-import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SparkLayers}
+import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
 import sparkdlbench.results.{Facts, Json, MlFlow, Page, Recorder, RunFolder, RunLogger, TensorBoard}
@@ -43,6 +43,7 @@ final class TrainingRun private (
     startMillis: Long
 ) {
   private val layers = new SparkLayers(setup.runId)
+  private val isFirst = LiveRuns.of(sc.applicationId).isEmpty
   @volatile private var cancelRequested = false
 
   def runId: String = setup.runId
@@ -133,7 +134,8 @@ final class TrainingRun private (
     val (recorded, wallMillis) = (recorder.summary(status, bytes, error), recorder.millis)
     if (error.isEmpty) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
     val firstStep = recorder.secondsPrepared.map(seconds => startMillis + (seconds * 1000).toLong)
-    val summary = recorded + ("spark" -> layers.seconds(wallMillis, firstStep))
+    val started = if (error.isEmpty) Some(sessionStart.toMap) else None // of a failed run the session may be gone
+    val summary = recorded + ("spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started)))
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
     recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
@@ -141,6 +143,11 @@ final class TrainingRun private (
     folder.write("steps.json", Json.line(recorder.stepMillis))
     folder.write("page.html", Page.render(description, summary))
     Json.text(summary)
+  }
+
+  private def sessionStart: SessionStart = {
+    val executors = SessionStart.registered(SparkFacts.known(sc), setup.ranks, startMillis)
+    SessionStart(sc.startTime, executors, isFirst)
   }
 
   private def trainedDescription(trained: Trained, recorder: Recorder): ListMap[String, Any] =

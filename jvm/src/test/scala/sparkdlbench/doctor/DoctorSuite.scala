@@ -1,7 +1,7 @@
 package sparkdlbench.doctor
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sparkdlbench.SparkTestSupport
+import org.apache.spark.sparkdlbench.{KnownExecutor, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
@@ -9,7 +9,7 @@ import sparkdlbench.transport.tcp.PortRange
 import sparkdlbench.transport.{LocalCluster, Surroundings}
 
 import java.net.{InetAddress, ServerSocket}
-import java.nio.file.Files
+import java.nio.file.{Files, Paths}
 
 /** Planted faults, one test each, and a healthy cluster with none. */
 class DoctorSuite extends AnyFunSuite {
@@ -140,6 +140,22 @@ class DoctorSuite extends AnyFunSuite {
     )
   }
 
+  test("an executor that is registered and gets no task") {
+    def there(ids: String*) = ids.map(id => KnownExecutor(id, s"10.0.0.$id:7000", 1, 0, None))
+    val (both, one) = (there("1", "2"), Seq(facts("1"), facts("1")))
+    assertOne(
+      SilentExecutors.findings(both, both, one),
+      "executors",
+      "executor 2 at 10.0.0.2:7000",
+      "2 executors are registered",
+      "spark.excludeOnFailure.enabled"
+    )
+    assert(SilentExecutors.findings(both, both, one :+ facts("2")).isEmpty)
+    // One came, or went, while the tasks were given out.
+    assert(SilentExecutors.findings(both, there("1", "2", "3"), one).isEmpty)
+    assert(SilentExecutors.findings(both, there("1"), one).isEmpty)
+  }
+
   test("a transport that could not connect in an executor") {
     val found = executors(facts("1"), facts("2").copy(transport = Some("Set this.")))
     assertOne(found, "transport", "could not connect in executor 2 on 10.0.0.2. Set this.")
@@ -166,18 +182,11 @@ class DoctorSuite extends AnyFunSuite {
     assert(ExecutorProbe.missingDevices(None).isEmpty)
   }
 
-  test(
-    "a real cluster: healthy; too few slots; too little memory; no native libraries; a missing UCX device; what transports find"
-  ) {
+  test("a real cluster: healthy; too few slots; data that are not there; what transports find; what the session says") {
     LocalCluster.run(2, 1, LocalCluster.prepared :+ ("spark.executorEnv.UCX_NET_DEVICES" -> "lo"): _*) { sc =>
       for (name <- Seq("block-manager", "block-stream", "tcp"))
         assert(Doctor.session(sc, run + ("transport" -> name)).isEmpty, name)
       assertOne(Doctor.session(sc, run ++ Map("workers" -> "3", "slots_wait" -> "1")), "slots", "workers = 3")
-      assertOne(
-        Doctor.session(sc, run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")),
-        "memory",
-        "spark.executor.memory"
-      )
       assertOne(
         Doctor.session(sc, run ++ Map("data.source" -> "idx", "data.path" -> "/nothing/there")),
         "data",
@@ -191,20 +200,63 @@ class DoctorSuite extends AnyFunSuite {
       SparkTestSupport.set(sc, "spark.shuffle.manager", "com.example.Missing")
       assertOne(Doctor.session(sc, run), "shuffle-manager", "com.example.Missing")
     }
+  }
+
+  test("too little memory in a real cluster") {
+    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+      val large = run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")
+      assertOne(Doctor.session(sc, large), "memory", "spark.executor.memory")
+    }
+  }
+
+  test("native libraries that an executor of a real cluster cannot unpack") {
     val blocked = Files.createTempFile("not-a-folder", "")
-    // Without our plugin nothing takes the streams of block-stream in.
-    LocalCluster.run(2, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
-      val wrong = Seq(RunKeysOfEngine.cache -> blocked.resolve("cache").toString, "transport" -> "block-stream")
-      val found = Doctor.session(sc, run ++ wrong)
-      assert(found.map(_.check).sorted == Seq("native-libraries", "transport", "ucx-devices"), found)
-      assert(found.exists(_.message.contains("mlx5_9")))
-      assert(found.exists(_.message.contains(blocked.toString)), found)
-      val streams = found.find(_.check == "transport").get.message
-      assert(streams.contains("executor 0 on 127.0.0.1, executor 1 on 127.0.0.1. block-stream needs a shuffle manager"))
-      assert(streams.contains("spark.plugins=sparkdlbench.SparkDLPlugin"), streams)
+    LocalCluster.run(1, 1) { sc =>
+      val wrong = Map("workers" -> "1", RunKeysOfEngine.cache -> blocked.resolve("cache").toString)
+      assertOne(Doctor.session(sc, run ++ wrong), "native-libraries", blocked.toString)
+    }
+  }
+
+  test("UCX devices that the hosts of a real cluster do not have") {
+    LocalCluster.run(1, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
+      assertOne(Doctor.session(sc, run + ("workers" -> "1")), "ucx-devices", "mlx5_9", "executor 0 on 127.0.0.1")
+    }
+  }
+
+  test("a real cluster without our plugin, where nothing takes the streams of block-stream in") {
+    LocalCluster.run(2, 1) { sc =>
+      assertOne(
+        Doctor.session(sc, run + ("transport" -> "block-stream")),
+        "transport",
+        "executor 0 on 127.0.0.1, executor 1 on 127.0.0.1. block-stream needs a shuffle manager",
+        "spark.plugins=sparkdlbench.SparkDLPlugin"
+      )
       // One rank has nobody to send to.
-      val alone = Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream"))
-      assert(!alone.exists(_.check == "transport"), alone)
+      assert(Doctor.session(sc, run ++ Map("workers" -> "1", "transport" -> "block-stream")).isEmpty)
+    }
+  }
+
+  test("an executor of a real cluster whose core another job holds") {
+    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
+      val sign = Files.createTempDirectory("busy").resolve("runs").toString
+      sc.setJobGroup("other", "another job", interruptOnCancel = true)
+      val other = sc
+        .parallelize(Seq(1), 1)
+        .map { one =>
+          Files.createFile(Paths.get(sign))
+          Thread.sleep(120000)
+          one
+        }
+        .collectAsync()
+      sc.clearJobGroup()
+      try {
+        val end = System.nanoTime() + 60000000000L
+        while (!Files.exists(Paths.get(sign)) && System.nanoTime() < end) Thread.sleep(20)
+        assertOne(Doctor.session(sc, run), "executors", "2 executors are registered, and no task came to executor")
+        // With dynamic allocation it may have been about to go.
+        SparkTestSupport.set(sc, "spark.dynamicAllocation.enabled", "true")
+        assertOne(Doctor.session(sc, run), "dynamic-allocation", "spark.executor.instances")
+      } finally other.cancel()
     }
   }
 

@@ -5,7 +5,7 @@ import sparkdlbench.results.Json
 import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
 
-import java.nio.file.Files
+import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._
 
 class SparkLayersSuite extends AnyFunSuite {
@@ -27,7 +27,8 @@ class SparkLayersSuite extends AnyFunSuite {
             "transport" -> transport,
             "results" -> results.toString
           )
-          val summary = Json.read(TrainingRun.prepare(sc, settings).train().summary)
+          val result = TrainingRun.prepare(sc, settings).train()
+          val summary = Json.read(result.summary)
           val spark = summary.path("spark")
           val layers = spark.path("layers_s")
           val sum = layers.asScala.map(_.asDouble).sum
@@ -42,6 +43,15 @@ class SparkLayersSuite extends AnyFunSuite {
           val early = before.asScala.map(_.asDouble).sum
           val prepared = summary.path("final").path("seconds_prepare").asDouble
           assert(early > 0 && early < prepared + 0.1, s"$early s of $prepared s")
+          // The executors came after the context began to start, and before the clock did.
+          val start = spark.path("start")
+          val context = start.path("context_started_ms").asLong
+          val executors = start.path("executors_registered_ms").asLong
+          val begun = Json.read(Files.readAllLines(Paths.get(result.folder, "events.jsonl")).get(0)).path("metadata")
+          assert(context === sc.startTime && context < executors, start)
+          assert(executors <= begun.path("clock_started_ms").asLong, start)
+          assert(start.path("cluster_manager_s").asDouble === (executors - context) / 1e3)
+          assert(start.path("first_run").asBoolean === (transport == "block-manager"))
           val jobs = spark.path("jobs").asInt
           if (transport == "block-manager") assert(jobs >= 2 * steps && spark.path("tasks").asInt >= 4 * steps)
           else assert(jobs <= 5)

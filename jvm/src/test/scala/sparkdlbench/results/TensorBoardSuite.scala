@@ -24,7 +24,7 @@ class TensorBoardSuite extends AnyFunSuite {
     board.scalar("loss/test", 3, Double.NaN) // nothing
     val file = Files.list(folder.resolve("my-run")).iterator.asScala.toSeq.head // not closed yet
     assert(file.getFileName.toString.startsWith("events.out.tfevents."))
-    val records = read(Files.readAllBytes(file))
+    val records = EventFile.records(file)
     board.close()
     assert(records.size == 2)
     assert(new String(records.head, "ISO-8859-1").contains("brain.Event:2"))
@@ -46,28 +46,5 @@ class TensorBoardSuite extends AnyFunSuite {
     val file = Files.createTempFile("not", "folder")
     val message = intercept[ConfigurationException](TensorBoard.create(file.resolve("below").toString, "x")).getMessage
     assert(message.contains(file.toString) && message.contains("tensorboard.dir"))
-  }
-
-  /** The messages of a file of TFRecords, lengths and checksums checked. */
-  private def read(bytes: Array[Byte]): Seq[Array[Byte]] = {
-    val buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN)
-    Iterator
-      .continually(())
-      .takeWhile(_ => buffer.hasRemaining)
-      .map { _ =>
-        val head = new Array[Byte](8)
-        buffer.get(head)
-        assert(take(buffer, 4).toSeq == TensorBoard.checksum(head).toSeq)
-        val message = take(buffer, ByteBuffer.wrap(head).order(ByteOrder.LITTLE_ENDIAN).getLong.toInt)
-        assert(take(buffer, 4).toSeq == TensorBoard.checksum(message).toSeq)
-        message
-      }
-      .toList
-  }
-
-  private def take(buffer: ByteBuffer, count: Int): Array[Byte] = {
-    val taken = new Array[Byte](count)
-    buffer.get(taken)
-    taken
   }
 }

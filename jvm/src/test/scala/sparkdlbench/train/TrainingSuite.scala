@@ -3,7 +3,7 @@ package sparkdlbench.train
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.results.{EventFile, Json}
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
 import java.nio.file.{Files, Paths}
@@ -34,6 +34,24 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     val events = Files.readAllLines(folder.resolve("events.jsonl")).asScala.map(Json.read(_).path("key").asText)
     assert(events.count(_ == "epoch_stop") === 8 && events.head === "run_start" && events.last === "run_stop")
     assert(blocksLeft === 0)
+  }
+
+  test("TensorBoard gets the losses, the accuracy and the seconds of each epoch") {
+    val folder = Files.createTempDirectory("tensorboard")
+    val result = run("workers" -> "2", "tensorboard.dir" -> folder.toString)
+    val files = Files.list(folder.resolve(Paths.get(result.folder).getFileName)).iterator.asScala.toSeq
+    assert(files.size === 1)
+    val found = EventFile.scalars(files.head)
+    val history = Json.read(result.summary).path("history").elements.asScala.toSeq
+    def told(tag: String): Seq[(Int, Float)] = found.collect { case (`tag`, step, value) => step -> value }
+    def recorded(field: String): Seq[(Int, Float)] =
+      history.map(epoch => epoch.path("epoch").asInt -> epoch.path(field).asDouble.toFloat)
+    assert(history.size === 2 && found.size === 8)
+    assert(told("loss/train") === recorded("train_loss"))
+    assert(told("loss/test") === recorded("test_loss"))
+    assert(told("accuracy/test") === recorded("test_accuracy"))
+    val seconds = told("seconds").map(_._2)
+    assert(seconds.size === 2 && seconds.head > 0 && seconds.head < seconds.last)
   }
 
   test("the phases add up to the step's time") {

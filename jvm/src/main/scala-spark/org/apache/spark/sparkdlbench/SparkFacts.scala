@@ -6,6 +6,18 @@ import org.apache.spark.util.Utils
 
 import java.io.File
 
+/**
+ * An executor that has registered with the driver.
+ *
+ * @param slots
+ *   tasks that it can run at the same time
+ * @param registered
+ *   when, milliseconds since 1970
+ * @param gone
+ *   when it was lost or given back; None while it is there
+ */
+final case class KnownExecutor(id: String, address: String, slots: Int, registered: Long, gone: Option[Long])
+
 /** What only Spark itself knows about a session. */
 object SparkFacts {
 
@@ -18,6 +30,15 @@ object SparkFacts {
   /** Executors now; the driver itself where it runs the tasks. */
   def executors(sc: SparkContext): Int =
     if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well
+
+  /**
+   * Every executor that the listeners have heard of, without the driver; of those that are gone as many as Spark's pages keep.
+   * None at all where the session keeps its pages' facts to its end (`spark.ui.liveUpdate.period=-1`).
+   */
+  def known(sc: SparkContext): Seq[KnownExecutor] =
+    sc.statusStore.executorList(activeOnly = false).filterNot(_.id == SparkContext.DRIVER_IDENTIFIER).map { each =>
+      KnownExecutor(each.id, each.hostPort, each.maxTasks, each.addTime.getTime, each.removeTime.map(_.getTime))
+    }
 
   /** Whether executors encrypt what they say to each other. */
   def encrypts(conf: SparkConf): Boolean =

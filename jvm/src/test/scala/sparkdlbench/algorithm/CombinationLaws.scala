@@ -110,7 +110,8 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     }
   }
 
-  test("sync-sgd has the same loss curve over 50 steps with every topology and transport") {
+  /** Here no socket is used, so `tcp` is `block-stream`. Between processes, and step by step: tests/test_loss_curves.py. */
+  test("sync-sgd has the same loss curve over 50 steps with every topology, and every transport among threads") {
     val curves = for {
       transport <- ran
       topology <- topologies.map(_.name)

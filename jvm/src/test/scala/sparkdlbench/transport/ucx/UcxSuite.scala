@@ -164,7 +164,7 @@ class UcxSuite extends AnyFunSuite {
 
 /** Clients that are not of the run. In an object, so that tasks need nothing of the suite. */
 private object UcxStrangers {
-  private val Fuzzed = 12
+  private val Fuzzed = 100
 
   /** Those that a rank must notice and refuse. */
   val Knocks: Int = Fuzzed + 4

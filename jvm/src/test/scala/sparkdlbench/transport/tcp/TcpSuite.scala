@@ -48,12 +48,23 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
       )
       for (encrypted <- Seq(false, true)) refusesStrangers(sc, encrypted)
       namesTheSilent(sc)
-      val inRange = LocalCluster.ranks(sc, 2, settings("tcp.ports" -> "42100-42140", "tcp.interface" -> "127.0.0.0/8"))(
-        Collectives.run(new Tcp().connect(_), _, Seq(1000), Seq("sliced"))
-      )
-      assert(inRange.forall(_("tcp") > 0))
+      listensInRange(sc)
       val wrong = Try(LocalCluster.ranks(sc, 2, settings("tcp.interface" -> "nosuch0"))(new Tcp().connect(_).close()))
       assert(wrong.failed.get.getMessage.contains("tcp.interface = nosuch0 fits no address"))
+    }
+  }
+
+  /** The ports that the ranks tell each other, at which they then are connected to, are those of the range. */
+  private def listensInRange(sc: org.apache.spark.SparkContext): Unit = {
+    val range = PortRange(42100, 42140)
+    val chosen = settings("tcp.ports" -> range.toString, "tcp.interface" -> "127.0.0.0/8")
+    val heard = LocalCluster.ranks(sc, 2, chosen) { group =>
+      val overhearing = new Overhearing(group)
+      val bytes = Collectives.run(new Tcp().connect(_), overhearing, Seq(1000), Seq("sliced"))
+      (bytes("tcp"), overhearing.first.flatMap(text => Offer.parse(text).endpoints.map(_.port)))
+    }
+    heard.foreach { case (bytes, ports) =>
+      assert(bytes > 0 && ports.size == 2 && ports.distinct.size == 2 && ports.forall(range.ports.contains), ports)
     }
   }
 
@@ -113,14 +124,25 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
 }
 
 /** A rank that hears something else than the others say. */
-private abstract class Hearing(group: GroupContext) extends GroupContext {
-  def rank: Int = group.rank
-  def size: Int = group.size
-  def attemptId: String = group.attemptId
-  def secret: RunSecret = group.secret
-  def settings: Settings = group.settings
-  def timeoutMillis: Long = group.timeoutMillis
-  def isKilled: Boolean = group.isKilled
+private abstract class Hearing(of: GroupContext) extends GroupContext {
+  def rank: Int = of.rank
+  def size: Int = of.size
+  def attemptId: String = of.attemptId
+  def secret: RunSecret = of.secret
+  def settings: Settings = of.settings
+  def timeoutMillis: Long = of.timeoutMillis
+  def isKilled: Boolean = of.isKilled
+}
+
+/** A rank of which is noted what all tell each other first. */
+private final class Overhearing(group: GroupContext) extends Hearing(group) {
+  @volatile var first = IndexedSeq.empty[String]
+
+  def allGather(text: String): IndexedSeq[String] = {
+    val all = group.allGather(text)
+    if (first.isEmpty) first = all
+    all
+  }
 }
 
 /**

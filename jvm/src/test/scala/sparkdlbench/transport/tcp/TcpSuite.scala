@@ -123,7 +123,7 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
   }
 }
 
-/** A rank that hears something else than the others say. */
+/** A rank whose talk with the others is listened to, or changed. */
 private abstract class Hearing(of: GroupContext) extends GroupContext {
   def rank: Int = of.rank
   def size: Int = of.size

@@ -60,9 +60,14 @@ class LoopbackCapture:
     def byte_count(self) -> int:
         return sum(len(stream) for stream in self.streams.values())
 
-    def count(self, needles: list[bytes]) -> int:
-        """How many of the byte strings appear somewhere."""
-        return sum(any(needle in stream for stream in self.streams.values()) for needle in needles)
+    def count(self, needles: list[bytes], ports: range | None = None) -> int:
+        """How many of the byte strings appear somewhere, or somewhere from or to one of `ports`."""
+        streams = list(self.streams.values()) if ports is None else self.at(ports)
+        return sum(any(needle in stream for stream in streams) for needle in needles)
+
+    def at(self, ports: range) -> list[bytearray]:
+        """The streams from or to one of `ports`."""
+        return [stream for ends, stream in self.streams.items() if any(end in ports for end in ends)]
 
     def _receive(self) -> None:
         while True:

@@ -38,19 +38,19 @@ def held_up(process: psutil.Process, share: float, period_s: float = 0.04) -> It
         thread.join()
 
 
-EVERY = 60
-BATCH = 400
+EVERY = 40
+# All training rows: one step an epoch, most of which is computing, or there is little to gain.
+BATCH = 1438
 
 
 def test_a_slow_worker_gets_fewer_rows_and_steps_take_less_time(tmp_path: Path) -> None:
     settings = {
         # Over so many steps the worker is stopped many times, whatever else the machine does.
         "batch_shares": {"by": "speed", "every": EVERY},
-        # Computing must take most of a step, or there is little to gain.
         "model": {"name": "mlp", "hidden": [1024, 1024]},
         "transport": "tcp",
         "batch": BATCH,
-        "epochs": 60,
+        "epochs": 4 * EVERY,
         "checkpoint": {"dir": (tmp_path / "checkpoints").as_uri(), "every": 5},
     }
     victim = Victim(tmp_path, settings)
@@ -66,5 +66,6 @@ def test_a_slow_worker_gets_fewer_rows_and_steps_take_less_time(tmp_path: Path) 
     (file,) = (tmp_path / "results").glob("*/steps.json")
     millis: list[float] = json.loads(file.read_text(encoding="utf-8"))
     even, dealt = statistics.median(millis[begun + 8 : first]), statistics.median(millis[-EVERY:])
-    # With speeds of 1 and 0.2 the ideal is a third of the time; what is exchanged takes its own.
-    assert dealt < 0.8 * even, (begun, even, dealt)
+    # With speeds of 1 and 0.2 a batch is computed in 1 / 1.2 in place of 0.5 / 0.2 of the time, a third.
+    # What is exchanged takes as long as before.
+    assert dealt < 0.6 * even, (begun, even, dealt)

@@ -1,4 +1,7 @@
-"""Training over UCX, and over an MPI job beside the executors: every algorithm as over `tcp`, to the same bits."""
+"""Training over UCX, and over an MPI job beside the executors: every algorithm as over `tcp`, to the same bits.
+
+Over one topology each; `test_loss_curves.py` has synchronous SGD over all of them.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pyspark
 import pytest
 
 from sparkdl_bench import session
+from sparkdl_bench.bench.spark_collective import spark_transport_missing
 from sparkdl_bench.bench.victim import Victim, Weights, same
 from standalone import standalone_cluster
 
@@ -22,11 +23,20 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     return Victim(tmp_path_factory.mktemp("undisturbed"), {}).finish()
 
 
-def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights) -> None:
-    victim = Victim(tmp_path, {})
+@pytest.mark.parametrize(
+    "transport",
+    ["block-stream", "tcp", *(pytest.param(name, marks=pytest.mark.on_one_line) for name in ("ucx", "mpi"))],
+)
+def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights, transport: str) -> None:
+    reason = spark_transport_missing(transport)
+    if reason:
+        pytest.skip(reason)
+    victim = Victim(tmp_path, {"transport": transport})
     victim.wait_for_step(1000)
     assert victim.kill_executor(1)
+    # The undisturbed run was over block-stream: synchronous SGD has the same bits over every transport.
     assert same(victim.finish(), undisturbed)
+    assert len(_events(victim, "rank_groups")) >= 2
     summary = victim.summary()
     assert summary["status"] == "success"
     assert [each["epoch"] for each in summary["history"]] == list(range(1, 401))

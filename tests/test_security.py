@@ -1,7 +1,7 @@
 """Parameters in-band inherit Spark's authentication and encryption: shown on the captured traffic of real runs.
 
-The Scala suite `BlockStreamSecuritySuite` shows the other half: who has no secret, or sends nonsense,
-gets nothing in.
+And what `tcp.tls` does for those out-of-band over `tcp`. The Scala suites `BlockStreamSecuritySuite` and `TcpSuite`
+show the other half: who has no secret, or sends nonsense, gets nothing in.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ from sparkdl_bench.bench import encryption
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
+# Below the ephemeral ports, and hardly those of another suite on this machine, whose known gradients look the same.
+# Spark tries the next 16 where one is taken.
+_FIRST_PORT = 20_000 + 100 * secrets.randbelow(100)
+PORTS = range(_FIRST_PORT, _FIRST_PORT + 100)
+TCP_PORTS = {"tcp": PORTS[60:70], "tcp-tls": PORTS[70:80]}
+
+
+def over_tcp(name: str, **settings: object) -> dict[str, object]:
+    ports = TCP_PORTS[name]
+    return {"transport": "tcp", "tcp": {"ports": f"{ports[0]}-{ports[-1]}", **settings}}
+
+
 # A job a step is slow, and a few steps of it show the same.
 _FEW = {"transport": "shuffle", "max_steps": 10}
 RUNS: dict[str, dict[str, object]] = {
@@ -31,13 +43,19 @@ RUNS: dict[str, dict[str, object]] = {
     "block-manager": {"transport": "block-manager"},
     "shuffle": _FEW,
     "shuffle-tree": {**_FEW, "topology": "tree"},
+    "tcp": over_tcp("tcp"),
+    "tcp-tls": over_tcp("tcp-tls", tls=True),
 }
+# What a session that encrypts refuses.
+IN_THE_CLEAR = {"tcp"}
 # What carries gradients and weights, as the runs count it. Two workers' tree has the driver alone above them.
 CHANNELS = {
     "block-stream": ("block-stream",),
     "block-manager": ("block-manager",),
     "shuffle": ("shuffle",),
     "shuffle-tree": ("task-result", "broadcast"),
+    "tcp": ("tcp",),
+    "tcp-tls": ("tcp",),
 }
 # So that what is looked for is on the wire, and in its own bytes: executors of one host would read each other's files.
 VISIBLE = {
@@ -48,10 +66,6 @@ VISIBLE = {
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 300
 NEEDLE_VALUES = 16
-# Below the ephemeral ports, and hardly those of another suite on this machine, whose known gradients look the same.
-# Spark tries the next 16 where one is taken.
-_FIRST_PORT = 20_000 + 100 * secrets.randbelow(100)
-PORTS = range(_FIRST_PORT, _FIRST_PORT + 100)
 NET_VALUES = 300_000  # messages of several of the blocks that are encrypted at once
 SEED = secrets.randbelow(1 << 31)  # so that the weights are nobody else's
 
@@ -61,16 +75,21 @@ class Captured:
     """One session, in which each of `RUNS` trained once: how it ended, and what was on the wire meanwhile.
 
     Attributes:
-        weights, sent: by run; `sent` is what the runs counted, by channel.
+        weights, sent: by run, less those `IN_THE_CLEAR` where the session encrypts; `sent` is what the runs counted, by
+            channel.
     """
 
     weights: dict[str, Weights]
     sent: dict[str, dict[str, int]]
     wire: capture.LoopbackCapture
 
+    def carried(self, run: str) -> int:
+        """Bytes of gradients and weights, as the run has counted them."""
+        return sum(self.sent[run][channel] for channel in CHANNELS[run])
+
     @property
     def channel_bytes(self) -> int:
-        return sum(self.sent[run][channel] for run, channels in CHANNELS.items() for channel in channels)
+        return sum(self.carried(run) for run in self.sent)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,6 +128,7 @@ def train(folder: Path, properties: dict[str, str]) -> Captured:
         "runs": {
             run: {**common, **model, **settings, "seed": SEED + number}
             for number, (run, settings) in enumerate(RUNS.items())
+            if not (properties and run in IN_THE_CLEAR)
         },
     }
     (folder / "case.json").write_text(json.dumps(case))
@@ -124,8 +144,8 @@ def train(folder: Path, properties: dict[str, str]) -> Captured:
             check=False,
         )
     assert done.returncode == 0, done.stdout[-6000:]
-    sent = {run: json.loads((folder / f"{run}.json").read_text()) for run in RUNS}
-    return Captured({run: weights_of(folder, run) for run in RUNS}, sent, wire)
+    sent = {run: json.loads((folder / f"{run}.json").read_text()) for run in case["runs"]}
+    return Captured({run: weights_of(folder, run) for run in sent}, sent, wire)
 
 
 def weights_of(folder: Path, run: str) -> Weights:
@@ -153,12 +173,23 @@ def gradients() -> list[bytes]:
 
 def test_without_encryption_gradients_and_weights_can_be_read_on_the_wire(plain: Captured) -> None:
     assert plain.wire.count(gradients()) == 2
-    for run in RUNS:
+    for run in RUNS.keys() - {"tcp-tls"}:
         needles = pieces(plain.weights[run])
         assert len(needles) > 200
         # A stretch at the edge of a slice or of a packet may lie in two places.
         assert plain.wire.count(needles) > 0.8 * len(needles), run
     assert plain.wire.byte_count > plain.channel_bytes > 0
+
+
+def test_on_connections_of_our_own_they_can_be_read_without_tls_alone(plain: Captured) -> None:
+    for run, ports in TCP_PORTS.items():
+        # As many bytes were seen there as the run counted, so the capture has not simply missed them.
+        assert sum(len(stream) for stream in plain.wire.at(ports)) > plain.carried(run) > 0
+    needles = pieces(plain.weights["tcp"])
+    assert plain.wire.count(needles, TCP_PORTS["tcp"]) > 0.8 * len(needles) > 100
+    needles = pieces(plain.weights["tcp-tls"])
+    assert len(needles) > 200
+    assert plain.wire.count([*needles, *swapped(needles)], TCP_PORTS["tcp-tls"]) == 0
 
 
 @pytest.mark.parametrize("name", [name for name in encryption.CHOICES if name != encryption.OFF])
@@ -168,12 +199,13 @@ def test_with_encryption_they_cannot_and_the_training_is_the_same(name: str, pla
         pytest.skip(reason)
     done = train(folder / name, encryption.properties(name, folder))
     assert done.wire.count([*gradients(), *swapped(gradients())]) == 0
-    for run in RUNS:
+    assert done.sent.keys() == RUNS.keys() - IN_THE_CLEAR
+    for run in done.sent:
         weights, expected = done.weights[run], plain.weights[run]
         assert weights.keys() == expected.keys()
         assert all(np.array_equal(weights[each], expected[each]) for each in expected), run
         needles = pieces(weights)
         assert done.wire.count([*needles, *swapped(needles)]) == 0, run
+        assert done.carried(run) == plain.carried(run), run
     # As many bytes were seen as the runs counted, so the capture has not simply missed them.
-    assert done.channel_bytes == plain.channel_bytes
     assert done.wire.byte_count > done.channel_bytes

@@ -32,7 +32,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
   private val topologies = Variants.all[Topology]
   private val transports = Variants.all[TransportVariant]
 
-  /** Those that run here without anything besides Spark. */
+  /** Those that run here without anything besides Spark. The others: see the last test. */
   private val ran = Seq("block-manager", "shuffle", "block-stream", "tcp")
 
   private def chosen(algorithm: String, topology: String, transport: String): Seq[(String, String)] = Seq(
@@ -96,7 +96,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
           // The order in which pushes arrive decides downpour's sums.
           assert(if (algorithm == "downpour") apart < 1e-4 else apart == 0f, s"$first and ${transport.name}: $apart")
         }
-      case None => ()
+      case None => () // between processes alone
     }
   }
 
@@ -110,7 +110,8 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     }
   }
 
-  test("sync-sgd has the same loss curve over 50 steps with every topology and transport") {
+  /** Here no socket is used, so `tcp` is `block-stream`. Between processes, and step by step: tests/test_loss_curves.py. */
+  test("sync-sgd has the same loss curve over 50 steps with every topology, and every transport among threads") {
     val curves = for {
       transport <- ran
       topology <- topologies.map(_.name)
@@ -121,5 +122,15 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     }
     assert(curves.forall(_._2.size >= 16))
     for ((name, curve) <- curves; (a, b) <- curve.zip(curves.head._2)) assert(math.abs(a - b) / b < 1e-4, name)
+  }
+
+  test(
+    "ucx and mpi carry as much, between processes: UcxSuite, MpiSuite, TopologyClusterLaws, tests/test_out_of_band.py, tests/test_loss_curves.py"
+  ) {
+    assert(transports.map(_.name).filterNot(ran.contains).toSet == Set("ucx", "mpi"))
+    for (other <- Seq("ucx", "mpi"); algorithm <- algorithms; topology <- topologies.map(_.name)) {
+      val refused = Seq(other, "tcp").map(transport => refusal(chosen(algorithm, topology, transport)).isDefined)
+      assert(refused.distinct.size == 1, s"$algorithm, $topology, $other")
+    }
   }
 }

@@ -1,57 +1,76 @@
 package sparkdlbench.transport
 
+import org.apache.spark.SparkContext
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.topology.{CollectiveCheck, TestCodecs, Topology}
 
 /**
- * The laws of `TopologyLaws` between real executor processes, in one Spark application: every topology with every codec that carries
- * small whole numbers exactly, 1 to 5 ranks, no value, one, a prime number and a million.
+ * The laws of `TopologyLaws` between real executor processes, in one Spark application a test: every topology, 1 to 5 ranks, no value,
+ * one, a prime number and a million.
  */
 class TopologyClusterLaws extends AnyFunSuite {
-  test("sums and parameters are exact over block-stream and tcp, with one to five executors") {
+  test("sums and parameters are exact over block-stream and tcp, with one to five executors, in every exact codec") {
     LocalCluster.run(5, 1, LocalCluster.prepared: _*) { sc =>
-      for {
-        (name, settings) <- Seq(
-          "block-stream" -> RunKeys.resolve(Map("host_local" -> "off")),
-          "tcp" -> RunKeys.resolve(Map("transport" -> "tcp"))
-        )
-        ranks <- 1 to 5
-      } {
-        val checked = LocalCluster.ranks(sc, ranks, settings)(ClusterChecks.all(name, _))
-        assert(checked.forall(_ >= 3 * 4), s"$name, $ranks ranks: $checked")
+      for (transport <- Seq("block-stream", "tcp"); ranks <- 1 to 5) {
+        val settings = RunKeys.resolve(Map("transport" -> transport, "host_local" -> "off"))
+        val checked = LocalCluster.ranks(sc, ranks, settings)(ClusterChecks.everyCodec(_))
+        assert(checked.forall(_ >= 3 * 4), s"$transport, $ranks ranks: $checked")
       }
+    }
+  }
+
+  // What a codec makes of values, no transport sees: one is enough.
+  test("the same over ucx, where it is installed") {
+    LocalCluster.run(5, 1, Installed.forUcx)(plainly(_, "ucx", 1 to 5, Seq(0, 1, 10007, ClusterChecks.Million)))
+  }
+
+  // A job of processes for each check: fewer of them.
+  test("the same over mpi, where it is installed, with three and five executors") {
+    Installed.assumeMpi()
+    LocalCluster.run(5, 1)(plainly(_, "mpi", Seq(3, 5), Seq(1, 10007)))
+  }
+
+  private def plainly(sc: SparkContext, transport: String, sizes: Seq[Int], lengths: Seq[Int]): Unit = {
+    val settings = RunKeys.resolve(Map("transport" -> transport))
+    for (ranks <- sizes) {
+      val checked = LocalCluster.ranks(sc, ranks, settings)(ClusterChecks.plain(_, lengths))
+      assert(checked.forall(_ >= 3 * lengths.size), s"$transport, $ranks ranks: $checked")
     }
   }
 }
 
-/** In an object, so that tasks need nothing of the suite. */
+/** In an object, so that tasks need nothing of the suite. Each gives the number of checks that this rank has made. */
 private object ClusterChecks {
-  private val Million = 1000003
+  val Million = 1000003
+  private val Few = Seq(0, 1, 10007)
 
-  /** The number of checks that this rank has made. */
-  def all(transport: String, group: GroupContext): Int = {
-    val plain = TestCodecs.plain.head
-    val each = for {
+  def everyCodec(group: GroupContext): Int =
+    plain(group, Few :+ Million) + Variants.all[Codec].filter(exact).map(codec => check(group, codec, Few)).sum
+
+  def plain(group: GroupContext, lengths: Seq[Int]): Int = check(group, TestCodecs.plain.head, lengths)
+
+  private def check(group: GroupContext, codec: Codec, lengths: Seq[Int]): Int = {
+    val parameters = TestCodecs.plain.head
+    val checks = for {
       topology <- Variants.all[Topology].filter(_.amongRanks)
-      codec <- plain +: Variants.all[Codec].filter(exact)
-      length <- Seq(0, 1, 10007) ++ (if (codec eq plain) Seq(Million) else Nil)
-      if topology.refuses(group.size, codec, plain).isEmpty
-      check = CollectiveCheck(topology, codec, plain, length, if (length == Million) 65536 else 3001, steps = 3)
-    } yield {
-      val connected = connect(transport, Numbered(group, check.label))
-      try check.run(connected)
-      catch {
-        case error: Throwable =>
-          throw new AssertionError(s"${check.label}, rank ${group.rank} of ${group.size}: $error", error)
-      } finally connected.close()
-    }
-    each.size
+      length <- lengths
+      if topology.refuses(group.size, codec, parameters).isEmpty
+      bucketLength = if (length == Million) 65536 else 3001
+    } yield CollectiveCheck(topology, codec, parameters, length, bucketLength, steps = 3)
+    checks.foreach(run(group, _))
+    checks.size
   }
 
-  private def connect(name: String, group: GroupContext): Transport =
-    (Seq[OneStageTransport](new BlockStream, new Tcp).find(_.name == name).get).connect(group)
+  private def run(group: GroupContext, one: CollectiveCheck): Unit = {
+    val connected = OneStageTransport.of(group.settings).connect(Numbered(group, one.label))
+    try one.run(connected): Unit
+    catch {
+      case error: Throwable =>
+        throw new AssertionError(s"${one.label}, rank ${group.rank} of ${group.size}: $error", error)
+    } finally connected.close()
+  }
 
   private def exact(codec: Codec): Boolean = !codec.keepsResidual && codec.fixedBytes(1).nonEmpty
 }

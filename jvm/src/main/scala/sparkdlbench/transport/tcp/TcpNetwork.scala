@@ -22,9 +22,17 @@ import scala.util.{Failure, Success, Try}
  *
  * @param number
  *   connections to each peer
+ * @param addresses
+ *   those that this host has
  */
-final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, number: Int, tls: Option[TlsPair])
-    extends PushNetwork
+final class TcpNetwork(
+    group: GroupContext,
+    choice: String,
+    ports: PortRange,
+    number: Int,
+    tls: Option[TlsPair],
+    addresses: () => Seq[HostAddress] = () => Interfaces.all
+) extends PushNetwork
     with Logging {
   import TcpNetwork._
   private val handshake = new Handshake(group.secret.key)
@@ -82,7 +90,7 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
    * there are others.
    */
   private def listen(): Unit = {
-    val tried = Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
+    val tried = Interfaces.matching(choice, executor.host, addresses()).map(address => (address, bind(address.address)))
     listening = tried.collect { case (address, Success(bound)) => (address, bound) }
     val failed = tried.collect { case (address, Failure(cause)) => s"$address: ${cause.getMessage}" }
     if (listening.isEmpty)

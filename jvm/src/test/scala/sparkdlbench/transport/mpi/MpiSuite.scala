@@ -21,12 +21,11 @@ class MpiSuite extends AnyFunSuite {
   test(
     "two executors: sums by shared memory and by TCP, silence, a lost process, a lost executor; nothing is left behind"
   ) {
-    val python = Paths.get(sys.props("user.home"), ".cache/sparkdl-bench/peers/mpi/bin/python")
-    assume(Files.isExecutable(python), s"$python is not there: bring it with `sparkdl-bench peers install mpi`")
+    Installed.assumeMpi()
     val before = left()
     LocalCluster.run(2, 1) { sc =>
-      sums(sc, settings(), Seq(1000003), Seq("recursive"))
-      sums(sc, settings("mpi.options" -> "--mca pml ob1 --mca btl tcp,self"), Seq(100003), Seq("ring"))
+      sums(sc, 2, settings(), Seq(1000003), Seq("recursive", "ps"))
+      sums(sc, 2, settings("mpi.options" -> "--mca pml ob1 --mca btl tcp,self"), Seq(100003), Seq("ring", "ps"))
       sumsInSeveralFiles(sc)
       namesTheSilent(sc)
       val wrong =
@@ -40,6 +39,11 @@ class MpiSuite extends AnyFunSuite {
       while (staying.nonEmpty && System.nanoTime() < end) { Thread.sleep(100); staying = staying.intersect(left()) }
       assert(staying.isEmpty)
     }
+  }
+
+  test("two ranks an executor, each with an MPI process of its own") {
+    Installed.assumeMpi()
+    LocalCluster.run(2, 2)(sums(_, 4, settings(), Seq(100003), Seq("sliced", "ring", "recursive", "ps")))
   }
 
   test("it never claims to encrypt, and options that begin another process are refused") {
@@ -63,9 +67,9 @@ class MpiSuite extends AnyFunSuite {
     assert(MpiTransport.inFiles(Nil, 128, most).isEmpty)
   }
 
-  private def sums(sc: SparkContext, chosen: Settings, lengths: Seq[Int], topologies: Seq[String]): Unit =
+  private def sums(sc: SparkContext, ranks: Int, chosen: Settings, lengths: Seq[Int], topologies: Seq[String]): Unit =
     LocalCluster
-      .ranks(sc, 2, chosen)(Collectives.run(new Mpi().connect(_), _, lengths, topologies))
+      .ranks(sc, ranks, chosen)(Collectives.run(new Mpi().connect(_), _, lengths, topologies))
       .foreach(bytes => assert(bytes.keySet == Set("mpi") && bytes("mpi") > lengths.max * 4L))
 
   /** Where the JVM cannot map all lanes at once, as with a model of gigabytes. */

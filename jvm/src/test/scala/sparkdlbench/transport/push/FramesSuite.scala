@@ -5,10 +5,11 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
 
 import java.nio.ByteBuffer
-import java.nio.charset.StandardCharsets.UTF_8
 import scala.util.Random
 
 class FramesSuite extends AnyFunSuite {
+  import FrameBytes.{control, frame}
+
   private val lane = Lane(3, from = 1, to = 0, capacity = 1000)
 
   private def withMailbox[T](body: (Mailbox, LaneSlots) => T): T = {
@@ -18,15 +19,6 @@ class FramesSuite extends AnyFunSuite {
     try body(mailbox, slots)
     finally mailbox.close()
   }
-
-  private def frame(lane: Int, sequence: Long, payload: Array[Byte]): Array[Byte] = {
-    val bytes = ByteBuffer.allocate(Frame.HeaderBytes + payload.length)
-    Frame.putHeader(bytes, lane, payload.length, sequence)
-    bytes.put(payload).array
-  }
-
-  private def control(word: Control): Array[Byte] =
-    frame(Frame.ControlLane, 0, Control.print(word).getBytes(UTF_8))
 
   private def bytes(buffer: ByteBuffer): Seq[Byte] = {
     val copy = new Array[Byte](buffer.remaining)

@@ -1,8 +1,10 @@
 package sparkdlbench.transport.tcp
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.data.ParserFuzzSuite
 import sparkdlbench.transport.push.StreamId
 
+import java.util.Arrays
 import scala.util.Random
 
 class HandshakeSuite extends AnyFunSuite {
@@ -31,6 +33,21 @@ class HandshakeSuite extends AnyFunSuite {
       broken(at) = 0x80.toByte // a negative field, or another magic or version
       assert(handshake.read(broken).isEmpty, at)
     }
+  }
+
+  test("a hello with bytes changed is another one or none, and no proof of the one serves for the other") {
+    val nonce = Array.fill[Byte](Handshake.NonceBytes)(9)
+    val hello = handshake.hello(StreamId(77, 3, 1), 2, 4)
+    (hello.length - Handshake.NonceBytes until hello.length).foreach(i => hello(i) = (i * 7).toByte)
+    val outcomes = (1 to 500).map { seed =>
+      val mutant = Arrays.copyOf(ParserFuzzSuite.mutated(hello, new Random(seed)), Handshake.HelloBytes)
+      if (!(mutant sameElements hello))
+        assert(!handshake.same(handshake.clientProof(hello, nonce), handshake.clientProof(mutant, nonce)), seed)
+      val read = handshake.read(mutant)
+      read.foreach(found => assert(found.number < found.of && found.of <= Handshake.MaxConnections, seed))
+      read.isDefined
+    }
+    assert(outcomes.count(identity) > 20 && outcomes.count(!_) > 20, outcomes.count(identity))
   }
 
   test("a proof depends on the secret, the side, the hello and the nonce") {

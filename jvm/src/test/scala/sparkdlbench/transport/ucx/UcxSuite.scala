@@ -5,16 +5,15 @@ import org.openucx.jucx.ucp._
 import org.openucx.jucx.{UcxCallback, UcxUtils}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Settings
-import sparkdlbench.topology.{CollectiveCheck, Sliced, TestCodecs}
+import sparkdlbench.config.{Settings, Variants}
+import sparkdlbench.topology.{CollectiveCheck, Sliced, TestCodecs, Topology}
 import sparkdlbench.transport._
 import sparkdlbench.transport.push.{Mailbox, StreamId}
 import sparkdlbench.transport.tcp.Handshake
 
-import java.io.File
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Paths}
 import scala.util.{Random, Try}
 
 /** The transport between real executor processes, over loopback and shared memory. */
@@ -26,14 +25,20 @@ class UcxSuite extends AnyFunSuite {
   test(
     "two executors: sums over TCP and shared memory, facts, strangers, silence, a way that is none, a lost process"
   ) {
-    val classes = sys.props("java.class.path").split(File.pathSeparator).filterNot(_.endsWith(".jar")).toSeq
-    val path = (classes :+ UcxSuite.libraries.toString).mkString(File.pathSeparator)
-    LocalCluster.run(2, 1, "spark.executor.extraClassPath" -> path) { sc =>
+    LocalCluster.run(2, 1, Installed.forUcx) { sc =>
       sums(sc)
       Seq("tcp,self", sharedMemory).foreach(refusesStrangers(sc, _))
       namesTheSilent(sc)
       namesTheWayThatIsNone(sc)
       namesTheLost(sc, sharedMemory) // last: an executor is gone then
+    }
+  }
+
+  test("two ranks an executor: they sum in memory first and the sum travels once, or each exchanges for itself") {
+    LocalCluster.run(2, 2, Installed.forUcx) { sc =>
+      val together = ofFourRanks(sc, "on")
+      val apart = ofFourRanks(sc, "off")
+      assert(together("in-process") > 0 && together("ucx") > 0 && together("ucx") < apart("ucx"))
     }
   }
 
@@ -57,8 +62,8 @@ class UcxSuite extends AnyFunSuite {
 
   private def sums(sc: SparkContext): Unit = {
     val cases = Seq(
-      ("tcp,self", "tcp/lo", Seq(1000003), Seq("sliced")),
-      (sharedMemory, "memory", Seq(1000003), Seq("ring", "recursive")),
+      ("tcp,self", "tcp/lo", Seq(1000003), Seq("sliced", "ps")),
+      (sharedMemory, "memory", Seq(1000003), Seq("ring", "recursive", "ps")),
       ("all", "memory", Seq(1000), Seq("sliced"))
     )
     for ((tls, expected, lengths, topologies) <- cases) {
@@ -83,6 +88,15 @@ class UcxSuite extends AnyFunSuite {
         assert(facts("ucx.transports").contains(expected), s"$tls: $facts")
       }
     }
+  }
+
+  /** Bytes by channel, over every topology; the checks hold values, and bytes within a process, against what is stated. */
+  private def ofFourRanks(sc: SparkContext, inMemoryFirst: String): Map[String, Long] = {
+    val topologies = Variants.all[Topology].filter(_.amongRanks).map(_.name)
+    val sent = LocalCluster.ranks(sc, 4, settings("all", "in_memory_first" -> inMemoryFirst))(
+      Collectives.run(new Ucx().connect(_), _, Seq(1, 100003), topologies)
+    )
+    sent.flatMap(_.toSeq).groupBy(_._1).map { case (channel, bytes) => channel -> bytes.map(_._2).sum }
   }
 
   /** A rank exchanges while somebody who has its worker's address, and no secret, talks to it. */
@@ -148,25 +162,9 @@ class UcxSuite extends AnyFunSuite {
   }
 }
 
-private object UcxSuite {
-
-  /** What `sparkdl-bench jars fetch --ucx` brings; the tests that need it are cancelled without. */
-  def libraries: Path = {
-    val cache = sys.env.get("XDG_CACHE_HOME").filter(_.nonEmpty).map(Paths.get(_))
-    val jar = cache
-      .getOrElse(Paths.get(sys.props("user.home"), ".cache"))
-      .resolve(s"sparkdl-bench/jars/optional/ucx-libraries-${UcxLibraries.Version}-linux-x86_64.jar")
-    org.scalatest.Assertions.assume(
-      Files.isRegularFile(jar),
-      s"$jar is not there: bring it with `sparkdl-bench jars fetch --ucx`"
-    )
-    jar
-  }
-}
-
 /** Clients that are not of the run. In an object, so that tasks need nothing of the suite. */
 private object UcxStrangers {
-  private val Fuzzed = 12
+  private val Fuzzed = 100
 
   /** Those that a rank must notice and refuse. */
   val Knocks: Int = Fuzzed + 4

@@ -1,0 +1,125 @@
+"""Synchronous SGD in fp32 is one computation: step by step the same losses over every topology and transport.
+
+Three executors of one core, so that nothing is exchanged within a process; what one worker makes of the same batches
+is the measure. The suite `CombinationLaws` goes through all algorithms, with ranks as threads of one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkdl_bench.bench.spark_collective import spark_transport_missing
+
+pytestmark = pytest.mark.on_one_line
+
+HERE = Path(__file__).resolve().parent
+TIMEOUT_SECONDS = 600
+STEPS = 50
+TRAIN_ROWS = 1438
+COMMON: dict[str, Any] = {
+    "model": {"name": "mlp", "hidden": [32]},
+    "data": "digits",
+    "workers": 3,
+    # One step an epoch, so that the epochs' losses are those of the steps.
+    "batch": TRAIN_ROWS,
+    "epochs": STEPS,
+    "evaluate_every": 0,
+    "learning_rate": 0.05,
+    "momentum": 0.9,
+    "bucket_bytes": 4000,
+    "resources": {"hertz": 0},
+}
+ALONE = "one worker"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: what differs from `COMMON`, and over which channels its values must have gone."""
+
+    settings: dict[str, Any]
+    channels: frozenset[str]
+
+    @property
+    def missing(self) -> str | None:
+        return spark_transport_missing(self.settings["transport"])
+
+
+def case(transport: str, topology: str, *channels: str, **settings: Any) -> Case:
+    return Case({"transport": transport, "topology": topology, **settings}, frozenset(channels or {transport}))
+
+
+CASES = {
+    f"{name}, {topology}": case(transport, topology, name, **settings)
+    for name, transport, settings in (
+        ("block-stream", "block-stream", {"host_local": "off"}),
+        ("host-local", "block-stream", {"host_local": "on"}),
+        ("tcp", "tcp", {}),
+        ("ucx", "ucx", {}),
+        ("mpi", "mpi", {}),
+    )
+    for topology in ("sliced", "ring", "recursive", "ps")
+} | {
+    "block-manager, sliced": case("block-manager", "sliced"),
+    "shuffle, sliced": case("shuffle", "sliced"),
+    "shuffle, tree": case("shuffle", "tree", "task-result", "broadcast"),
+}
+# A run over one of them has nothing on the others.
+ONE_STAGE = {"block-stream", "host-local", "in-process", "tcp", "ucx", "mpi"}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each run that can be made here gave, in one session: its losses and bytes, or its error's text."""
+    folder = tmp_path_factory.mktemp("curves")
+    runs = {ALONE: {"transport": "block-stream", "workers": 1}}
+    runs |= {name: each.settings for name, each in CASES.items() if not each.missing}
+    given = {
+        "spark": {"spark.master": "local-cluster[3,1,1024]"},
+        "results": str(folder / "results"),
+        "runs": {name: {**COMMON, **settings} for name, settings in runs.items()},
+    }
+    (folder / "case.json").write_text(json.dumps(given))
+    done = subprocess.run(
+        [sys.executable, str(HERE / "curves_run.py"), "case.json", "out.json"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent / "python"), "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-6000:]
+    results: dict[str, Any] = json.loads((folder / "out.json").read_text())
+    return results
+
+
+def test_one_worker_learns(found: dict[str, Any]) -> None:
+    losses = found[ALONE]["losses"]
+    assert len(losses) == STEPS
+    assert losses[-1] < 0.7 * losses[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_loss_of_every_step_is_that_of_one_worker(found: dict[str, Any], name: str) -> None:
+    reason = CASES[name].missing
+    if reason:
+        pytest.skip(reason)
+    told, expected = found[name], found[ALONE]["losses"]
+    assert isinstance(told, dict), told
+    assert len(told["losses"]) == STEPS
+    apart = [abs(loss / of_one - 1) for loss, of_one in zip(told["losses"], expected, strict=True)]
+    assert max(apart) < 1e-4, apart
+    sent = {channel for channel, count in told["bytes"].items() if count}
+    channels = CASES[name].channels
+    assert channels <= sent
+    assert not sent & (ONE_STAGE - channels)

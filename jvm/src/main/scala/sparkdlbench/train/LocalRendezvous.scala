@@ -40,8 +40,8 @@ private[train] object LocalRendezvous {
       if (System.nanoTime() > end) {
         val absent = (0 until size).filter(board.texts.get(_) == null)
         throw new RunFailedException(
-          s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to start. Give the session as many " +
-            "slots as the run has workers, or raise timeout."
+          s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to come as far as it is (start_timeout). Look at " +
+            "what they read, or raise start_timeout where opening the data takes longer."
         )
       }
     }

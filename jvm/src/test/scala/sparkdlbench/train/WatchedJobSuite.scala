@@ -24,8 +24,6 @@ class WatchedJobSuite extends AnyFunSuite with LocalRuns {
     val end = System.nanoTime() + 20000000000L
     while (WatchedJobSuite.running.get > 0 && System.nanoTime() < end) Thread.sleep(20)
     assert(WatchedJobSuite.running.get == 0, "tasks still run")
-    assert(sc.statusTracker.getJobIdsForGroup(setup.runId).nonEmpty)
-    assert(sc.statusTracker.getActiveJobIds().isEmpty)
   }
 }
 

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.RunFailedException
+import sparkdlbench.{AnyOutcome, RunFailedException}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
@@ -73,47 +73,51 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   def run(): RankOutcome = {
     val executor = ExecutorRuns.acquire(setup)
-    try {
+    val done = AnyOutcome.of {
       tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
-      try {
+      val trained = AnyOutcome.of {
         rank.openData()
         tell("connects to the other ranks")
         connected(rank)
-      } finally rank.close()
-    } finally ExecutorRuns.release(setup.runId)
+      }
+      AnyOutcome.after(trained)(() => rank.close())
+    }
+    AnyOutcome.after(done)(() => ExecutorRuns.release(setup.runId))
   }
 
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
-    try {
-      tell("looks for checkpoints")
-      val found = FoundCheckpoint.newest(setup, group, attempt, place)
-      val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
-      if (group.rank == 0) report(groups)
-      val timed = new TimedTransport(transport, rank.timer, groups.groups)
-      val seconds =
-        if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
-      val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
-      val averaging = averagingOf(rank, announcing.getOrElse(timed))
-      statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
-      val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
-      exchanging.foreach(rank.engine.join)
-      val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
-      found.foreach { one =>
-        algorithm.restore(one.snapshot)
-        statistics.restore(one.snapshot)
-      }
-      val step = found.fold(0L)(_.snapshot.step)
-      val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
-      checkpoints = openCheckpoints(groups.groups, clock)
-      train(rank, algorithm, transport, step, found.fold(0.0)(_.lossesSoFar(group)))
-      checkpoints.foreach(_.await())
-      outcome(rank, algorithm, transport, groups)
-    } finally {
-      checkpoints.foreach(_.close())
-      transport.close()
+    AnyOutcome.after(AnyOutcome.of(trained(rank, transport)))(
+      () => checkpoints.foreach(_.close()),
+      () => transport.close()
+    )
+  }
+
+  private def trained(rank: RankState, transport: Transport): RankOutcome = {
+    tell("looks for checkpoints")
+    val found = FoundCheckpoint.newest(setup, group, attempt, place)
+    val groups = FoundCheckpoint.groups(setup.runId, group.size, attempt, transport.groups, found)
+    if (group.rank == 0) report(groups)
+    val timed = new TimedTransport(transport, rank.timer, groups.groups)
+    val seconds =
+      if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
+    val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
+    val averaging = averagingOf(rank, announcing.getOrElse(timed))
+    statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
+    val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
+    exchanging.foreach(rank.engine.join)
+    val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
+    found.foreach { one =>
+      algorithm.restore(one.snapshot)
+      statistics.restore(one.snapshot)
     }
+    val step = found.fold(0L)(_.snapshot.step)
+    val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
+    checkpoints = openCheckpoints(groups.groups, clock)
+    train(rank, algorithm, transport, step, found.fold(0.0)(_.lossesSoFar(group)))
+    checkpoints.foreach(_.await())
+    outcome(rank, algorithm, transport, groups)
   }
 
   /** Streams of other attempts that came to this executor, told by one of its ranks. */

@@ -8,6 +8,8 @@ import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
 import sparkdlbench.transport.{Exchange, JobTransport}
 
+import scala.util.Failure
+
 /**
  * What a loop brings back.
  *
@@ -44,7 +46,8 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       val exchange = transport.exchange(group)
       AnyOutcome.after(AnyOutcome.of(train(setup, recorder, cancelled, group, exchange)))(() => exchange.close())
     }
-    AnyOutcome.after(trained)(() => group.close())
+    val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }
+    AnyOutcome.after(told)(() => group.close())
   }
 
   private def train(

@@ -38,10 +38,11 @@ private[transport] object MpiPrograms {
     program
   }
 
-  def environment(builder: ProcessBuilder, python: Path): Unit = {
-    // The launcher looks for its own helpers on the PATH.
+  /** The launcher looks for its own helpers on the PATH. @param more folders for it, besides that of `program` */
+  def environment(builder: ProcessBuilder, program: Path, more: Path*): Unit = {
     val path = Option(builder.environment().get("PATH")).getOrElse("/usr/bin:/bin")
-    builder.environment().put("PATH", s"${python.getParent}${File.pathSeparator}$path"): Unit
+    val folders = program.getParent +: more
+    builder.environment().put("PATH", (folders.map(_.toString) :+ path).mkString(File.pathSeparator)): Unit
   }
 
   private def version(program: Path): String = {

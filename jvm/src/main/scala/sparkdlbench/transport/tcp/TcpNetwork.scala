@@ -79,10 +79,16 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
 
   /**
    * At all addresses that fit. Those at which this process cannot listen (an IPv6 address may be such a one for a while) are left out where
-   * there are others.
+   * there are others. Where there is none it looks again for a while, because an attempt that is just ending may still hold the ports, and
+   * the training is not submitted again after a ConfigurationException.
    */
   private def listen(): Unit = {
-    val tried = Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
+    val deadline = System.nanoTime() + math.min(group.timeoutMillis, ListenMillis) * 1000000L
+    var tried = bindAll()
+    while (tried.forall(_._2.isFailure) && System.nanoTime() < deadline && !group.isKilled) {
+      Thread.sleep(ListenAgainMillis)
+      tried = bindAll()
+    }
     listening = tried.collect { case (address, Success(bound)) => (address, bound) }
     val failed = tried.collect { case (address, Failure(cause)) => s"$address: ${cause.getMessage}" }
     if (listening.isEmpty)
@@ -92,6 +98,9 @@ final class TcpNetwork(group: GroupContext, choice: String, ports: PortRange, nu
       )
     failed.foreach(why => logWarning(s"Rank ${group.rank} cannot take messages at one of its addresses, $why."))
   }
+
+  private def bindAll(): Seq[(HostAddress, Try[Channel])] =
+    Interfaces.matching(choice, executor.host).map(address => (address, bind(address.address)))
 
   /** Every rank knocks at every address of every other, at all of them at once; the first of mine that all of them reached. */
   private def agree(offers: IndexedSeq[Offer]): Int = {
@@ -192,6 +201,10 @@ private[tcp] object TcpNetwork {
   /** More for each of them, since one thread makes them all. */
   val EachProbeMillis = 20L
   val CloseMillis = 3000L
+
+  /** How long to look for a free port; longer than a rank takes to close. */
+  val ListenMillis = 10000L
+  val ListenAgainMillis = 200L
 }
 
 /** A connection that is being made. */

@@ -2,11 +2,13 @@ package sparkdlbench.transport.tcp
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
+import sparkdlbench.transport.push.{Mailbox, StreamId}
 import sparkdlbench.transport.{GroupContext, RunSecret, Tcp}
 import sparkdlbench.{ConfigurationException, LocalSpark}
 
-import java.net.{InetAddress, ServerSocket}
+import java.net.{InetAddress, ServerSocket, Socket}
 import java.util.UUID
+import scala.collection.mutable.ArrayBuffer
 
 /** One end of the transport alone, in this process. */
 class TcpNetworkSuite extends AnyFunSuite with LocalSpark {
@@ -39,5 +41,36 @@ class TcpNetworkSuite extends AnyFunSuite with LocalSpark {
       finally patient.close()
       freeing.join()
     } finally holder.close()
+  }
+
+  test("a rank that is turned away, since strangers hold all places, knocks until there is room") {
+    for (encrypted <- Seq(false, true)) {
+      val secret = new Tcp().newSecret(Settings.resolve(Map("tcp.tls" -> encrypted.toString), new Tcp().keys))
+      val tls = if (encrypted) Some(TlsPair.of(secret)) else None
+      val ranks = (0 to 1).map(new Rank(_, 2, 60000, secret))
+      val networks = ranks.map(new TcpNetwork(_, "127.0.0.1", PortRange(0, 0), 1, tls))
+      val mailbox = Mailbox.open(StreamId.inboxNumber(ranks.head.attemptId), 0)
+      val strangers = ArrayBuffer.empty[Socket]
+      def refused(more: Long): Unit = {
+        val end = System.nanoTime() + 30000000000L
+        while (networks.head.refused < more && System.nanoTime() < end) Thread.sleep(10)
+      }
+      try {
+        val port = networks.head.describe(0).port
+        // Each of two ranks may be expected twice.
+        for (_ <- 0 until TcpServer.MaxStrangers + 4 + 20) strangers += new Socket(here, port)
+        refused(20)
+        val leaving = new Thread(() => { refused(21); strangers.foreach(_.close()) })
+        leaving.start()
+        val peer = networks.head.describe(0).copy(inbox = mailbox.inbox)
+        networks(1).connect(peer, StreamId(mailbox.inbox, 1, 0), _ => (), () => ()).abort()
+        assert(networks.head.refused >= 21, s"encrypted $encrypted")
+        leaving.join()
+      } finally {
+        strangers.foreach(_.close())
+        networks.foreach(_.close())
+        mailbox.close()
+      }
+    }
   }
 }

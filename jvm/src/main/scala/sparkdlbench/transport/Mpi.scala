@@ -35,7 +35,7 @@ final class Mpi extends TransportVariant with OneStageTransport {
   /** The launcher is looked for everywhere: rank 0 may be in any executor. */
   override def checkHere(settings: Settings, around: Surroundings): Unit = {
     val python = MpiPrograms.python(settings(Mpi.python))
-    MpiPrograms.launcher(settings(Mpi.launcher), python)
+    MpiPrograms.launcher(settings(Mpi.launcher), python): Unit
     MpiPrograms.importsMpi4py(python)
   }
 

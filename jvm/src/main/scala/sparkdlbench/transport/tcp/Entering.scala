@@ -74,7 +74,7 @@ private[tcp] final class Entering(
     case _ => fail(why)
   }
 
-  /** The connection has ended. Before the other end has proved anything that says nothing of what it thinks of us. */
+  /** The connection has ended. Before the other end has proved anything, that says nothing of what it thinks of us. */
   private def ended(why: String): Unit =
     if (proved) fail(why) else promise.tryFailure(new TurnedAway(refusal(why))): Unit
 

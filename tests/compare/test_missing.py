@@ -108,9 +108,10 @@ def test_where_nothing_would_be_left_it_is_refused(tmp_path: Path) -> None:
 def test_what_is_there_is_not_missing(tmp_path: Path, bare: Path) -> None:
     for name in (ucx.JUCX.file_name, ucx.LIBRARIES_JAR):
         (bare / name).write_bytes(b"")
-    python = peers.default_directory() / "mpi" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
+    programs = peers.default_directory() / "mpi" / "bin"
+    programs.mkdir(parents=True)
+    program(programs / "python")
+    program(programs / "mpiexec", "echo 'mpiexec (Open MPI) 5.0.11'")
     assert set(missing(tmp_path)) == {"ddp, batch 32"}
 
 
@@ -129,11 +130,33 @@ def test_what_a_run_names_itself_is_left_to_its_ranks(tmp_path: Path, old: str, 
 
 
 def test_a_system_s_mpi_does_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher = tmp_path / "mpiexec"
-    launcher.touch(mode=0o755)
+    program(tmp_path / "python3", 'test "$*" = "-c import mpi4py"')
+    program(tmp_path / "mpiexec", "echo 'mpiexec (Open MPI) 5.0.7'")
     assert "job, batch 32" not in missing(tmp_path)
     monkeypatch.setenv("PATH", "")
     assert "job, batch 32" in missing(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "python", "told"),
+    [
+        ("echo 'mpiexec (OpenRTE) 4.1.4'; echo 'Open MPI'", "true", "mpiexec' is not Open MPI 5 or later"),
+        ("echo 'HYDRA build details: Version: 4.0'", "true", "mpiexec' is not Open MPI 5 or later"),
+        ("exit 1", "true", "mpiexec' is not Open MPI 5 or later"),
+        ("echo 'mpiexec (Open MPI) 5.0.7'", "exit 1", "python3' cannot import mpi4py"),
+    ],
+)
+def test_one_that_cannot_do_it_does_not(tmp_path: Path, launcher: str, python: str, told: str) -> None:
+    program(tmp_path / "mpiexec", launcher)
+    program(tmp_path / "python3", python)
+    found = missing(tmp_path)["job, batch 32"]
+    assert told in found
+    assert "`sparkdl-bench peers install mpi`" in found
+
+
+def program(path: Path, line: str = "true") -> None:
+    path.write_text(f"#!/bin/sh\n{line}\n")
+    path.chmod(0o755)
 
 
 def test_the_report_says_what_was_left_out(tmp_path: Path) -> None:

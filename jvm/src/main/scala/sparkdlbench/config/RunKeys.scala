@@ -96,7 +96,7 @@ object RunKeys {
     val settings = Settings.resolve(raw, all)
     Variants.find[Algorithm]("algorithm", settings(algorithm))
     Variants.find[Topology]("topology", settings(topology))
-    Variants.find[TransportVariant]("transport", settings(transport))
+    Variants.find[TransportVariant]("transport", settings(transport), TransportVariant.elsewhere)
     Variants.find[Codec]("codec", settings(codec))
     Variants.find[EngineVariant]("engine", settings(engine))
     Variants.find[ModelFamily]("model", settings(model))

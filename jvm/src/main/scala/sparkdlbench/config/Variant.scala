@@ -31,14 +31,22 @@ object Variants {
     ServiceLoader.load(service, service.getClassLoader).asScala.toSeq.sortBy(_.name)
   }
 
-  /** The variant called `name`, or an error that lists the valid ones. */
-  def find[V <: Variant](axisName: String, name: String)(implicit axis: ClassTag[V]): V = {
+  /**
+   * The variant called `name`, or an error that lists the valid ones.
+   *
+   * @param elsewhere
+   *   what to say of names that one may expect on the axis, and that mean something else
+   */
+  def find[V <: Variant](axisName: String, name: String, elsewhere: Map[String, String] = Map.empty)(implicit
+      axis: ClassTag[V]
+  ): V = {
     val variants = all[V]
+    def hint = elsewhere.get(name).fold(Settings.suggestion(name, variants.map(_.name)))(" " + _)
     variants
       .find(_.name == name)
       .getOrElse(
         throw new ConfigurationException(
-          s"There is no $axisName called '$name'.${Settings.suggestion(name, variants.map(_.name))} " +
+          s"There is no $axisName called '$name'.$hint " +
             s"Valid: ${variants.map(_.name).mkString(", ")}. `sparkdl-bench list $axisName` describes them."
         )
       )

@@ -213,6 +213,9 @@ final class Recorder(
   /** The run is over: for the loggers. */
   def ended(status: String): Unit = logging(_.ended(status))
 
+  /** Nothing more comes, for the loggers. */
+  def close(): Unit = logging(_.close())
+
   /** A logger that fails ends no run; the events say what it lost. */
   private def logging(use: RunLogger => Unit): Unit = loggers.foreach { logger =>
     try use(logger)

@@ -1,13 +1,14 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
+import sparkdlbench.AnyOutcome
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder
 import sparkdlbench.transport.{Exchange, JobTransport}
 
-import scala.util.Try
+import scala.util.Failure
 
 /**
  * What a loop brings back.
@@ -41,14 +42,12 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
 
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {
     val group = new RankGroup(sc, setup)
-    try {
+    val trained = AnyOutcome.of {
       val exchange = transport.exchange(group)
-      val trained =
-        try train(setup, recorder, cancelled, group, exchange)
-        catch { case cause: Throwable => Try(exchange.close()).failed.foreach(cause.addSuppressed); throw cause }
-      exchange.close()
-      trained
-    } finally group.close()
+      AnyOutcome.after(AnyOutcome.of(train(setup, recorder, cancelled, group, exchange)))(() => exchange.close())
+    }
+    val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }
+    AnyOutcome.after(told)(() => group.close())
   }
 
   private def train(

@@ -34,22 +34,34 @@ private[train] object LocalRendezvous {
     val board = boards.computeIfAbsent(key, _ => new Board(size))
     board.texts.set(rank, text)
     board.missing.countDown()
+    var met = false
+    try {
+      await(board, rank, size, timeoutMillis, isKilled)
+      met = true
+      (0 until size).map(board.texts.get)
+    } finally {
+      board.reading.countDown()
+      // Of a meeting that failed nobody knows who still comes: whoever does finds an empty board, and fails as well.
+      if (!met || board.reading.getCount == 0) boards.remove(key, board): Unit
+    }
+  }
+
+  private def await(board: Board, rank: Int, size: Int, timeoutMillis: Long, isKilled: => Boolean): Unit = {
     val end = System.nanoTime() + timeoutMillis * 1000000L
-    while (!board.missing.await(LocalRendezvous.PollMillis, TimeUnit.MILLISECONDS)) {
+    while (!board.missing.await(PollMillis, TimeUnit.MILLISECONDS)) {
       if (isKilled) throw new CancelledException
       if (System.nanoTime() > end) {
         val absent = (0 until size).filter(board.texts.get(_) == null)
         throw new RunFailedException(
-          s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to start. Give the session as many " +
-            "slots as the run has workers, or raise timeout."
+          s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to come as far as it is (start_timeout). Look at " +
+            "what they read, or raise start_timeout where opening the data takes longer."
         )
       }
     }
-    val all = (0 until size).map(board.texts.get)
-    board.reading.countDown()
-    if (board.reading.getCount == 0) boards.remove(key)
-    all
   }
+
+  /** Meetings that are not over. */
+  private[train] def open: Int = boards.size
 
   private val PollMillis = 50L
 }

@@ -25,6 +25,12 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
   /** Made by one barrier stage, so that all ranks exist at once and each slot takes one. */
   val placements: IndexedSeq[Placement] = place()
   private val pinned = new PinnedRanks(sc, placements)
+  private val watch = new ExecutorWatch(
+    setup.runId,
+    setup.settings(Checkpointing.replacementSeconds),
+    () => SparkFacts.slots(sc),
+    () => sc.cancelJobGroup(setup.runId)
+  )
 
   /**
    * Runs `body` on every rank; returns the results by rank. The job's time is added to the phases: what the slowest rank
@@ -129,11 +135,18 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
       }
       .collect()
 
+  /** What is to be told of a failure: where the group's jobs were ended here, why. */
+  def explained(cause: Throwable): Throwable = watch.complaint.fold(cause)(new RunFailedException(_, cause))
+
   /** Drops what the executors hold of the run. An executor that is gone has dropped it already. */
   override def close(): Unit = {
     val runId = setup.runId
-    sc.runJob(pinned, (_: Iterator[Int]) => ExecutorRuns.close(runId))
-    ()
+    try
+      if (!sc.isStopped && SparkFacts.slots(sc) > 0) {
+        sc.runJob(pinned, (_: Iterator[Int]) => ExecutorRuns.close(runId))
+        ()
+      }
+    finally watch.close()
   }
 }
 

@@ -1,6 +1,8 @@
 package sparkdlbench.train
 
+import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
+import sparkdlbench.{AnyOutcome, RunFailedException}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
@@ -71,28 +73,32 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   def run(): RankOutcome = {
     val executor = ExecutorRuns.acquire(setup)
-    try {
+    val done = AnyOutcome.of {
       tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
-      try {
+      val trained = AnyOutcome.of {
         rank.openData()
         tell("connects to the other ranks")
         connected(rank)
-      } finally rank.close()
-    } finally ExecutorRuns.release(setup.runId)
+      }
+      AnyOutcome.after(trained)(() => rank.close())
+    }
+    AnyOutcome.after(done)(() => ExecutorRuns.release(setup.runId))
   }
 
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
-    try {
-      val beginning = begin(rank, transport)
-      train(rank, beginning.algorithm, transport, beginning.step, beginning.losses)
-      checkpoints.foreach(_.await())
-      outcome(rank, beginning.algorithm, transport, beginning.groups)
-    } finally {
-      checkpoints.foreach(_.close())
-      transport.close()
-    }
+    AnyOutcome.after(AnyOutcome.of(trained(rank, transport)))(
+      () => checkpoints.foreach(_.close()),
+      () => transport.close()
+    )
+  }
+
+  private def trained(rank: RankState, transport: Transport): RankOutcome = {
+    val beginning = begin(rank, transport)
+    train(rank, beginning.algorithm, transport, beginning.step, beginning.losses)
+    checkpoints.foreach(_.await())
+    outcome(rank, beginning.algorithm, transport, beginning.groups)
   }
 
   /**
@@ -317,8 +323,11 @@ private object RankTask {
   val AttemptsPerSubmission = 10000
 }
 
-/** The rendezvous of a barrier stage. */
-private final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) extends GroupContext {
+/**
+ * The rendezvous of a barrier stage. All meetings of an attempt are over within `start_timeout` of this rank's start, whether the driver hears
+ * of them or not: without the plugin it does not, and Spark's own wait may last a year (`spark.barrier.sync.timeout`).
+ */
+private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) extends GroupContext {
   val rank: Int = context.partitionId()
   def size: Int = setup.ranks
   def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
@@ -326,12 +335,41 @@ private final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) e
   def settings: Settings = setup.settings
   def timeoutMillis: Long = setup.timeoutMillis
   private var gathered = 0
+  private val limit = settings(Checkpointing.startSeconds)
+  private val end = System.nanoTime() + (limit + BarrierGroup.GraceSeconds) * 1000000000L
 
-  def allGather(text: String): IndexedSeq[String] =
-    if (SparkEnv.get.executorId != RankTask.DriverId) context.allGather(text).toIndexedSeq
-    else {
-      gathered += 1
-      LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, timeoutMillis, isKilled)
-    }
+  def allGather(text: String): IndexedSeq[String] = {
+    val leftMillis = math.max(1L, (end - System.nanoTime()) / 1000000L)
+    gathered += 1
+    if (SparkEnv.get.executorId == RankTask.DriverId)
+      LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
+    else bySpark(text, leftMillis)
+  }
+
+  /** In a thread of its own, as Spark's wait hears of no interrupt. */
+  private def bySpark(text: String, millis: Long): IndexedSeq[String] = {
+    var met = false
+    try {
+      val outcome = BoundedWait.of(s"sparkdl-meeting-${setup.runId}-$rank", millis)(context.allGather(text))
+      met = outcome.nonEmpty
+      outcome.getOrElse(throw late).get.toIndexedSeq
+    } finally if (!met) BarrierMeeting.leave(context, "the rank waits no longer for the others")
+  }
+
+  private def late: RunFailedException = {
+    val host = SparkEnv.get.blockManager.blockManagerId.host
+    new RunFailedException(
+      s"Rank $rank on host $host, executor ${SparkEnv.get.executorId}, had not met all ${size - 1} other ranks $limit s after it began (start_timeout, " +
+        s"meeting $gathered). Look into the logs of the other executors and at what they read, or raise start_timeout where opening the data takes " +
+        "longer; with spark.plugins=sparkdlbench.SparkDLPlugin the driver says what each rank is about."
+    )
+  }
+
   def isKilled: Boolean = context.isInterrupted()
+}
+
+private object BarrierGroup {
+
+  /** The driver's own complaint, where it can make one, names all ranks: it shall come first. */
+  val GraceSeconds = 5
 }

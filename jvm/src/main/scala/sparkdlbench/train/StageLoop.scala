@@ -139,7 +139,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         .partitionBy(new HashPartitioner(1))
         .values
         .collect()
-    finally shipped.unpersist()
+    finally Try(shipped.unpersist()) // the stage's own outcome counts, whatever becomes of this
   }
 
   private def assemble(setup: RunSetup, outcomes: Seq[RankOutcome]): Array[Float] = {

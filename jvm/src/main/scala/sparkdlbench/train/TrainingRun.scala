@@ -4,7 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException}
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource}
@@ -62,6 +62,18 @@ final class TrainingRun private (
     val recorder = new Recorder(setup, folder, live, startNanos, loggers)
     val sampler = sampleDriver()
     sc.addSparkListener(layers)
+    AnyOutcome.after(AnyOutcome.of(trained(recorder, live)))(
+      () => sc.removeSparkListener(layers),
+      () => sampler.foreach(_.close()),
+      () => writeResources(),
+      () => ResourceLog.close(runId),
+      () => sc.clearJobGroup(),
+      () => recorder.close(),
+      () => folder.close()
+    )
+  }
+
+  private def trained(recorder: Recorder, live: LiveRun): RunResult =
     try {
       folder.write("run.json", Json.text(description))
       folder.event("run_start", None, "name" -> setup.settings(RunKeys.name), "clock_started_ms" -> startMillis)
@@ -76,16 +88,7 @@ final class TrainingRun private (
       RunResult(folder.path.toString, summary, setup.spec, trained.weights, trained.statistics)
     } catch {
       case e: Throwable => fail(recorder, e)
-    } finally {
-      sc.removeSparkListener(layers)
-      sampler.foreach(_.close())
-      writeResources()
-      ResourceLog.close(runId)
-      sc.clearJobGroup()
-      loggers.foreach(_.close())
-      folder.close()
     }
-  }
 
   private def sampleDriver(): Option[ResourceSampler] = {
     val log = ResourceLog.open(runId)

@@ -28,24 +28,43 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup) {
    * Returns what came of `job`, which is of the Spark job group that the run's name is.
    *
    * @param listen
-   *   called over and over; returns after at most `PollMillis`
+   *   called over and over; returns after at most `PollMillis`. What it throws ends the job and is thrown here
    */
   def run[T](job: => T, listen: () => Unit, cancelled: () => Boolean): Try[T] = {
     @volatile var outcome: Option[Try[T]] = None
     val thread = new Thread(() => outcome = Some(AnyOutcome.of(job)), s"sparkdl-stage-${setup.runId}")
     thread.setDaemon(true)
     thread.start()
-    while (outcome.isEmpty) {
-      listen()
-      slots.look()
-      start.look()
-      if (cancelled() || complaint.nonEmpty) sc.cancelJobGroup(setup.runId)
-    }
+    try
+      while (outcome.isEmpty) {
+        listen()
+        slots.look()
+        start.look()
+        if (cancelled() || complaint.nonEmpty) sc.cancelJobGroup(setup.runId)
+      }
+    catch { case cause: Throwable => end(thread, cause); throw cause }
     outcome.get
+  }
+
+  /**
+   * Nobody listens to the job any more (a results folder without room is enough for that): it must not go on and hold its slots. Asked more
+   * than once, because what is not submitted yet cannot be cancelled.
+   */
+  private def end(job: Thread, cause: Throwable): Unit = {
+    val deadline = System.nanoTime() + WatchedJob.EndMillis * 1000000L
+    try
+      while (job.isAlive && System.nanoTime() < deadline) {
+        sc.cancelJobGroup(setup.runId)
+        job.join(WatchedJob.PollMillis)
+      }
+    catch { case other: Throwable => cause.addSuppressed(other) }
   }
 }
 
-private[train] object WatchedJob { val PollMillis = 200L }
+private[train] object WatchedJob {
+  val PollMillis = 200L
+  private val EndMillis = 20000L
+}
 
 /** Watches whether the stage's tasks run. */
 private final class SlotWatch(sc: SparkContext, setup: RunSetup) {

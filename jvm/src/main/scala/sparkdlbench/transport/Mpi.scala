@@ -33,8 +33,11 @@ final class Mpi extends TransportVariant with OneStageTransport {
   override def newSecret(settings: Settings): RunSecret = RunSecret.proving(name)
 
   /** The launcher is looked for everywhere: rank 0 may be in any executor. */
-  override def checkHere(settings: Settings, around: Surroundings): Unit =
-    MpiPrograms.launcher(settings(Mpi.launcher), MpiPrograms.python(settings(Mpi.python))): Unit
+  override def checkHere(settings: Settings, around: Surroundings): Unit = {
+    val python = MpiPrograms.python(settings(Mpi.python))
+    MpiPrograms.launcher(settings(Mpi.launcher), python): Unit
+    MpiPrograms.importsMpi4py(python)
+  }
 
   override def connect(group: GroupContext): Transport = MpiTransport.connect(
     group,

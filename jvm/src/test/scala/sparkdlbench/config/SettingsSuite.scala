@@ -67,4 +67,10 @@ class SettingsSuite extends AnyFunSuite {
     val message = intercept[ConfigurationException](RunKeys.resolve(Map("codec" -> "bf61"))).getMessage
     assert(message.contains("codec called 'bf61'") && message.contains("'bf16'") && message.contains("fp32"))
   }
+
+  test("gloo is no transport, and is told where it is") {
+    val message = intercept[ConfigurationException](RunKeys.resolve(Map("transport" -> "gloo"))).getMessage
+    assert(message.startsWith("There is no transport called 'gloo'. gloo comes with PyTorch"), message)
+    for (words <- Seq("the peer pytorch-ddp", "the peer gloo", "tcp, ucx")) assert(message.contains(words), message)
+  }
 }

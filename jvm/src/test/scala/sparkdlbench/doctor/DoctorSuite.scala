@@ -275,6 +275,10 @@ class DoctorSuite extends AnyFunSuite {
     check(Seq("mpi.python = /nothing/python is no program"), "transport" -> "mpi", "mpi.python" -> "/nothing/python")
     val shell = Seq("mpi.python" -> "/bin/sh", "mpi.launcher" -> "/bin/true")
     check(Seq("/bin/true is not Open MPI 5"), shell :+ ("transport" -> "mpi"): _*)
+    val launcher = Files.write(Files.createTempFile("mpiexec", ""), "#!/bin/sh\necho Open MPI 5.0".getBytes("UTF-8"))
+    assert(launcher.toFile.setExecutable(true))
+    val without = Seq("mpi.python" -> "/bin/false", "mpi.launcher" -> launcher.toString)
+    check(Seq("/bin/false cannot import mpi4py"), without :+ ("transport" -> "mpi"): _*)
   }
 }
 

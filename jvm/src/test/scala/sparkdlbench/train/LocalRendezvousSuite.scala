@@ -32,4 +32,13 @@ class LocalRendezvousSuite extends AnyFunSuite {
   test("a killed rank does not wait") {
     intercept[CancelledException](LocalRendezvous.allGather("killed", 0, 2, "here", 60000, isKilled = true))
   }
+
+  test("a meeting that is over leaves nothing behind, however it ended") {
+    val before = LocalRendezvous.open
+    onRanks(3)(rank => LocalRendezvous.allGather("met", rank, 3, "here", 20000, isKilled = false))
+    intercept[RunFailedException](LocalRendezvous.allGather("missed", 0, 2, "here", 100, isKilled = false))
+    intercept[RunFailedException](LocalRendezvous.allGather("missed", 1, 2, "late", 100, isKilled = false))
+    intercept[CancelledException](LocalRendezvous.allGather("ended", 0, 2, "here", 60000, isKilled = true))
+    assert(LocalRendezvous.open == before)
+  }
 }

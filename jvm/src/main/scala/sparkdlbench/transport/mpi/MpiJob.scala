@@ -72,6 +72,9 @@ private[mpi] object MpiJob extends Logging {
   private val SaidAtMost = 1500
   private val Program = "sparkdlbench/mpi/rank.py"
 
+  /** Open MPI looks for it on the PATH, since what it is told may not hold spaces: it would take it for a command and its words. */
+  private val AgentName = "sparkdl-mpi-agent"
+
   /** In place of ssh: leaves the command for host $1 where rank 0 finds it. The Spark task on that host runs it. */
   private val Agent =
     """#!/bin/sh
@@ -93,11 +96,12 @@ private[mpi] object MpiJob extends Logging {
       val self = PushPeer(group.rank, executor.host, 0, executor.id, PushPeer.thisProcess, HostLocal.kernel, false)
       prepare(group, folder)
       val launching = if (group.rank == 0) Some(launcher()) else None
-      val places = group.allGather(s"$folder $python $hostName ${PushPeer.print(self)}").map(_.split(" ", 4))
-      val peers = places.map(place => PushPeer.parse(place(3)))
-      checkNames(peers.map(_.host).zip(places.map(_(2))).distinct)
+      val own = MpiPlace(folder.toString, python.toString, hostName, self)
+      val places = group.allGather(MpiPlace.print(own)).map(MpiPlace.parse)
+      val peers = places.map(_.peer)
+      checkNames(places.map(place => (place.peer.host, place.hostName)).distinct)
       val hosts = peers.map(_.host).distinct
-      running = launching.map(launch(_, group, folder, places.map(place => (place(0), place(1))), peers, options))
+      running = launching.map(launch(_, group, folder, places, options))
       if (hosts.size > 1) {
         val commands = running.map(collect(_, group, folder, hosts.tail)).getOrElse("")
         val all = group.allGather(commands).head
@@ -118,6 +122,9 @@ private[mpi] object MpiJob extends Logging {
     val program = getClass.getClassLoader.getResourceAsStream(Program)
     try Files.copy(program, folder.resolve("rank.py"))
     finally program.close()
+    val agent = folder.resolve(AgentName)
+    Files.write(agent, Agent.getBytes(UTF_8))
+    Files.setPosixFilePermissions(agent, PosixFilePermissions.fromString("rwx------"))
     val self = RunningProcess.here
     val job = Json.fields(
       "rank" -> group.rank,
@@ -147,23 +154,19 @@ private[mpi] object MpiJob extends Logging {
       launcher: Path,
       group: GroupContext,
       folder: Path,
-      places: IndexedSeq[(String, String)],
-      peers: IndexedSeq[PushPeer],
+      places: IndexedSeq[MpiPlace],
       options: Seq[String]
   ): Process = {
-    val agent = folder.resolve("agent")
-    Files.write(agent, Agent.getBytes(UTF_8))
-    Files.setPosixFilePermissions(agent, PosixFilePermissions.fromString("rwx------"))
-    val alone = peers.map(_.host).distinct.size == 1
+    val alone = places.map(_.peer.host).distinct.size == 1
     val root = if (System.getProperty("user.name") == "root") Seq("--allow-run-as-root") else Nil
-    val agency = Seq("--prtemca", "plm_ssh_agent", agent.toString, "--prtemca", "plm_ssh_no_tree_spawn", "1")
+    val agency = Seq("--prtemca", "plm_ssh_agent", AgentName, "--prtemca", "plm_ssh_no_tree_spawn", "1")
     // A process each, so that MPI's ranks are ours; MPI binds processes to cores unless told not to.
-    val processes = places.zip(peers).zipWithIndex.flatMap { case (((room, python), peer), rank) =>
+    val processes = places.zipWithIndex.flatMap { case (MpiPlace(room, python, _, peer), rank) =>
       (if (rank > 0) Seq(":") else Nil) ++ Seq("--host", if (alone) "localhost" else peer.host, "-n", "1") ++ options ++
         Seq(python, s"$room/rank.py", s"$room/rank")
     }
     val command = Seq(launcher.toString) ++ root ++ Seq("--oversubscribe", "--bind-to", "none") ++ agency ++ processes
-    logInfo(s"Rank ${group.rank} starts the MPI job of ${peers.size} processes with $launcher.")
+    logInfo(s"Rank ${group.rank} starts the MPI job of ${places.size} processes with $launcher.")
     run(command, folder, launcher)
   }
 
@@ -171,7 +174,7 @@ private[mpi] object MpiJob extends Logging {
     val builder = new ProcessBuilder(command: _*).redirectErrorStream(true)
     builder.redirectOutput(folder.resolve("said.txt").toFile)
     builder.redirectInput(ProcessBuilder.Redirect.from(new File("/dev/null")))
-    MpiPrograms.environment(builder, program)
+    MpiPrograms.environment(builder, program, folder)
     builder.start()
   }
 

@@ -2,14 +2,17 @@ package sparkdlbench.transport.mpi
 
 import sparkdlbench.ConfigurationException
 
-import java.io.File
+import java.io.{File, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}
-import java.util.concurrent.TimeUnit
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 
 /** The programs that an MPI job needs on this host. */
 private[transport] object MpiPrograms {
-  private val VersionSeconds = 20L
+  private val AnswerSeconds = 20L
+
+  /** Programs that were asked whether they are what is needed, and are. */
+  private val passed = ConcurrentHashMap.newKeySet[Path]()
 
   /** @param configured the key `mpi.python` */
   def python(configured: String): Path = configured match {
@@ -32,27 +35,49 @@ private[transport] object MpiPrograms {
       case path if Files.isExecutable(Paths.get(path)) => Paths.get(path).toAbsolutePath
       case path => missing(s"mpi.launcher = $path is no program")
     }
-    val said = version(program)
-    if (!said.contains("Open MPI") || !"""\b(\d+)\.\d+""".r.findFirstMatchIn(said).exists(_.group(1).toInt >= 5))
-      missing(s"$program is not Open MPI 5 or later: it says '${said.linesIterator.take(1).mkString}'")
+    once(program) {
+      val (_, said) = ask(program, "--version")
+      if (!said.contains("Open MPI") || !"""\b(\d+)\.\d+""".r.findFirstMatchIn(said).exists(_.group(1).toInt >= 5))
+        missing(s"$program is not Open MPI 5 or later: it says '${said.linesIterator.take(1).mkString}'")
+    }
     program
   }
 
-  def environment(builder: ProcessBuilder, python: Path): Unit = {
-    // The launcher looks for its own helpers on the PATH.
-    val path = Option(builder.environment().get("PATH")).getOrElse("/usr/bin:/bin")
-    builder.environment().put("PATH", s"${python.getParent}${File.pathSeparator}$path"): Unit
+  /** Refuses a Python that cannot do what it is for, before MPI says so in its own words. */
+  def importsMpi4py(python: Path): Unit = once(python) {
+    val (status, said) = ask(python, "-c", "import mpi4py")
+    if (status != 0)
+      missing(
+        s"$python cannot import mpi4py: it ended with status $status and says '${said.linesIterator.toSeq.lastOption.mkString}'"
+      )
   }
 
-  private def version(program: Path): String = {
-    val builder = new ProcessBuilder(program.toString, "--version").redirectErrorStream(true)
+  /** The launcher looks for its own helpers on the PATH. @param more folders for it, besides that of `program` */
+  def environment(builder: ProcessBuilder, program: Path, more: Path*): Unit = {
+    val path = Option(builder.environment().get("PATH")).getOrElse("/usr/bin:/bin")
+    val folders = program.getParent +: more
+    builder.environment().put("PATH", (folders.map(_.toString) :+ path).mkString(File.pathSeparator)): Unit
+  }
+
+  /** Makes the check of a program where it has not passed one in this process yet: each takes a start of the program. */
+  private def once(program: Path)(check: => Unit): Unit = if (!passed.contains(program)) {
+    check
+    passed.add(program): Unit
+  }
+
+  /** Exit status, and what it wrote. */
+  private def ask(program: Path, words: String*): (Int, String) = {
+    val builder = new ProcessBuilder((program.toString +: words): _*).redirectErrorStream(true)
+    builder.redirectInput(ProcessBuilder.Redirect.from(new File("/dev/null")))
     environment(builder, program)
-    val process = builder.start()
-    if (!process.waitFor(VersionSeconds, TimeUnit.SECONDS)) {
+    val process =
+      try builder.start()
+      catch { case error: IOException => missing(s"$program cannot be started (${error.getMessage})") }
+    if (!process.waitFor(AnswerSeconds, TimeUnit.SECONDS)) {
       process.destroyForcibly()
-      missing(s"$program --version did not end within $VersionSeconds s")
+      missing(s"$program ${words.mkString(" ")} did not end within $AnswerSeconds s")
     }
-    new String(process.getInputStream.readAllBytes(), UTF_8).trim
+    (process.exitValue, new String(process.getInputStream.readAllBytes(), UTF_8).trim)
   }
 
   private def onPath(name: String): Option[Path] =

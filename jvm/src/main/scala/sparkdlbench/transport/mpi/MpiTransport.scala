@@ -207,6 +207,7 @@ private[transport] object MpiTransport {
       fileBytes: Long = Int.MaxValue.toLong
   ): Transport = {
     val program = MpiPrograms.python(python)
+    MpiPrograms.importsMpi4py(program)
     val mailbox = Mailbox.open(StreamId.inboxNumber(group.attemptId), group.rank)
     try
       new MpiTransport(

@@ -5,7 +5,8 @@ import sparkdlbench.{AnyOutcome, RunFailedException}
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
-import java.util.concurrent.{ConcurrentHashMap, CountDownLatch}
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicBoolean
 import scala.jdk.CollectionConverters._
 import scala.util.{Failure, Success, Try}
 
@@ -29,11 +30,14 @@ final class PushLinks(
   /** Connects to those of `ranks` that live in other processes and are not connected yet, all at once. */
   def connect(ranks: Iterable[Int]): Unit = {
     val missing = ranks.filterNot(rank => isHere(rank) || channels.containsKey(rank)).toSeq.distinct.sorted
-    val results = new ConcurrentHashMap[Int, Try[PushChannel]]
-    val latch = new CountDownLatch(missing.size)
+    val results = new ConcurrentHashMap[Int, Try[PushChannel]] // whoever takes one out has it
+    val givenUp = new AtomicBoolean
+    def abandon(): Unit =
+      missing.foreach(rank => Option(results.remove(rank)).foreach(_.foreach(_.abort())))
     val threads = missing.map { rank =>
       val thread = new Thread(() => {
-        results.put(rank, AnyOutcome.of(connect(rank))); latch.countDown(); mailbox.wakeUp()
+        results.put(rank, AnyOutcome.of(connect(rank)))
+        if (givenUp.get) abandon() else mailbox.wakeUp() // it may have come too late to be found by who gave up
       })
       thread.setName(s"sparkdl-connect-${group.rank}-$rank")
       thread.setDaemon(true) // a connection attempt that hangs must not hold the executor
@@ -43,7 +47,7 @@ final class PushLinks(
     try
       missing.foreach { rank =>
         waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
-        results.get(rank) match {
+        results.remove(rank) match {
           case Success(channel) =>
             channels.put(rank, channel)
             mailbox.ownLoop.foreach(channel.serveBy)
@@ -54,9 +58,12 @@ final class PushLinks(
             )
         }
       }
-    finally {
-      threads.foreach(thread => if (thread.isAlive) thread.interrupt())
-      results.forEach((rank, made) => if (!channels.containsKey(rank)) made.foreach(_.abort()))
+    catch {
+      case cause: Throwable =>
+        givenUp.set(true)
+        threads.foreach(_.interrupt())
+        abandon()
+        throw cause
     }
   }
 

@@ -8,6 +8,10 @@ import io.netty.util.AttributeKey
 import io.netty.util.concurrent.Promise
 
 import java.io.IOException
+import javax.net.ssl.SSLException
+
+/** The other end closed a connection before it had said who it is: it may do otherwise the next time. */
+private[tcp] final class TurnedAway(message: String) extends IOException(message)
 
 /**
  * The connecting side of the handshake.
@@ -32,7 +36,7 @@ private[tcp] final class Entering(
   override def userEventTriggered(context: ChannelHandlerContext, event: AnyRef): Unit = {
     event match {
       case done: SslHandshakeCompletionEvent =>
-        if (done.isSuccess) greet(context) else fail(s"TLS failed: ${done.cause.getMessage}")
+        if (done.isSuccess) greet(context) else broken(s"TLS failed: ${done.cause.getMessage}", done.cause)
       case _ =>
     }
     context.fireUserEventTriggered(event): Unit
@@ -57,17 +61,26 @@ private[tcp] final class Entering(
       } else fail("its answer makes no sense")
 
   override def channelInactive(context: ChannelHandlerContext): Unit =
-    fail("it closed the connection: its log says why it refused")
+    ended("it closed the connection: its log says why it refused")
 
   override def exceptionCaught(context: ChannelHandlerContext, cause: Throwable): Unit = {
-    fail(String.valueOf(cause.getMessage))
+    broken(String.valueOf(cause.getMessage), cause)
     context.close(): Unit
   }
 
-  private def fail(why: String): Unit =
-    promise.tryFailure(
-      new IOException(s"$endpoint is not the rank that was looked for, or would not have us: $why")
-    ): Unit
+  private def broken(why: String, cause: Throwable): Unit = cause match {
+    case _: SSLException => fail(why) // which is an IOException as well
+    case _: IOException => ended(why)
+    case _ => fail(why)
+  }
+
+  /** The connection has ended. Before the other end has proved anything, that says nothing of what it thinks of us. */
+  private def ended(why: String): Unit =
+    if (proved) fail(why) else promise.tryFailure(new TurnedAway(refusal(why))): Unit
+
+  private def fail(why: String): Unit = promise.tryFailure(new IOException(refusal(why))): Unit
+
+  private def refusal(why: String) = s"$endpoint is not the rank that was looked for, or would not have us: $why"
 
   private def take(in: ByteBuf, count: Int): Array[Byte] = {
     val bytes = new Array[Byte](count)

@@ -14,6 +14,7 @@ import java.io.IOException
 import java.net.{BindException, InetAddress, InetSocketAddress}
 import java.nio.file.Path
 import java.util.concurrent.TimeUnit
+import scala.annotation.tailrec
 import scala.util.{Failure, Success, Try}
 
 /**
@@ -87,10 +88,16 @@ final class TcpNetwork(
 
   /**
    * At all addresses that fit. Those at which this process cannot listen (an IPv6 address may be such a one for a while) are left out where
-   * there are others.
+   * there are others. Where there is none it looks again for a while, because an attempt that is just ending may still hold the ports, and
+   * the training is not submitted again after a ConfigurationException.
    */
   private def listen(): Unit = {
-    val tried = Interfaces.matching(choice, executor.host, addresses()).map(address => (address, bind(address.address)))
+    val deadline = System.nanoTime() + math.min(group.timeoutMillis, ListenMillis) * 1000000L
+    var tried = bindAll()
+    while (tried.forall(_._2.isFailure) && System.nanoTime() < deadline && !group.isKilled) {
+      Thread.sleep(ListenAgainMillis)
+      tried = bindAll()
+    }
     listening = tried.collect { case (address, Success(bound)) => (address, bound) }
     val failed = tried.collect { case (address, Failure(cause)) => s"$address: ${cause.getMessage}" }
     if (listening.isEmpty)
@@ -101,6 +108,9 @@ final class TcpNetwork(
     failed.foreach(why => logWarning(s"Rank ${group.rank} cannot take messages at one of its addresses, $why."))
   }
 
+  private def bindAll(): Seq[(HostAddress, Try[Channel])] =
+    Interfaces.matching(choice, executor.host, addresses()).map(address => (address, bind(address.address)))
+
   /** Every rank knocks at every address of every other, at all of them at once; the first of mine that all of them reached. */
   private def agree(offers: IndexedSeq[Offer]): Int = {
     val self = offers(group.rank).process
@@ -109,10 +119,9 @@ final class TcpNetwork(
       (at, index) <- offers(rank).endpoints.zipWithIndex
     } yield (rank, index) -> Try(knock(at, StreamId(0, group.rank, rank), 0, 1, ProbeMillis))
     val deadline = System.nanoTime() + (ProbeMillis + EachProbeMillis * knocks.size) * 1000000L
-    val answered = knocks
-      .filter(one => one._2.flatMap(knock => Try(knock.channel(deadline))).map(_.close()).isSuccess)
-      .map(_._1)
-      .toSet
+    val answered = knocks.collect {
+      case ((rank, index), begun) if isAnswered(begun, offers(rank).endpoints(index), rank, deadline) => (rank, index)
+    }.toSet
     val reached = offers.indices.map { rank =>
       offers(rank).endpoints.indices.filter(index => offers(rank).process == self || answered((rank, index))).toSet
     }
@@ -137,12 +146,37 @@ final class TcpNetwork(
   ): PushChannel = {
     val endpoint = Endpoint(peer.host, peer.port)
     val connections = (0 until number).map { one =>
-      val deadline = System.nanoTime() + group.timeoutMillis * 1000000L
-      knock(endpoint, id, one, number, group.timeoutMillis).channel(deadline)
+      enter(endpoint, id, one, number, System.nanoTime() + group.timeoutMillis * 1000000L)
     }
     val channels = connections.map(new TcpChannel(_, onFailure, onDrained))
     if (number == 1) channels.head else new Striped(channels)
   }
+
+  /**
+   * A connection of a stream. A server that strangers besiege turns ranks away as well, since it cannot know them before they have proved who
+   * they are: whoever is turned away knocks again, less and less often, while there is time.
+   */
+  private def enter(endpoint: Endpoint, id: StreamId, which: Int, of: Int, deadline: Long): Channel = {
+    @tailrec
+    def after(pauseMillis: Long): Channel = {
+      val leftMillis = math.max(1L, (deadline - System.nanoTime()) / 1000000L)
+      Try(knock(endpoint, id, which, of, leftMillis).channel(deadline)) match {
+        case Success(channel) => channel
+        case Failure(_: TurnedAway) if pauseMillis < leftMillis && !group.isKilled =>
+          Thread.sleep(pauseMillis)
+          after(math.min(2 * pauseMillis, TurnedAwayMillisAtMost))
+        case Failure(cause) => throw cause
+      }
+    }
+    after(TurnedAwayMillis)
+  }
+
+  private def isAnswered(begun: Try[Knock], endpoint: Endpoint, rank: Int, deadline: Long): Boolean =
+    begun
+      .flatMap(knock => Try(knock.channel(deadline)))
+      .recoverWith { case _: TurnedAway => Try(enter(endpoint, StreamId(0, group.rank, rank), 0, 1, deadline)) }
+      .map(_.close())
+      .isSuccess
 
   /** Begins to connect. @param timeoutMillis until the connection stands, without the handshake */
   private def knock(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): Knock = {
@@ -200,6 +234,14 @@ private[tcp] object TcpNetwork {
   /** More for each of them, since one thread makes them all. */
   val EachProbeMillis = 20L
   val CloseMillis = 3000L
+
+  /** How long to look for a free port; longer than a rank takes to close. */
+  val ListenMillis = 10000L
+  val ListenAgainMillis = 200L
+
+  /** Pauses before a rank that was turned away knocks again: the first, and the longest. */
+  val TurnedAwayMillis = 50L
+  val TurnedAwayMillisAtMost = 1000L
 }
 
 /** A connection that is being made. */

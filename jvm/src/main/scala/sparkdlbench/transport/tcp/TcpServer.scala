@@ -13,7 +13,7 @@ import scala.jdk.CollectionConverters._
 
 /**
  * What one rank's server does with every connection it accepts: a handshake, then frames for the rank's mailbox. Whoever cannot
- * prove to be of the run is refused, counted and named in the log, and touches nothing else.
+ * prove to be of the run is refused and counted, and touches nothing else; the log names the first of them.
  *
  * @param rank
  *   whose server this is
@@ -68,8 +68,9 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
     }
 
   private def refuse(channel: Channel, why: String): Unit = {
-    refusals.incrementAndGet()
-    logWarning(s"A connection from ${channel.remoteAddress()} to rank $rank's transport was refused: $why.")
+    // They may come without end.
+    if (refusals.incrementAndGet() <= TcpServer.LoggedRefusals)
+      logWarning(s"A connection from ${channel.remoteAddress()} to rank $rank's transport was refused: $why.")
     channel.close(): Unit
   }
 
@@ -88,7 +89,8 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
     def leave(): Unit = if (waiting) { waiting = false; strangers.decrementAndGet(): Unit }
 
     override protected def decode(context: ChannelHandlerContext, in: ByteBuf, out: java.util.List[AnyRef]): Unit =
-      if (hello == null) {
+      if (!context.channel().isOpen) in.skipBytes(in.readableBytes): Unit // refused: what came with it is no second try
+      else if (hello == null) {
         if (in.readableBytes >= Handshake.HelloBytes) greet(context, take(in, Handshake.HelloBytes))
       } else if (waiting && in.readableBytes >= Handshake.ProofBytes) admit(context, take(in, Handshake.ProofBytes))
 
@@ -169,4 +171,5 @@ private[tcp] object TcpServer {
 
   /** Connections at most that have not proved yet who they are, beside those that are expected. */
   val MaxStrangers = 256
+  private val LoggedRefusals = 100
 }

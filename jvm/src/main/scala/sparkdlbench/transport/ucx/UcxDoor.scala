@@ -1,6 +1,7 @@
 package sparkdlbench.transport.ucx
 
 import org.apache.spark.internal.Logging
+import org.openucx.jucx.UcxException
 import sparkdlbench.transport.push.{Mailbox, StreamId}
 import sparkdlbench.transport.tcp.Handshake
 
@@ -19,13 +20,22 @@ import java.util.concurrent.atomic.AtomicLong
  *   to → from   Accepted    rank, tag of c, HMAC(secret, "accepted" ‖ hello ‖ s)
  * }}}
  * The stream's number, which every frame carries, is of HMAC(secret, "stream" ‖ hello ‖ s): nobody else can know it before it is used.
- * Everything here runs on the loop's thread.
+ * Of greetings that wait for their proof the eldest are forgotten where there are too many, so a rank may have to greet more than once.
+ * Everything here but `entry` runs on the loop's thread.
  *
+ * @param rank
+ *   whose door this is
+ * @param ranks
+ *   of the group
+ * @param tell
+ *   sends a rank a message of a kind; throws a UcxException where there is no way to it
  * @param admit
  *   makes room for a stream: its number, the rank it comes from, the mailbox it is for
  */
 private[ucx] final class UcxDoor(
-    peers: UcxPeers,
+    rank: Int,
+    ranks: Int,
+    tell: (Int, Int, Array[Byte]) => Unit,
     handshake: Handshake,
     admit: (Long, Int, Mailbox) => Unit
 ) extends Logging {
@@ -33,21 +43,24 @@ private[ucx] final class UcxDoor(
   private val leaving = new java.util.HashMap[Long, Leaving]
   private val arriving = new java.util.LinkedHashMap[Long, Arriving] {
     override def removeEldestEntry(eldest: java.util.Map.Entry[Long, Arriving]): Boolean =
-      size() > MaxStrangers + peers.size
+      size() > MaxStrangers + ranks
   }
   private val refusals = new AtomicLong
 
   /** Messages that were refused so far. */
   def refused: Long = refusals.get
 
-  /** Begins a stream; the future gets its number. */
-  def enter(stream: StreamId): CompletableFuture[Long] = {
-    val hello = handshake.hello(stream, 0, 1)
-    val one = new Leaving(stream.to, hello)
-    leaving.put(tag(hello), one)
-    peers.tell(stream.to, Hello, hello)
-    one.done
+  /** A stream that shall begin. */
+  def entry(stream: StreamId): Leaving = new Leaving(stream.to, handshake.hello(stream, 0, 1))
+
+  /** Greets the rank that a stream is for; again, until it answers. */
+  def knock(one: Leaving): Unit = if (!one.done.isDone) {
+    leaving.put(tag(one.hello), one)
+    tell(one.to, Hello, one.hello)
   }
+
+  /** Nobody waits for the stream any more. */
+  def forget(one: Leaving): Unit = leaving.remove(tag(one.hello)): Unit
 
   def receive(kind: Int, bytes: ByteBuffer): Unit = kind match {
     case Hello if bytes.remaining == Handshake.HelloBytes => greet(take(bytes, Handshake.HelloBytes))
@@ -65,18 +78,25 @@ private[ucx] final class UcxDoor(
 
   def refuse(why: String): Unit = {
     val count = refusals.incrementAndGet()
-    if (count <= LoggedRefusals) logWarning(s"Rank ${peers.rank} refused something that came by UCX: $why.")
+    if (count <= LoggedRefusals) logWarning(s"Rank $rank refused something that came by UCX: $why.")
   }
 
   private def greet(hello: Array[Byte]): Unit = handshake.read(hello) match {
-    case Some(read) if isOther(read.stream.from) && read.stream.to == peers.rank && !read.isProbe =>
-      val nonce = handshake.freshNonce()
-      arriving.put(tag(hello), new Arriving(read.stream, hello, nonce))
-      peers.tell(
-        read.stream.from,
-        Challenge,
-        Reply.print(peers.rank, tag(hello), nonce ++ handshake.serverProof(hello, nonce))
-      )
+    case Some(read) if isOther(read.stream.from) && read.stream.to == rank && !read.isProbe =>
+      val known = arriving.remove(tag(hello))
+      // Who greets again may have the answer to the first greeting by now: it must stay true.
+      val one =
+        if (known != null && known.hello.sameElements(hello)) known
+        else new Arriving(read.stream, hello, handshake.freshNonce())
+      arriving.put(tag(hello), one)
+      val answer = Reply.print(rank, tag(hello), one.nonce ++ handshake.serverProof(hello, one.nonce))
+      try tell(read.stream.from, Challenge, answer)
+      catch {
+        // Whoever asked in that rank's name: the streams that there are must not fail for it.
+        case error: UcxException =>
+          arriving.remove(tag(hello))
+          refuse(s"a greeting from rank ${read.stream.from}, to which there is no way (${error.getMessage})")
+      }
     case Some(read) => refuse(s"a greeting from rank ${read.stream.from} to rank ${read.stream.to}")
     case None => refuse("a greeting that makes no sense")
   }
@@ -86,9 +106,9 @@ private[ucx] final class UcxDoor(
     if (one == null || one.to != from.rank) refuse(s"an answer for rank ${from.rank} that was not asked for")
     else if (!handshake.same(proof, handshake.serverProof(one.hello, nonce)))
       refuse(s"an answer of rank ${from.rank} that does not know the run's secret")
-    else {
+    else if (one.nonce == null || !one.nonce.sameElements(nonce)) { // else it is proved: we have greeted more than once
       one.nonce = nonce
-      peers.tell(from.rank, Proof, Reply.print(peers.rank, from.tag, handshake.clientProof(one.hello, nonce)))
+      tell(from.rank, Proof, Reply.print(rank, from.tag, handshake.clientProof(one.hello, nonce)))
     }
   }
 
@@ -99,12 +119,12 @@ private[ucx] final class UcxDoor(
       refuse(s"a proof of rank ${from.rank} that does not know the run's secret")
     else {
       arriving.remove(from.tag)
-      Mailbox.find(one.stream.inbox, peers.rank) match {
+      Mailbox.find(one.stream.inbox, rank) match {
         case None => refuse(s"a stream of rank ${from.rank} that belongs to another attempt")
         case Some(mailbox) =>
           admit(handshake.streamNumber(one.hello, one.nonce), from.rank, mailbox)
           val accepted = handshake.acceptedProof(one.hello, one.nonce)
-          peers.tell(from.rank, Accepted, Reply.print(peers.rank, from.tag, accepted))
+          tell(from.rank, Accepted, Reply.print(rank, from.tag, accepted))
       }
     }
   }
@@ -120,7 +140,7 @@ private[ucx] final class UcxDoor(
     }
   }
 
-  private def isOther(rank: Int): Boolean = rank >= 0 && rank < peers.size && rank != peers.rank
+  private def isOther(from: Int): Boolean = from >= 0 && from < ranks && from != rank
 }
 
 private[ucx] object UcxDoor {
@@ -131,12 +151,13 @@ private[ucx] object UcxDoor {
   val Kinds: Seq[Int] = Seq(Hello, Challenge, Proof, Accepted)
 
   /** Greetings at most that wait for their proof. */
-  private val MaxStrangers = 256
+  val MaxStrangers = 256
   private val LoggedRefusals = 100
 
-  private final class Leaving(val to: Int, val hello: Array[Byte]) {
+  /** A stream that shall begin; `done` gets its number. */
+  final class Leaving(val to: Int, private[ucx] val hello: Array[Byte]) {
     val done = new CompletableFuture[Long]
-    var nonce: Array[Byte] = _
+    private[ucx] var nonce: Array[Byte] = _
   }
 
   private final class Arriving(val stream: StreamId, val hello: Array[Byte], val nonce: Array[Byte])

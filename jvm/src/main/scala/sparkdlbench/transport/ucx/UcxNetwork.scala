@@ -15,7 +15,8 @@ import java.io.IOException
 import java.nio.ByteBuffer
 import java.nio.file.Path
 import java.util.concurrent.atomic.AtomicBoolean
-import java.util.concurrent.{CompletableFuture, ExecutionException, TimeUnit, TimeoutException}
+import java.util.concurrent.{ExecutionException, TimeUnit, TimeoutException}
+import scala.annotation.tailrec
 
 /**
  * UCX between the processes: one context and worker a rank, used by one thread.
@@ -84,7 +85,7 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
     loop = new UcxLoop(s"sparkdl-ucx-${group.rank}", worker, if (spins) SpinNanos else 0L, failAll)
     peers = new UcxPeers(group.rank, addresses, worker, loop)
     inbox = new UcxInbox(group.rank, why => door.refuse(why))
-    door = new UcxDoor(peers, new Handshake(group.secret.key), admit)
+    door = new UcxDoor(group.rank, group.size, peers.tell(_, _, _), new Handshake(group.secret.key), admit)
     UcxDoor.Kinds.foreach(kind => listen(kind) { (header, _) => door.receive(kind, header); STATUS.UCS_OK })
     listen(UcxFrame.Kind)(inbox.accept)
     loop.start()
@@ -123,20 +124,8 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
       onFailure: Throwable => Unit,
       onDrained: () => Unit
   ): PushChannel = {
-    val number = new CompletableFuture[Long]
-    loop.execute { () =>
-      try door.enter(id).whenComplete((value: Long, _: Throwable) => number.complete(value): Unit)
-      catch { case error: UcxException => number.completeExceptionally(error): Unit }
-    }
-    try
-      new UcxChannel(
-        peers,
-        loop,
-        peer.rank,
-        number.get(group.timeoutMillis, TimeUnit.MILLISECONDS),
-        onFailure,
-        onDrained
-      )
+    val entry = door.entry(id)
+    try new UcxChannel(peers, loop, peer.rank, number(entry), onFailure, onDrained)
     catch {
       case _: TimeoutException =>
         throw new IOException(
@@ -148,6 +137,30 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
         )
     }
   }
+
+  /** Of the stream, once the other end has accepted it. Knocks until then, less and less often: strangers may have crowded a greeting out. */
+  private def number(entry: UcxDoor.Leaving): Long = {
+    val deadline = System.nanoTime() + group.timeoutMillis * 1000000L
+    val knock: Runnable = () =>
+      try door.knock(entry)
+      catch { case error: UcxException => entry.done.completeExceptionally(error): Unit }
+    @tailrec
+    def after(pauseMillis: Long): Long = {
+      loop.execute(knock)
+      val leftMillis = math.max(1L, (deadline - System.nanoTime()) / 1000000L)
+      answer(entry, math.min(pauseMillis, leftMillis)) match {
+        case Some(number) => number
+        case None if pauseMillis < leftMillis => after(math.min(2 * pauseMillis, KnockMillisAtMost))
+        case None => throw new TimeoutException
+      }
+    }
+    try after(KnockMillis)
+    finally loop.execute(() => door.forget(entry))
+  }
+
+  private def answer(entry: UcxDoor.Leaving, millis: Long): Option[Long] =
+    try Some(entry.done.get(millis, TimeUnit.MILLISECONDS))
+    catch { case _: TimeoutException => None }
 
   private def newContext(): UcpContext = {
     val parameters = new UcpParams().requestAmFeature().requestWakeupFeature()
@@ -197,4 +210,8 @@ private[ucx] object UcxNetwork {
   private val SpinNanos = 20000L
   private val CloseMillis = 2000L
   private val LinesAtMost = 100
+
+  /** Pauses before an unanswered greeting is sent again: the first, and the longest. */
+  private val KnockMillis = 1000L
+  private val KnockMillisAtMost = 8000L
 }

@@ -225,6 +225,42 @@ class PushSuite extends AnyFunSuite {
     assert(message.endsWith("as told"), message)
   }
 
+  test("a connection that stands only after another one has failed is ended") {
+    @volatile var aborted = false
+    def late(): PushChannel = {
+      val end = System.nanoTime() + 500000000L
+      while (System.nanoTime() < end) Thread.onSpinWait() // whoever interrupts it
+      new PushChannel {
+        def framingBytes: Long = 0
+        def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = ()
+        def isDrained: Boolean = true
+        def finish(): Unit = ()
+        def isFinished: Boolean = true
+        def abort(): Unit = aborted = true
+      }
+    }
+    val broken = new World(Seq("a", "b", "c"), timeoutMillis = 2000) {
+      override def network(of: Int): PushNetwork =
+        new Around(super.network(of)) {
+          override def connect(
+              peer: PushPeer,
+              id: StreamId,
+              onFailure: Throwable => Unit,
+              onDrained: () => Unit
+          ): PushChannel =
+            if (of != 0) super.connect(peer, id, onFailure, onDrained)
+            else if (peer.rank == 1) throw new IOException("as told")
+            else late()
+        }
+    }
+    val lanes = for (from <- 0 to 2; to <- 0 to 2 if from != to) yield Lane(3 * from + to, from, to, 64)
+    val results = run(broken)(_.open(lanes, _ => None))
+    assert(intercept[RunFailedException](results.head.get).getMessage.endsWith("as told"))
+    val end = System.nanoTime() + 20000000000L
+    while (!aborted && System.nanoTime() < end) Thread.sleep(20)
+    assert(aborted)
+  }
+
   test("a peer that ends early is named at once, long before the timeout") {
     for (mode <- Seq("off", "on")) {
       val start = System.nanoTime()

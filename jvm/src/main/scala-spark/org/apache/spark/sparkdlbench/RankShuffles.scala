@@ -62,7 +62,8 @@ final class RankShuffles(sc: SparkContext) {
   /** One Spark job that ends when `shuffle` is written, and so all shuffles that it reads. Nothing comes back to the driver. */
   def write(shuffle: RankShuffle): Unit = {
     val job = sc.submitMapStage(shuffle.dependency)
-    ThreadUtils.awaitReady(job, Duration.Inf) // the job's tasks have bounded waits, and cancelling ends it
+    // The job's tasks have bounded waits, and cancelling ends it; so does the group's watch where there is no executor for them.
+    ThreadUtils.awaitReady(job, Duration.Inf)
     job.value.get.get // not `job.get`, which hides the reason behind an exception of its own
     ()
   }

@@ -41,4 +41,7 @@ object SparkTestSupport {
 
   /** Kills one executor; the master starts another in its place. */
   def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))
+
+  /** Kills all executors; none comes in their place. */
+  def killExecutors(sc: SparkContext): Unit = assert(sc.killExecutors(sc.getExecutorIds()))
 }

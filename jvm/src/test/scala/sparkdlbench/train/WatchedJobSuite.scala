@@ -1,0 +1,39 @@
+package sparkdlbench.train
+
+import org.apache.spark.TaskContext
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.LocalRuns
+
+import java.io.IOException
+import java.util.concurrent.atomic.AtomicInteger
+
+class WatchedJobSuite extends AnyFunSuite with LocalRuns {
+  override protected def common: Map[String, String] = Map("transport" -> "block-stream", "workers" -> "2")
+
+  test("where listening to a job fails, its tasks are ended and the failure is told") {
+    val setup = prepared().setup
+    def job(): Unit = {
+      sc.setJobGroup(setup.runId, "a training", interruptOnCancel = false)
+      sc.parallelize(0 until 2, 2).foreach(_ => WatchedJobSuite.runUntilEnded())
+    }
+    val full = new IOException("No space left on device")
+    def listen(): Unit = if (WatchedJobSuite.running.get == 2) throw full else Thread.sleep(10)
+    val told = intercept[IOException](new WatchedJob(sc, setup).run(job(), () => listen(), () => false))
+    assert(told eq full)
+    assert(told.getSuppressed.isEmpty)
+    val end = System.nanoTime() + 20000000000L
+    while (WatchedJobSuite.running.get > 0 && System.nanoTime() < end) Thread.sleep(20)
+    assert(WatchedJobSuite.running.get == 0, "tasks still run")
+  }
+}
+
+/** In an object, so that tasks need nothing of the suite. */
+private object WatchedJobSuite {
+  val running = new AtomicInteger
+
+  def runUntilEnded(): Unit = {
+    running.incrementAndGet()
+    try while (!TaskContext.get().isInterrupted()) Thread.sleep(10)
+    finally running.decrementAndGet(): Unit
+  }
+}

@@ -16,16 +16,35 @@ private[libtorch] object NativeJars {
 
   def platform: String = Loader.getPlatform
 
-  /** Throws where the Java side of the libraries is missing; call before `platform` and any bytedeco class. */
-  def checkClasses(): Unit = {
-    val classes = Seq(
+  /**
+   * Throws where the Java side of the libraries is missing; call before `platform` and any bytedeco class.
+   *
+   * @param blas
+   *   as the settings name it: `auto`, `mkl` or `openblas`
+   */
+  def checkClasses(blas: String): Unit = {
+    val arch = System.getProperty("os.arch")
+    val absent =
+      classes(blas, arch).collect { case (artifact, resource) if !isPresent(resource) => s"org.bytedeco:$artifact" }
+    if (absent.nonEmpty) throw missing(absent, s"${System.getProperty("os.name")} $arch")
+  }
+
+  /**
+   * By artifact, the class that shows its jar. MKL's is asked for where it may be loaded alone: nothing brings it for other
+   * processors than x86-64 (natives.properties), whose users are told so where they ask for it.
+   *
+   * @param arch
+   *   the JVM's `os.arch`; x86-64 is `amd64` on Linux and `x86_64` on macOS
+   */
+  private[libtorch] def classes(blas: String, arch: String): Seq[(String, String)] = {
+    val always = Seq(
       "javacpp" -> "org/bytedeco/javacpp/Loader.class",
       "openblas" -> "org/bytedeco/openblas/global/openblas_full.class",
-      "mkl" -> "org/bytedeco/mkl/global/mkl_rt.class",
       "pytorch" -> "org/bytedeco/pytorch/global/torch.class"
     )
-    val absent = classes.collect { case (artifact, resource) if !isPresent(resource) => s"org.bytedeco:$artifact" }
-    if (absent.nonEmpty) throw missing(absent, s"${System.getProperty("os.name")} ${System.getProperty("os.arch")}")
+    if (blas != "openblas" && Set("amd64", "x86_64").contains(arch))
+      always :+ ("mkl" -> "org/bytedeco/mkl/global/mkl_rt.class")
+    else always
   }
 
   /** Throws a ConfigurationException that lists the jars of natives that are missing for a BLAS on this platform. */

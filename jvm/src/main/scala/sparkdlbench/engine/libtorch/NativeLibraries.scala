@@ -94,7 +94,7 @@ object NativeLibraries {
 
   /** Loads what `settings` ask for, or returns what is loaded when it is the same. */
   def load(settings: Settings): NativeLibraries = synchronized {
-    NativeJars.checkClasses()
+    NativeJars.checkClasses(settings(blas))
     checkDevice(settings)
     val choice = chosen(settings)
     held match {

@@ -57,7 +57,11 @@ class NativeLibrariesSuite extends OnOneLine {
     finally Files.walk(folder).sorted(java.util.Comparator.reverseOrder[Path]()).forEach(path => Files.delete(path))
   }
 
-  private lazy val openblas = probe("engine.blas=openblas")
+  // Without MKL's jars, as on processors that it does not exist for.
+  private lazy val openblas = {
+    val entries = ownClassPath.split(File.pathSeparator).toSeq.filterNot(new File(_).getName.startsWith("mkl-"))
+    new Probe(entries.mkString(File.pathSeparator), Seq("engine.blas=openblas")).await()
+  }
   private lazy val byDefault = probe()
 
   test("the default on x86-64 is MKL in its reproducible mode, and is what is loaded") {
@@ -69,11 +73,11 @@ class NativeLibrariesSuite extends OnOneLine {
     assert(byDefault("threads") == "1")
   }
 
-  test("OpenBLAS is loaded when asked for, and agrees with MKL to 1e-4") {
-    assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
-    assert(openblas("blas") == "openblas")
+  test("OpenBLAS is loaded when asked for, without any jar of MKL, and agrees with MKL to 1e-4") {
+    assert(openblas.get("blas").contains("openblas"), openblas)
     assert(openblas("blas.library").contains("/org/bytedeco/openblas/"))
     assert(openblas("blas.version").contains("OpenBLAS"))
+    assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
     losses(openblas).zip(losses(byDefault)).foreach { case (a, b) => assert((a / b - 1).abs < 1e-4) }
   }
 
@@ -130,6 +134,16 @@ class NativeLibrariesSuite extends OnOneLine {
       )
     }
     assert(refusal(entry => !entry.contains("bytedeco")).contains("org.bytedeco:pytorch"))
+  }
+
+  test("MKL's classes are asked for where it may be loaded alone") {
+    def asked(blas: String, arch: String) = NativeJars.classes(blas, arch).map(_._1).toSet
+    val always = Set("javacpp", "openblas", "pytorch")
+    for (arch <- Seq("amd64", "x86_64")) {
+      assert(asked("auto", arch) == always + "mkl" && asked("mkl", arch) == always + "mkl")
+      assert(asked("openblas", arch) == always)
+    }
+    for (blas <- Seq("auto", "mkl", "openblas")) assert(asked(blas, "aarch64") == always)
   }
 
   test("another BLAS in the same JVM is an error, the same one is not") {

@@ -121,6 +121,25 @@ def test_assembled_jar_holds_us_and_the_natives_but_neither_spark_nor_scala(publ
     assert not [name for name in names if name.startswith(("scala/", "org/apache/spark/sql/", "org/apache/hadoop/"))]
 
 
+def test_a_wrong_setting_ends_spark_submit_with_status_2(published: Published, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", "sparkdlbench.Main", str(published.assembly)),
+            *("run", str(RUN), "--set", "wrokers=2"),
+        ],
+        cwd=tmp_path,
+        env=spark_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "sparkdl-bench: Unknown configuration key 'wrokers'. Did you mean 'workers'?" in done.stderr
+    assert "\tat " not in done.stderr
+
+
 def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None:
     jar = published.artifact / f"{ARTIFACT}-{__version__}.jar"
     with ZipFile(jar) as archive:

@@ -1,4 +1,7 @@
-"""Sessions that a user started without `configure`, each in a process of its own."""
+"""Sessions that a user started without `configure`, each in a process of its own.
+
+One with the jar of the other Spark line is in tests/test_wheel.py, which builds that jar.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import pytest
 from conftest import ROOT, CommandLine
 
 LINE = "3.5" if pyspark.__version__.startswith("3.5") else "4"
-OTHER_LINE = "4" if LINE == "3.5" else "3.5"
 PROGRAM = """
 import sparkdl_bench
 from pyspark.sql import SparkSession
@@ -24,7 +26,7 @@ except sparkdl_bench.ConfigurationError as error:
 def thin_jar(line: str) -> str:
     jars = sorted((ROOT / "target" / f"jars-{line}").glob("sparkdl-bench-spark-*.jar"))
     if not jars:
-        pytest.skip(f"target/jars-{line} holds no jar; `make jars` with the other SPARK builds it")
+        pytest.skip(f"target/jars-{line} holds no jar; `make jars` with that line's SPARK builds it")
     return str(jars[-1])
 
 
@@ -32,13 +34,6 @@ def test_no_jar(command_line: CommandLine) -> None:
     done = command_line.python(PROGRAM.format(options="", results=""))
     assert "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()" in done.stdout, done.stderr
     assert f"sparkdl-bench-spark-{LINE}_" in done.stdout
-
-
-def test_a_jar_made_for_the_other_line(command_line: CommandLine) -> None:
-    options = f".config('spark.jars', {thin_jar(OTHER_LINE)!r})"
-    done = command_line.python(PROGRAM.format(options=options, results=""))
-    assert "made for" in done.stdout, done.stdout + done.stderr
-    assert "sparkdl_bench.configure(builder)" in done.stdout
 
 
 def test_jars_that_the_user_put_there_by_hand(command_line: CommandLine, tmp_path: object) -> None:

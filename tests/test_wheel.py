@@ -13,12 +13,16 @@ import pyspark
 import pytest
 
 import test_smoke
+import test_unprepared
+from conftest import CommandLine
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
+from standalone import SPARK_HOME, spark_environment
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_SECONDS = 900
 LINE = spark_line(pyspark.__version__)
+OTHER_LINE = "4" if LINE == "3.5" else "3.5"
 
 
 @pytest.fixture(scope="session")
@@ -88,3 +92,29 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert list((tmp_path / "results").glob("*/summary.json"))
+
+
+def test_a_session_with_a_jar_made_for_the_other_line(wheel: Path, command_line: CommandLine) -> None:
+    options = f".config('spark.jars', {test_unprepared.thin_jar(OTHER_LINE)!r})"
+    done = command_line.python(test_unprepared.PROGRAM.format(options=options, results=""))
+    assert "made for" in done.stdout, done.stdout + done.stderr
+    assert "sparkdl_bench.configure(builder)" in done.stdout
+
+
+def test_spark_submit_with_a_jar_made_for_the_other_line(wheel: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", "sparkdlbench.Main"),
+            *(test_unprepared.thin_jar(OTHER_LINE), "list"),
+        ],
+        cwd=tmp_path,
+        env=spark_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"built for Spark {OTHER_LINE}.x with Scala {SCALA_OF_LINE[OTHER_LINE]}" in done.stderr
+    assert "\tat " not in done.stderr

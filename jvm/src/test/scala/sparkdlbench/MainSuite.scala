@@ -1,29 +1,35 @@
 package sparkdlbench
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.config.RunFile
+import sparkdlbench.results.Facts
 
-/** The words behind the run file on the command line of the jar. (Whole runs through spark-submit: tests/test_doors.py.) */
+import scala.util.Properties
+
+/** Which Spark and Scala the jar takes. (Through spark-submit: tests/test_wheel.py.) */
 class MainSuite extends AnyFunSuite {
-  private val file = RunFile(Map("name" -> "digits"), Map.empty)
+  private def fits(line: String, built: String, spark: String, running: String): Boolean =
+    !Main.mismatch(line, built, spark, running).isPresent
 
-  private def settings(words: String*): Map[String, String] = Main.options(words.toList, file, trains = true).settings
-
-  private def refusal(trains: Boolean, words: String*): String =
-    intercept[ConfigurationException](Main.options(words.toList, file, trains)).getMessage
-
-  test("--set changes a key, --resume is the key resume, and the last word holds") {
-    assert(settings() == file.settings)
-    assert(settings("--set", "workers=3") == file.settings + ("workers" -> "3"))
-    assert(settings("--resume", "hdfs://host/a=b")("resume") == "hdfs://host/a=b")
-    val both = settings("--resume", "one", "--set", "workers=3", "--resume", "two")
-    assert(both == file.settings ++ Map("resume" -> "two", "workers" -> "3"))
+  test("the jar's own Spark line and Scala fit, whatever their last numbers are") {
+    assert(fits("3.5", "2.12.18", "3.5.9", "2.12.19"))
+    assert(fits("4", "2.13.16", "4.0.5", "2.13.17") && fits("4", "2.13.16", "4.3.0-mine", "2.13.18"))
+    assert(fits("4", "2.13.16", "", "2.13.17"))
+    assert(
+      fits(
+        Facts.build("spark_line"),
+        Facts.build("scala"),
+        org.apache.spark.SPARK_VERSION,
+        Properties.versionNumberString
+      )
+    )
   }
 
-  test("what is no option, or lacks its value, is refused with the usage") {
-    assert(refusal(trains = true, "--resum", "x").startsWith("'--resum' is not an option of run. Usage: run CONF"))
-    assert(refusal(trains = true, "--resume").startsWith("'--resume' needs a value"))
-    assert(refusal(trains = true, "--set").startsWith("'--set' needs a value"))
-    assert(refusal(trains = false, "--resume", "x").startsWith("'--resume' is not an option of data stats"))
+  test("another Spark or another Scala is refused with the jar to use") {
+    assert(!fits("4", "2.13.16", "3.5.9", "2.13.17"))
+    assert(!fits("3.5", "2.12.18", "3.5.9", "2.13.8"))
+    assert(!fits("3.5", "2.12.18", "", "2.13.17"))
+    val message = Main.mismatch("4", "2.13.16", "3.5.9", "2.12.18").get
+    assert(message.contains("built for Spark 4.x with Scala 2.13, and Spark 3.5.9 with Scala 2.12.18 runs it"))
+    assert(message.contains("Use sparkdl-bench-spark-3.5_2.12 with Spark 3.5"))
   }
 }

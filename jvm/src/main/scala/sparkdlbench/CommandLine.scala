@@ -11,16 +11,17 @@ import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
 
 /**
- * The command line of the jar: `spark-submit --class sparkdlbench.Main <jar> run CONF [--resume DIR] [--set key=value]…
- * [--debug]` and `… list [axis]` and `… data stats CONF [--set key=value]…`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
+ * The command line of the jar, which `Main` calls: `spark-submit --class sparkdlbench.Main <jar> run CONF [--resume DIR]
+ * [--set key=value]… [--debug]` and `… list [axis]` and `… data stats CONF [--set key=value]…`. Exit status 0: success, 1: the run failed, 2: wrong usage or configuration.
  */
-object Main {
+object CommandLine {
   private val Usage =
     "Usage: run CONF [--resume DIR] [--set key=value]... [--debug] | data stats CONF [--set key=value]... | list [axis]"
   private val ProgressMillis = 1000L
   private val PluginsKey = "spark.plugins"
 
-  def main(arguments: Array[String]): Unit = {
+  /** Ends the JVM with the exit status. */
+  def start(arguments: Array[String]): Unit = {
     val debug = arguments.contains("--debug")
     val status =
       try execute(arguments.toList.filterNot(_ == "--debug"))

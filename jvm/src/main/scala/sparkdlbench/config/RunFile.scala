@@ -75,9 +75,26 @@ object RunFile {
           throw new ConfigurationException(s"The run file '$path' is not valid TOML: ${e.getMessage}", e)
       }
     val name = Paths.get(path).getFileName.toString.stripSuffix(".toml")
-    val spark = flatten(parsed.path("spark"), "")
+    val spark = sparkTable(parsed.path("spark"), path)
     val all = flatten(parsed, "").filter { case (key, _) => key != "spark" && !key.startsWith("spark.") }
     RunFile(Map("name" -> name) ++ all, spark)
+  }
+
+  /** Anything else there would become a property that Spark ignores; Python's `parse_run_file` refuses the same. */
+  private def sparkTable(table: JsonNode, path: String): Map[String, String] = {
+    if (!table.isMissingNode && !table.isObject)
+      throw new ConfigurationException(
+        s"'spark' in the run file '$path' has the value $table; it must be a table, headed [spark], that holds 'master' and Spark " +
+          "properties."
+      )
+    val properties = flatten(table, "")
+    properties.keys.toSeq.sorted.filterNot(key => key == "master" || key.startsWith("spark.")).foreach { key =>
+      throw new ConfigurationException(
+        s"The key '$key' in the [spark] table of '$path' is no Spark property. Valid are 'master' and names that begin with 'spark.': " +
+          s"did you mean 'spark.$key'? Keys of the run stand outside that table."
+      )
+    }
+    properties
   }
 
   private def flatten(table: JsonNode, prefix: String): Map[String, String] =

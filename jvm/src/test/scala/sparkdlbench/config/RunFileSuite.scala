@@ -46,6 +46,17 @@ class RunFileSuite extends AnyFunSuite {
     assert(run.spark === Map("master" -> "local[4]", "spark.executor.memory" -> "1g"))
   }
 
+  test("[spark] is a table of the master and Spark's own keys alone") {
+    def refusal(text: String) = intercept[ConfigurationException](RunFile.read(file(text))).getMessage
+    assert(refusal("spark = 3").contains("has the value 3; it must be a table, headed [spark]"))
+    val shortened = refusal("[spark]\nmaster = \"local\"\nexecutor.memory = \"2g\"")
+    assert(shortened.contains("'executor.memory' in the [spark] table") && shortened.contains("small-net.toml"))
+    assert(shortened.contains("did you mean 'spark.executor.memory'?"))
+    assert(refusal("[spark]\nworkers = 2").contains("The key 'workers'"))
+    assert(RunFile.read(file("[spark]\nspark.executor.memory = \"2g\"")).spark === Map("spark.executor.memory" -> "2g"))
+    assert(RunFile.read(file("workers = 2")).spark.isEmpty)
+  }
+
   test("what cannot be read or parsed is said in one sentence") {
     assert(intercept[ConfigurationException](RunFile.read("/no/such.toml")).getMessage.contains("/no/such.toml"))
     assert(intercept[ConfigurationException](RunFile.read(file("workers = = 2"))).getMessage.contains("not valid TOML"))

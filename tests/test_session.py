@@ -194,6 +194,31 @@ def test_a_spark_defaults_file_that_cannot_be_read(
         session.standing_options()
 
 
+@pytest.mark.parametrize("line", ["4", "3.5"])
+def test_under_packages_no_jar_of_this_host_is_needed(
+    line: str, make_jars: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyspark
+    from pyspark.sql import SparkSession
+
+    thin = {"4": "sparkdl-bench-spark-4_2.13-0.1.0.jar", "3.5": "sparkdl-bench-spark-3.5_2.12-0.1.0.jar"}[line]
+    make_jars({thin: [PLUGIN, SORTING]})
+    monkeypatch.setattr(pyspark, "__version__", {"4": "4.1.0", "3.5": "3.5.9"}[line])
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    packages = {"spark.master": "local-cluster[2,1,1024]", "spark.jars": "/ivy/thin.jar,/ivy/pytorch.jar"}
+    monkeypatch.setattr(_jvm, "is_running", lambda: True)
+    monkeypatch.setattr(_jvm, "running", lambda: _Names(sparkdlbench=_Names(PythonApi=_Class(""))))
+    monkeypatch.setattr(_jvm, "spark_properties", lambda jvm: packages)
+    options = session.configure(SparkSession.builder)._options
+    assert not {"spark.jars", "spark.driver.extraClassPath", "spark.executor.extraClassPath"} & set(options)
+    # Spark 3.5 makes these before it fetches jars: executors would not start.
+    assert "spark.shuffle.manager" not in options
+    assert options.get("spark.plugins") == (PLUGIN if line == "4" else None)
+    monkeypatch.setattr(_jvm, "is_running", lambda: False)
+    with pytest.raises(ConfigurationError, match=r"jars of native code .* were not found"):
+        session.configure(SparkSession.builder)
+
+
 def test_configure_with_an_unsupported_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     import pyspark
     from pyspark.sql import SparkSession

@@ -54,16 +54,20 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     With a local master, Spark also listens on the loopback device alone (environment variable SPARK_LOCAL_IP).
 
+    Under `spark-submit --packages` the jars of native code need not be on this host: the JVM that runs already has its
+    own, and every executor is sent them.
+
     Raises:
         ConfigurationError: Spark is not supported, jars are missing, or the process runs a JVM without our jar already.
     """
     import pyspark
 
-    jars = find_jars(pyspark.__version__)
-    if _jvm.is_running():
+    held = _jvm.is_running()
+    jars = find_jars(pyspark.__version__, natives=not held)
+    if held:
         _check_api(_jvm.running(), jars.line)
     options = {**standing_options(), **{name: str(value) for name, value in _options(builder).items()}}
-    settings = session_settings(jars, options)
+    settings = session_settings(jars, options, bring=bool(jars.dependencies))
     _bind_loopback(settings)
     for name, value in settings.items():
         if options.get(name) != value:
@@ -106,15 +110,21 @@ def _defaults_file() -> dict[str, str]:
         ) from error
 
 
-def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
+def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = True) -> dict[str, str]:
     """The user's Spark options with ours merged in.
 
     A local master finds the jars on the class path, where they are: `spark.jars` would copy all of them for every
     executor of every run. Any other master is sent them; Spark 3.5 also wants them on the executors' class path, since
     it makes its shuffle manager before it fetches jars, so there they must lie at the same path on every host.
+
+    Args:
+        jars: of this host.
+        options: the user's.
+        bring: whether the session is to have the jars from here; False where it has all of them from elsewhere. Ours on
+            the class path would hide those: its class loader does not see jars that Spark fetches.
     """
     settings = dict(options)
-    paths = [str(path) for path in [*jars.all, *_engine_jars(jars, options)]]
+    paths = [str(path) for path in [*(jars.all if bring else []), *_engine_jars(jars, options)]]
     local = is_local(options.get("spark.master", ""))
     if local:
         _merge(settings, "spark.driver.extraClassPath", paths, os.pathsep)
@@ -130,11 +140,13 @@ def session_settings(jars: Jars, options: Mapping[str, str]) -> dict[str, str]:
         _merge(settings, "spark.jars", paths, ",")
     if local or jars.line == "3.5":
         _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
-    if jars.holds_class(PLUGIN_CLASS):
+    # What Spark 3.5 makes before it fetches jars is on the class path or nowhere.
+    early = bring or jars.line != "3.5"
+    if early and jars.holds_class(PLUGIN_CLASS):
         _merge(settings, "spark.plugins", [PLUGIN_CLASS], ",")
     # From Spark 4 on the plugin itself wraps the shuffle manager. A cluster of Spark 3.5 must be told by hand: its
     # executors do not start where the jar is not at this path on their hosts.
-    if local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
+    if bring and local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
         _wrap_shuffle_manager(settings)
     return settings
 
@@ -268,6 +280,8 @@ def _options(builder: SparkSession.Builder) -> dict[str, Any]:
 
 
 def _merge(settings: dict[str, str], name: str, values: list[str], separator: str) -> None:
+    if not values:
+        return
     present = [value for value in settings.get(name, "").split(separator) if value]
     settings[name] = separator.join(present + [value for value in values if value not in present])
 

@@ -28,7 +28,15 @@ WAYS = (
 )
 TIMEOUT_SECONDS = 600
 # What the package needs beside pyspark; tests/test_wheel.py holds it to pyproject.toml.
-BESIDE = {"numpy": "2.2.6", "psutil": "7.0.0", "click": "8.1.8", "rich": "14.0.0", "javaproperties": "0.8.2"}
+# tomli on every Python, since which one makes the environment is known only when it is made.
+BESIDE = {
+    "numpy": "2.2.6",
+    "psutil": "7.0.0",
+    "click": "8.1.8",
+    "rich": "14.0.0",
+    "javaproperties": "0.8.2",
+    "tomli": "2.2.1",
+}
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -19,7 +19,7 @@ object SessionCheck extends Logging {
 
   /** All of them, in their order, by the names that the doctor gives what they find; each throws a ConfigurationException. */
   private[sparkdlbench] def checks(sc: SparkContext, settings: Settings): Seq[(String, () => Unit)] = Seq(
-    ("spark-version", () => version(sc)),
+    ("spark-version", () => version(sc.version, Facts.build.getOrElse("spark_line", ""))),
     (
       "shuffle-manager",
       () => ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
@@ -30,15 +30,18 @@ object SessionCheck extends Logging {
     ("slots", () => slots(sc, settings))
   )
 
-  private[sparkdlbench] def version(sc: SparkContext): Unit = {
-    val line = Facts.build.getOrElse("spark_line", "")
-    val fits = if (line == "4") sc.version.startsWith("4.") else sc.version.startsWith(s"$line.")
-    if (!fits)
+  /**
+   * @param spark
+   *   the session's version
+   * @param line
+   *   the Spark line that this jar was built for
+   */
+  private[sparkdlbench] def version(spark: String, line: String): Unit =
+    if (!spark.startsWith(s"$line."))
       throw new ConfigurationException(
-        s"This jar of sparkdl-bench was built for Spark $line.x, and the session runs Spark ${sc.version}. Use the jar whose name says " +
-          s"spark-${sc.version.split('.').take(if (sc.version.startsWith("4.")) 1 else 2).mkString(".")} (Spark 3.5 and 4.x are supported)."
+        s"This jar of sparkdl-bench was built for Spark $line.x, and the session runs Spark $spark. Use the jar whose name says " +
+          s"spark-${spark.split('.').take(if (spark.startsWith("4.")) 1 else 2).mkString(".")} (Spark 3.5 and 4.x are supported)."
       )
-  }
 
   /** @param property a Spark property's value by its name */
   private[sparkdlbench] def dynamicAllocation(property: String => Option[String]): Unit =

@@ -252,10 +252,7 @@ object TrainingRun {
     val sized = wholeBatch(namedFolders(settings, sc), facts.trainRows)
     val spec = ModelFamily.of(settings, facts.shape, facts.classes)
     Combination.check(settings, spec)
-    val threads = settings(RunKeys.threads) match {
-      case 0 => sc.getConf.getInt("spark.task.cpus", 1)
-      case chosen => chosen
-    }
+    val threads = threadsOf(settings, sc.getConf.getOption)
     Variants.find[EngineVariant]("engine", settings(RunKeys.engine)).check(spec, threads, settings)
     val position =
       DataPosition(RunKeys.globalBatch(sized), sized(RunKeys.seed), facts.trainRows, facts.rowsIdentity)
@@ -266,6 +263,18 @@ object TrainingRun {
     setup.algorithm.refusesModel(setup).foreach(reason => throw new ConfigurationException(reason))
     setup
   }
+
+  /**
+   * Of each worker.
+   *
+   * @param property
+   *   a Spark property's value by its name
+   */
+  private[sparkdlbench] def threadsOf(settings: Settings, property: String => Option[String]): Int =
+    settings(RunKeys.threads) match {
+      case 0 => property("spark.task.cpus").fold(1)(_.trim.toInt)
+      case chosen => chosen
+    }
 
   /** The memory estimate, held against the session. */
   private[sparkdlbench] def estimated(sc: SparkContext, setup: RunSetup): ListMap[String, Any] = {

@@ -4,10 +4,21 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
 
-/** What a session is refused for before any job. (Slots, versions and dynamic allocation: the doctor's suites.) */
+/** What a session is refused for before any job. (Slots and dynamic allocation: the doctor's suites.) */
 class SessionCheckSuite extends AnyFunSuite {
   private def encryption(sessionEncrypts: Boolean, values: (String, String)*): Unit =
     SessionCheck.encryption(sessionEncrypts, RunKeys.resolve(values.toMap))
+
+  test("a session of another Spark line than the jar's is refused with the jar to use") {
+    for ((spark, line) <- Seq("4.0.5" -> "4", "4.3.0-mine" -> "4", "3.5.9" -> "3.5")) SessionCheck.version(spark, line)
+    def refusal(spark: String, line: String) =
+      intercept[ConfigurationException](SessionCheck.version(spark, line)).getMessage
+    val newer = refusal("4.1.4", "3.5")
+    assert(newer.contains("built for Spark 3.5.x, and the session runs Spark 4.1.4"))
+    assert(newer.contains("whose name says spark-4 ("))
+    assert(refusal("3.5.9", "4").contains("whose name says spark-3.5 ("))
+    assert(refusal("3.4.4", "3.5").contains("Spark 3.5 and 4.x are supported"))
+  }
 
   test("in a session that encrypts, a transport that does not is refused unless somebody says so") {
     for (name <- Seq("tcp", "ucx", "mpi")) {

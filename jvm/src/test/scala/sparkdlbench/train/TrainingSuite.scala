@@ -7,6 +7,7 @@ import sparkdlbench.results.{EventFile, Json}
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
 import java.nio.file.{Files, Paths}
+import java.util.concurrent.atomic.AtomicBoolean
 import scala.jdk.CollectionConverters._
 
 /** Whole runs through Spark jobs in one JVM; the tests on real executors are the Python ones and `PushSuite`. */
@@ -32,6 +33,9 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
       assert(Files.exists(folder.resolve(file)), file)
     )
     val events = Files.readAllLines(folder.resolve("events.jsonl")).asScala.map(Json.read(_).path("key").asText)
+    val engine = Json.read(Files.readString(folder.resolve("run.json"))).path("engine")
+    assert(engine.path("blas").asText.nonEmpty)
+    assert(engine.path("blas").asText !== "mkl" || engine.path("mkl.cbwr").asText === "auto")
     assert(events.count(_ == "epoch_stop") === 8 && events.head === "run_start" && events.last === "run_stop")
     assert(blocksLeft === 0)
   }
@@ -164,5 +168,25 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     val last = Files.list(results).iterator.asScala.toSeq.maxBy(_.toString)
     val summary = Json.read(Files.readString(last.resolve("summary.json")))
     assert(summary.path("status").asText === "cancelled" && summary.path("error").asText.nonEmpty)
+  }
+
+  test("a slice that is gone ends the run with who misses it and who should hold it: rank, host and executor") {
+    val robbed = prepared("transport" -> "block-manager", "workers" -> "2", "epochs" -> "50")
+    val blocks = org.apache.spark.SparkEnv.get.blockManager
+    val over = new AtomicBoolean
+    val thief = new Thread(() =>
+      while (!over.get) {
+        blocks.getMatchingBlockIds(_.name.contains("sparkdl:")).foreach(id => blocks.removeBlock(id))
+        Thread.sleep(1)
+      }
+    )
+    thief.start()
+    val message =
+      try intercept[RunFailedException](robbed.train()).getMessage
+      finally { over.set(true); thief.join() }
+    val told =
+      """(?s).*Rank \d on \S+ \(executor driver\) (did not find|could not fetch) the (gradient|weights) slice """ +
+        """sparkdl:\S+ of rank \d, which executor driver on \S+ should hold\. .*"""
+    assert(message.matches(told), message)
   }
 }

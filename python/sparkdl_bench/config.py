@@ -27,6 +27,11 @@ _ENGINE_KEY = "engine.name"
 ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
 # The default of spark.redaction.regex.
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+# What stands before the @ of a URI's authority, as Settings.scala has it.
+_USERS = (
+    re.compile(r"(https?://)[^/@\s]+@", re.IGNORECASE),
+    re.compile(r"([A-Za-z][\w+.-]*://)[^/:@\s]*:(?!\d*(?:[/,]|$))[^@\s,]*@"),
+)
 
 
 def is_secret(key: str) -> bool:
@@ -35,8 +40,14 @@ def is_secret(key: str) -> bool:
 
 
 def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """Settings and properties with secrets replaced."""
-    return {key: "(redacted)" if is_secret(key) else value for key, value in values.items()}
+    """Settings and properties with secrets replaced, those in URIs too."""
+    return {key: "(redacted)" if is_secret(key) else _without_users(value) for key, value in values.items()}
+
+
+def _without_users(value: str) -> str:
+    for users in _USERS:
+        value = users.sub(r"\1(redacted)@", value)
+    return value
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ object MlFlow {
         "tags" -> Seq(ListMap("key" -> "mlflow.source.name", "value" -> "sparkdl-bench"))
       )
       val id = begun.path("run").path("info").path("run_id").asText
-      val parameters = settings.entries.toSeq.sorted.map { case (key, value) =>
+      val parameters = settings.shown.toSeq.sorted.map { case (key, value) =>
         ListMap("key" -> key, "value" -> value.take(LongestParameter))
       }
       parameters
@@ -84,7 +84,7 @@ object MlFlow {
     } catch {
       case error: IOException =>
         throw new ConfigurationException(
-          s"The MLflow server of mlflow.uri = ${settings(uri)} cannot be used: ${error.getMessage} Name a tracking server that runs and lets us in " +
+          s"The MLflow server of mlflow.uri = ${settings.shown(uri.name)} cannot be used: ${error.getMessage} Name a tracking server that runs and lets us in " +
             "(see mlflow.uri in `sparkdl-bench list`), or leave mlflow.uri empty.",
           error
         )

@@ -164,7 +164,7 @@ final class TrainingRun private (
     "schema" -> RunFolder.Schema,
     "name" -> setup.settings(RunKeys.name),
     "run_id" -> setup.runId,
-    "configuration" -> ListMap(setup.settings.entries.toSeq.sorted: _*),
+    "configuration" -> ListMap(setup.settings.shown.toSeq.sorted: _*),
     "seeds" -> ListMap("seed" -> setup.settings(RunKeys.seed)),
     "commit" -> Facts.build.get("commit"),
     "versions" -> (ListMap("spark" -> sc.version) ++ Facts.build),
@@ -181,7 +181,9 @@ final class TrainingRun private (
       "skipped" -> setup.data.skipped.toMap
     ),
     "memory_estimate" -> memoryEstimate,
-    "spark" -> ListMap(SparkFacts.redacted(sc.getConf): _*)
+    "spark" -> ListMap(
+      SparkFacts.redacted(sc.getConf).map { case (name, value) => name -> Settings.withoutUsers(value) }: _*
+    )
   )
 }
 

@@ -1,7 +1,5 @@
 package sparkdlbench.transport
 
-import scala.util.Try
-
 /**
  * Name of one block of one step.
  *
@@ -18,10 +16,4 @@ object SliceBlock {
   val Gradient = "gradient"
   val Weights = "weights"
   val Everyone: Int = -1
-
-  def parse(text: String): Option[SliceBlock] = text.split(':') match {
-    case Array("sparkdl", runId, kind, step, from, to, part) if kind == Gradient || kind == Weights =>
-      Try(SliceBlock(runId, kind, step.toLong, from.toInt, to.toInt, part.toInt)).toOption
-    case _ => None
-  }
 }

@@ -54,6 +54,22 @@ class SettingsSuite extends AnyFunSuite {
     intercept[ConfigurationException](settings.updated(workers, "-1"))
   }
 
+  test("what is shown has no users of URIs, and all else as it is") {
+    val whole = Seq(
+      "https://me:pass@host:5000/x" -> "https://(redacted)@host:5000/x",
+      "http://token@host" -> "http://(redacted)@host",
+      "s3a://user:secret@bucket/rows" -> "s3a://(redacted)@bucket/rows",
+      "s3a://user:se/cret@bucket/rows,hdfs://h:9000/b" -> "s3a://(redacted)@bucket/rows,hdfs://h:9000/b"
+    )
+    for ((given, shown) <- whole) assert(Settings.withoutUsers(given) === shown)
+    val harmless =
+      Seq("abfss://container@account/rows", "hdfs://host:9000/a@b", "spark://host:7077", "/rows@2", "a:b@c", "")
+    for (value <- harmless) assert(Settings.withoutUsers(value) === value)
+    val settings = Settings.resolve(Map("host_local" -> "http://a:b@c"), keys)
+    assert(settings(local) === "http://a:b@c" && settings.shown("host_local") === "http://(redacted)@c")
+    assert(settings.shown.keySet === settings.entries.keySet)
+  }
+
   test("every key of the project has a valid default, a documentation and a name of its own") {
     val all = RunKeys.all
     assert(all.map(_.name).distinct.size === all.size)

@@ -4,7 +4,7 @@
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke)
-#   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted
+#   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c

@@ -10,7 +10,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -643,6 +643,21 @@ class TestSoak:
         assert unbegun.done == []
         assert [each["identical"] for each in result_file.content["outcomes"]] == [True, False]
 
+    def test_what_the_file_holds_is_not_made_again(
+        self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
+    ) -> None:
+        first = soak.KilledRun([20], 1, True, "", 1.0)
+        result_file.set("outcomes", [asdict(first)])
+        second, unbegun = FakeVictim(self.expected), FakeVictim(self.expected)
+        assert self.campaign(monkeypatch, result_file, second, unbegun) == [unbegun]
+        assert [each["identical"] for each in result_file.content["outcomes"]] == [True, True]
+        assert result_file.content["outcomes"][0] == asdict(first)
+        # Nothing is left, not even the undisturbed run; and a wrong sum stays one.
+        assert soak.campaign(soak.SoakPlan(runs=2, kills=0), result_file)[0] == first
+        result_file.set("outcomes", [asdict(soak.KilledRun([20], 1, False, "", 1.0))])
+        with pytest.raises(RunFailedError, match="other weights than the undisturbed run"):
+            soak.campaign(soak.SoakPlan(runs=2, kills=0), result_file)
+
     def test_one_run_that_hangs_ends_the_campaign(
         self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
     ) -> None:
@@ -700,7 +715,7 @@ class TestCommand:
         assert "memory" in result.output
 
     @pytest.mark.parametrize(
-        "suite", ["short", "net", "train", "ladder", "algorithms", "models", "data", "peers", "namespaces"]
+        "suite", ["short", "net", "train", "ladder", "algorithms", "models", "data", "peers", "namespaces", "soak"]
     )
     def test_every_suite_of_make_resumes(self, suite: str) -> None:
         assert "--resume" in CliRunner().invoke(bench_command, [suite, "--help"]).output

@@ -86,11 +86,17 @@ class KilledRun:
 @click.option(
     "--memory/--no-memory", "with_memory", default=True, help="Resident memory over thousands of steps as well."
 )
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on with the kills of the newest file of the same plan, commit and machine; memory is measured anew.",
+)
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
-def command(runs: int, kills: int, seed: int, with_memory: bool, results: Path) -> None:
+def command(runs: int, kills: int, seed: int, with_memory: bool, resume: bool, results: Path) -> None:
     """Executors killed with SIGKILL at random steps; then resident memory over many steps."""
     plan = SoakPlan(runs=runs, kills=kills, seed=seed)
-    file = store.create(results, NAME, asdict(plan))
+    resumed = store.resume(results, NAME, asdict(plan)) if resume else None
+    file = resumed or store.create(results, NAME, asdict(plan))
     outcomes = campaign(plan, file)
     show(outcomes)
     click.echo(f"All outcomes: {file.path}")
@@ -114,18 +120,24 @@ def missed(outcomes: Sequence[KilledRun]) -> str:
 
 
 def campaign(plan: SoakPlan, file: store.ResultFile) -> list[KilledRun]:
-    """All runs of the plan, each outcome kept as soon as it is there.
+    """All runs of the plan, each outcome kept as soon as it is there; those that the file holds are not made again.
 
     Raises:
         RunFailedError: a run hung, or ended well with other weights; those after it are not begun.
     """
-    chance = random.Random(plan.seed)  # noqa: S311 (no secrets)
-    outcomes = []
+    outcomes = [KilledRun(**each) for each in file.content.get("outcomes", [])]
+    for outcome in outcomes:
+        _check(outcome, file)
+    numbers = range(len(outcomes), plan.runs + (1 if plan.kills else 0))
+    if not numbers:
+        return outcomes
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-soak-") as name:
         undisturbed = Victim(Path(name) / "undisturbed", {"epochs": plan.epochs}, plan.timeout_s)
         expected = undisturbed.finish()
         final = undisturbed.summary()["final"]
-        for number in range(plan.runs + (1 if plan.kills else 0)):
+        for number in numbers:
+            # Each run's own, so that a resumed campaign is the same as one that was not interrupted.
+            chance = random.Random(f"{plan.seed}/{number}")  # noqa: S311 (no secrets)
             kills = 1 if number < plan.runs else plan.kills
             steps = sorted(chance.randrange(round(_LATEST * final["steps"])) for _ in range(kills))
             step_s = final["ms_per_step_median"] / 1000
@@ -134,9 +146,13 @@ def campaign(plan: SoakPlan, file: store.ResultFile) -> list[KilledRun]:
             click.echo(f"run {number + 1}: {outcome}")
             outcomes.append(outcome)
             file.set("outcomes", [asdict(each) for each in outcomes])
-            if outcome.fault:
-                raise RunFailedError(f"{outcome.fault} All outcomes: {file.path}")
+            _check(outcome, file)
     return outcomes
+
+
+def _check(outcome: KilledRun, file: store.ResultFile) -> None:
+    if outcome.fault:
+        raise RunFailedError(f"{outcome.fault} All outcomes: {file.path}")
 
 
 def killed_run(victim: Victim, steps: list[int], step_s: float, chance: random.Random, expected: Weights) -> KilledRun:

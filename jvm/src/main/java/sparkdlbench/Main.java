@@ -6,9 +6,9 @@ import java.util.Optional;
 import java.util.Properties;
 
 /**
- * What spark-submit starts: sees whether this jar was built for the Spark and the Scala that run, then calls {@link
- * CommandLine}. In Java because classes of another Scala do not even link: they would end with a NoClassDefFoundError
- * before they could say why.
+ * What spark-submit starts: sees whether this jar was built for the Spark and the Scala that run, then calls CommandLine.
+ * In Java because classes of another Scala do not even link: they would end with a NoClassDefFoundError before they could
+ * say why.
  */
 public final class Main {
   private static final int WRONG_USAGE = 2;

@@ -189,7 +189,7 @@ private[data] trait FileSource extends RecordSource {
 
 private[data] object FileSource {
   val testPath: Key[String] =
-    Key.text("data.test_path", "", "The rows to test on; empty: every data.test_every-th row of data.path tests")
+    Key.text("data.test_path", "", "The rows to test on; empty: one of every data.test_every rows of data.path tests")
   val splitBytes: Key[Long] =
     Key.long("data.split_bytes", "33554432", 1024, "Bytes of a file that one task decodes")
   val path: Seq[Key[_]] = Seq(DataKeys.path, testPath)

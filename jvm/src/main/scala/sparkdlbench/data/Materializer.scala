@@ -113,7 +113,7 @@ private[data] object Materializer {
 
   /** Where nothing else tells the rows that train from those of another time, they do. */
   private def identity(plan: RecordPlan, outcomes: Seq[PartOutcome]): String =
-    if (plan.identity.isDefined) ""
+    if (plan.identity.isDefined && plan.ordered) ""
     else outcomes.filterNot(_.part.test).map(_.digest).foldLeft(RowsDigest.none)(_ + _).text
 
   private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings): Unit = {

@@ -98,8 +98,11 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     val prepared = source.prepare(settings(source, base), sc)
     val again = settings(source, Seq("data.decoded_dir" -> prepared(RecordSource.decodedDir)))
     assert(source.inspect(again, hadoop).rowsIdentity == source.inspect(prepared, hadoop).rowsIdentity)
-    val files = load(new Parquet, "data.path" -> save("identified", numbers(50)), "data.label" -> "y")._1
-    assert(files.rowsIdentity == "", "the files tell")
+    def files(path: String) = load(new Parquet, "data.path" -> path, "data.label" -> "y")._1.rowsIdentity
+    assert(files(save("identified", numbers(50))) == whole, "the session decides in which order files are read")
+    assert(files(save("turned round", numbers(50).orderBy(col("a").desc))) != whole)
+    val lines = write("identified.csv", "0,1\n1,2\n").toString
+    assert(load(new Csv, "data.path" -> lines, "data.test_path" -> lines)._1.rowsIdentity == "", "the file tells")
   }
 
   test("a bad row is told by its file, one of a table by its place, and neither by bytes") {

@@ -5,6 +5,9 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
 
+import java.awt.image.BufferedImage
+import java.io.ByteArrayOutputStream
+import javax.imageio.ImageIO
 import scala.jdk.CollectionConverters._
 
 /** The sources over DataFrames: `parquet` and `table`. */
@@ -169,6 +172,27 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       "'data.shape' is 'auto'",
       "channels,height,width"
     )
+  }
+
+  test("binary columns: images, resized") {
+    val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", BinaryType)))
+    def png(side: Int, colour: Int) = {
+      val image = new BufferedImage(side, side, BufferedImage.TYPE_INT_RGB)
+      for (y <- 0 until side; x <- 0 until side) image.setRGB(x, y, colour)
+      val memory = new ByteArrayOutputStream
+      assert(ImageIO.write(image, "png", memory))
+      memory.toByteArray
+    }
+    val images = Seq(Row(1, png(4, 0x336699)), Row(0, png(9, 0xff0001)))
+    def path(name: String, rows: Seq[Row]) = save(name, spark.createDataFrame(rows.asJava, schema))
+    val whole = path("pictures", images)
+    val base = Seq("data.label" -> "y", "data.shape" -> "3,4,4", "data.scale" -> "1")
+    val (facts, sets) = load(new Parquet, base ++ Seq("data.path" -> whole, "data.test_path" -> whole): _*)
+    assert(facts.shape == Seq(3, 4, 4))
+    def planes(colours: Int*) = colours.flatMap(colour => Seq.fill(16)(colour.toFloat))
+    assert(rows(sets.train) == Seq((1, planes(0x33, 0x66, 0x99)), (0, planes(0xff, 0, 1))))
+    val damaged = path("no pictures", images :+ Row(0, "no image".getBytes("UTF-8")))
+    assertSays(refusal(new Parquet, base :+ ("data.path" -> damaged): _*), "record 2", "neither JPEG nor PNG")
   }
 
   test("nulls, lengths that differ and NaN are bad records; columns that are not there are told") {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +54,9 @@ def test_a_data_frame_trains_and_its_rows_can_be_had_again(spark: SparkSession, 
         np.testing.assert_allclose(weights, other.weights()[name], rtol=1e-4, atol=1e-5)
 
 
-def test_vectors_and_rows_of_their_own_to_test_on(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.ml.linalg import Vectors
-
+@pytest.mark.parametrize("package", ["ml", "mllib"])
+def test_vectors_and_rows_of_their_own_to_test_on(spark: SparkSession, tmp_path: Path, package: str) -> None:
+    Vectors = import_module(f"pyspark.{package}.linalg").Vectors
     values, labels = table()
     rows = [
         (int(label), Vectors.dense(row) if index % 2 else Vectors.sparse(4, range(4), list(row)))

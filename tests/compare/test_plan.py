@@ -195,6 +195,7 @@ def test_a_property_of_spark_keeps_its_name(tmp_path: Path) -> None:
         ({"schedule.name": "cosine"}, "schedule.name = constant"),
         ({"optimizer.weight_decay": "5e-4"}, "optimizer.weight_decay = 0"),
         ({"data.flip": "true"}, "data.flip = false"),
+        ({"data.normalize": "standard"}, "Peers train with data.normalize = none, and the run has standard"),
         ({"max_steps": "10"}, "max_steps = 0"),
     ],
 )
@@ -204,7 +205,12 @@ def test_a_peer_that_would_train_another_way_is_refused(settings: dict[str, str]
 
 
 def test_a_peer_gets_the_whole_batch_and_as_many_threads(tmp_path: Path) -> None:
-    neutral = {"optimizer.weight_decay": "0.0", "optimizer.nesterov": "False", "data.crop": "0"}
+    neutral = {
+        "optimizer.weight_decay": "0.0",
+        "optimizer.nesterov": "False",
+        "data.crop": "0",
+        "data.normalize": "none",
+    }
     case = fit_case({**neutral, "workers": "4", "batch": "128"}, tmp_path, {})
     assert (case.workers, case.batch, case.threads) == (4, 128, 1)
     shared = fit_case({"workers": "4", "batch": "128", "batch_per_worker": "16"}, tmp_path, {"spark.task.cpus": "2"})

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import golden
 from sparkdl_bench import models
@@ -51,6 +53,38 @@ options = { in = 6272, out = 10, bias = true }
 initializer = "xavier-uniform"
 bias_initializer = "constant-0.1"
 """
+
+# Whatever JSON can say, and the same around what a specification says, so that whatever checks it is reached.
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+WORDS = st.sampled_from(["a", "b", "c", "input"])
+NUMBERS = st.integers(0, 4) | st.sampled_from([2**31 - 1, 2**31, 0.5, -1])
+OPTIONS = sorted({option for kind in layers.KINDS.values() for option in kind.options} | {"weight_lr_mult"})
+LAYER = st.fixed_dictionaries(
+    {"name": WORDS | JSON, "kind": st.sampled_from(sorted(layers.KINDS)) | JSON},
+    optional={
+        "options": st.dictionaries(st.sampled_from(OPTIONS), NUMBERS | JSON) | JSON,
+        "inputs": st.lists(WORDS, max_size=2) | JSON,
+        "initializer": st.just("he-normal") | JSON,
+        "bias_initializer": JSON,
+    },
+)
+TENSOR = st.fixed_dictionaries(
+    {"name": WORDS, "shape": st.lists(NUMBERS, max_size=3) | JSON, "offset": NUMBERS | JSON, "initializer": WORDS},
+    optional={"lr_mult": NUMBERS | JSON, "decay_mult": JSON},
+)
+SPECIFICATION = st.fixed_dictionaries(
+    {
+        "name": WORDS | JSON,
+        "input_shape": st.lists(NUMBERS, max_size=3) | JSON,
+        "classes": NUMBERS | JSON,
+        "layers": st.lists(LAYER, max_size=3) | JSON,
+    },
+    optional={"parameters": st.lists(TENSOR, max_size=2) | JSON, "statistics": st.lists(TENSOR, max_size=2) | JSON},
+)
 
 
 def written(name: str) -> dict[str, Any]:
@@ -190,3 +224,25 @@ def test_a_kind_that_python_does_not_know_needs_its_layout() -> None:
     del strange["parameters"]
     with pytest.raises(ConfigurationError, match="unknown kind 'linear-of-mine'"):
         models.read(strange)
+
+
+@given(SPECIFICATION | JSON)
+def test_whatever_a_text_says_is_a_model_or_is_refused(content: object) -> None:
+    try:
+        spec = models.read(json.dumps(content))
+    except ConfigurationError:
+        return
+    assert isinstance(spec, ModelSpec)
+    assert spec.parameter_count >= 0
+
+
+def test_tensors_and_numbers_that_are_too_large_are_refused() -> None:
+    def conv(size: int) -> dict[str, Any]:
+        options = {"in": size, "out": size, "kernel": size, "bias": 0}
+        layer = {"name": "conv", "kind": "conv2d", "options": options, "initializer": "he-normal"}
+        return {"name": "large", "input_shape": [1], "classes": 2, "layers": [layer]}
+
+    with pytest.raises(ConfigurationError, match="one flat buffer holds"):
+        models.read(conv(2**20))  # 2^80 values, which 64 bits would count as none
+    with pytest.raises(ConfigurationError, match="'in' of layer 'conv' is a whole number of 401 digits"):
+        models.read(conv(10**400))

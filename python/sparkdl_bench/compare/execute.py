@@ -38,7 +38,7 @@ PEERS_WAY = {
     "clip_norm": "0",
     "max_steps": "0",
     "evaluate_every": "1",
-    "data.normalize": "",
+    "data.normalize": "none",
     "data.padding": "0",
     "data.crop": "0",
     "data.flip": "false",

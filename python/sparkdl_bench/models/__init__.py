@@ -215,7 +215,10 @@ def _whole(value: Any, what: str, least: int) -> int:
 def _number(value: Any, what: str) -> float:
     if not isinstance(value, (bool, int, float)):
         _refuse(f"{what} is {value!r}, not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        _refuse(f"{what} is a whole number of {len(str(value))} digits, too large for a floating-point one", error)
 
 
 def _field(node: Mapping[str, Any], name: str, place: str) -> Any:

@@ -6,12 +6,11 @@ list of layers alone decides every tensor's name, shape and place here too; docs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeAlias
-
-import numpy as np
 
 from sparkdl_bench.errors import ConfigurationError
 
@@ -94,7 +93,7 @@ class Tensor:
 
     @property
     def length(self) -> int:
-        return int(np.prod(self.shape))
+        return math.prod(self.shape)
 
 
 Shapes: TypeAlias = "list[tuple[str, tuple[int, ...]]]"

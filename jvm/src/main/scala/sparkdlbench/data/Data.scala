@@ -19,7 +19,7 @@ import java.nio.{FloatBuffer, LongBuffer}
  *   what `on_error` = skip left out
  * @param rowsIdentity
  *   the same for the same training rows in the same order, of all that there are: `trainRows` tells which of them are
- *   taken; empty where files or settings tell which rows they are, so that they are found again
+ *   taken; empty where files or settings tell which rows they are and in which order, so that they are found again
  */
 final case class DataFacts(
     trainRows: Int,

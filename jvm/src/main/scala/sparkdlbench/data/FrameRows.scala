@@ -69,7 +69,7 @@ private[data] object FrameRows {
         test.map(frame => decoded(same(pick(frame, settings), picked), testing = true)).toSeq
       train.sparkSession.sparkContext.union(parts)
     }
-    RecordPlan(layout, identity, () => work())
+    RecordPlan(layout, identity, ordered = false, () => work())
   }
 
   /** Whether the frame's columns are the same is told before any job. */

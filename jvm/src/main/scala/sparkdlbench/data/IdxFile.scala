@@ -119,18 +119,43 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     header
   }
 
-  /** The labels that are there, be they fewer than the header says. */
-  def labelsFound(): Array[Byte] = reading { stream =>
+  /** How many labels the header says that there are; a file that is too short for them is refused. */
+  def labelCount(): Int = reading { stream =>
+    val count = readLabelCount(stream)
+    val wanted = LabelHeaderBytes + count.toLong
+    if (!compressed && status.getLen < wanted) truncated(status.getLen, wanted)
+    count
+  }
+
+  private def readLabelCount(stream: DataInputStream): Int = {
     checkMagic(stream, LabelMagic, "labels")
     val count = stream.readInt()
     if (count < 1) fail(s"says that it holds $count labels; valid are 1 or more")
-    val found = new java.io.ByteArrayOutputStream
+    if (compressed && count > MostGzip * status.getLen)
+      fail(
+        s"says that it holds $count labels, and its ${status.getLen} bytes of gzip cannot hold so many: it is truncated or " +
+          "damaged; fetch it again"
+      )
+    count
+  }
+
+  /**
+   * The first `most` labels of those that are there, be they fewer than the header says, and how many are there: of labels that belong to
+   * no image a few bytes of gzip may hold gigabytes.
+   */
+  def labelsFound(most: Int): (Array[Byte], Int) = reading { stream =>
+    val count = readLabelCount(stream)
+    val kept = new java.io.ByteArrayOutputStream
+    var found = 0
     tolerant { scratch =>
-      val read = stream.read(scratch, 0, math.min(scratch.length, count - found.size))
-      if (read > 0) found.write(scratch, 0, read)
-      read > 0 && found.size < count
+      val read = stream.read(scratch, 0, math.min(scratch.length, count - found))
+      if (read > 0) {
+        kept.write(scratch, 0, math.min(read, most - kept.size))
+        found += read
+      }
+      read > 0 && found < count
     }
-    found.toByteArray
+    (kept.toByteArray, found)
   }
 
   /** How many of the images that the header speaks of are there whole. */
@@ -157,10 +182,9 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
     catch { case _: ZipException | _: EOFException => () }
   }
 
+  /** All labels; `labelCount` says how many will be held. */
   def readLabels(): Array[Byte] = reading { stream =>
-    checkMagic(stream, LabelMagic, "labels")
-    val count = stream.readInt()
-    if (count < 1) fail(s"says that it holds $count labels; valid are 1 or more")
+    val count = readLabelCount(stream)
     val labels = stream.readNBytes(count)
     if (labels.length < count) truncated(LabelHeaderBytes + labels.length, LabelHeaderBytes + count.toLong)
     checkEnd(stream, LabelHeaderBytes + count.toLong)

@@ -38,13 +38,15 @@ private[data] object IdxPart {
 
   /** Whatever does not fit is an error. */
   def strict(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
-    val labels = file.readLabels()
-    if (labels.length != header.rows)
+    // Before they are read: a small compressed file may hold gigabytes of them.
+    val count = file.labelCount()
+    if (count != header.rows)
       throw new ConfigurationException(
-        s"File '${file.path}' has ${labels.length} labels, and '${header.images.path}' has ${header.rows} images; " +
+        s"File '${file.path}' has $count labels, and '${header.images.path}' has ${header.rows} images; " +
           "each image needs one label. One of " +
           "them belongs to another data set, or was cut off."
       )
+    val labels = file.readLabels()
     labels.indexWhere(label => (label & 0xff) >= classes) match {
       case -1 => IdxPart(header, header.rows, None, labels, Skipped.none)
       case row =>
@@ -59,15 +61,16 @@ private[data] object IdxPart {
 
   /** Images without a label, labels without an image, and labels of no class are left out. */
   def lenient(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
-    val labels = file.labelsFound()
-    val whole = Seq(header.rows, labels.length, header.images.wholeImages(header)).min
+    val images = header.images.wholeImages(header)
+    val (labels, found) = file.labelsFound(images)
+    val whole = Seq(header.rows, found, images).min
     val (good, bad) = (0 until whole).partition(row => (labels(row) & 0xff) < classes)
     if (good.isEmpty)
       throw new ConfigurationException(
         s"Files '${header.images.path}' and '${file.path}' hold no image with a label below `data.classes` = $classes, and the first says " +
           s"that it holds ${header.rows}. Fetch them again, or set `data.classes`."
       )
-    val missing = math.max(header.rows, labels.length) - whole
+    val missing = math.max(header.rows, found) - whole
     val truncated =
       if (missing == 0) Skipped.none
       else Skipped(missing, Seq(s"${header.images.path}: rows $whole and after lack their image or their label"))

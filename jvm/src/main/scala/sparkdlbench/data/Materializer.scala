@@ -54,8 +54,7 @@ private[data] object Materializer {
         RowsManifest(source.name, plan.layout, parts.filter(_.rows > 0), skipped, seconds, identity(plan, outcomes))
       write(fileSystem, new Path(partial, RowsFolder.Manifest), manifest.toJson)
       removeOthers(fileSystem, partial, parts)
-      if (!fileSystem.rename(partial, folder) && !fileSystem.exists(new Path(folder, RowsFolder.Manifest)))
-        throw new IOException(s"'$partial' cannot be renamed to '$folder'")
+      publish(fileSystem, partial, folder)
     } catch {
       case cause: IOException =>
         throw new ConfigurationException(
@@ -63,8 +62,24 @@ private[data] object Materializer {
           cause
         )
     } finally {
-      Try(fileSystem.delete(partial, true))
-      ()
+      // Where the folder came to be at the very moment of the rename, ours is inside it.
+      Seq(partial, new Path(folder, partial.getName)).foreach(path => Try(fileSystem.delete(path, true)))
+    }
+  }
+
+  /**
+   * Another run may have decoded the same meanwhile: a rename onto its folder would move ours into it, and say that all is
+   * well.
+   */
+  private def publish(fileSystem: FileSystem, partial: Path, folder: Path): Unit = {
+    val manifest = new Path(folder, RowsFolder.Manifest)
+    if (!fileSystem.exists(manifest)) {
+      val renamed = fileSystem.rename(partial, folder)
+      if (!fileSystem.exists(manifest))
+        throw new IOException(
+          if (renamed) s"the folder '$folder' is there without its ${RowsFolder.Manifest}, delete it"
+          else s"'$partial' cannot be renamed to '$folder'"
+        )
     }
   }
 
@@ -98,7 +113,7 @@ private[data] object Materializer {
 
   /** Where nothing else tells the rows that train from those of another time, they do. */
   private def identity(plan: RecordPlan, outcomes: Seq[PartOutcome]): String =
-    if (plan.identity.isDefined) ""
+    if (plan.identity.isDefined && plan.ordered) ""
     else outcomes.filterNot(_.part.test).map(_.digest).foldLeft(RowsDigest.none)(_ + _).text
 
   private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings): Unit = {

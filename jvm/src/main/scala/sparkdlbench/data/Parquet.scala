@@ -6,7 +6,11 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sql.DataFrame
 import sparkdlbench.config.{Key, Settings}
 
-/** Parquet files, read by Spark's own reader. Rows keep the order in which they were decoded first. */
+/**
+ * Parquet files, read by Spark's own reader. Rows keep the order in which they were decoded first. That depends on how the session cuts and
+ * packs the files (its parallelism, `spark.sql.files.maxPartitionBytes`): decoded anew by another session the same files may give another
+ * order, so what was decoded has a digest, as a table's rows have.
+ */
 final class Parquet extends DataSource with RecordSource {
   def name = "parquet"
   def doc = "Parquet files: numeric columns, or one of arrays, vectors, images or bytes, from any Hadoop file system"

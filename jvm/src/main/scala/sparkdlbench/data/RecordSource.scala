@@ -13,12 +13,15 @@ import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
  * @param identity
  *   whatever the decoded rows depend on besides the settings: files with their lengths and times. None: nothing tells whether
  *   the rows are the same another time, so they are decoded anew for each run
+ * @param ordered
+ *   whether files and settings tell the order of the rows, too: not where the session cuts the files, as it does for frames
  * @param work
  *   one element a partition, in the order of the rows; evaluated lazily, by tasks
  */
 private[data] final case class RecordPlan(
     layout: RecordLayout,
     identity: Option[Seq[String]],
+    ordered: Boolean,
     work: () => RDD[DecodeWork]
 )
 
@@ -163,7 +166,7 @@ private[data] trait FileSource extends RecordSource {
     val files = fitting.map { split =>
       s"${split.from} ${split.until} ${split.test} ${split.files.mkString(" ")}${split.unfit.fold("")(" left out: " + _)}"
     }
-    RecordPlan(found, Some(files), () => work())
+    RecordPlan(found, Some(files), ordered = true, () => work())
   }
 
   /** Of a file that is left out whole the first part stays, to be counted; without it a set might seem to name no test rows. */
@@ -189,7 +192,7 @@ private[data] trait FileSource extends RecordSource {
 
 private[data] object FileSource {
   val testPath: Key[String] =
-    Key.text("data.test_path", "", "The rows to test on; empty: every data.test_every-th row of data.path tests")
+    Key.text("data.test_path", "", "The rows to test on; empty: one of every data.test_every rows of data.path tests")
   val splitBytes: Key[Long] =
     Key.long("data.split_bytes", "33554432", 1024, "Bytes of a file that one task decodes")
   val path: Seq[Key[_]] = Seq(DataKeys.path, testPath)

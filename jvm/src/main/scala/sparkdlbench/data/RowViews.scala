@@ -59,22 +59,55 @@ private[data] final class ChangedRows(
   }
 }
 
-/** Which rows of one set train and which test, where no rows of their own are named for testing: every n-th tests. */
-private[data] object EveryNth {
-  def testRows(rows: Int, every: Int): Int = rows / every
+/**
+ * Which of `all` rows of one set train and which test, where no rows of their own are named for testing: of each stretch of
+ * `every` rows one tests, of what is left at the end none. The place in a stretch is drawn: were it always the same, whole
+ * classes would only test where classes come in turns. A function of (`all`, `every`) alone: not of seed, workers or transport.
+ */
+private[data] final class EveryNth(all: Int, every: Int) {
+
+  /** How many rows test. */
+  val testRows: Int = all / every
+
+  /** The id, among all rows, of test row `row`. */
+  def apply(row: Int): Int = row * every + place(row)
+
+  /** Whether row `id` of all tests. */
+  def tests(id: Int): Boolean = id / every < testRows && apply(id / every) == id
 
   /** Whether row `id` of all is held: it tests, or is one of the training rows that are taken. */
-  def holds(id: Int, every: Int, taken: TakenRows): Boolean = id % every == every - 1 || taken.has(id - id / every)
+  def holds(id: Int, taken: TakenRows): Boolean = tests(id) || taken.has(id - before(id))
 
   /**
-   * Ids every − 1, 2 · every − 1, … of all rows test; of the others those train that are taken, in order.
+   * The rows that test, and of the others those that are taken, in order.
    *
    * @param store
    *   the rows that are held
    */
-  def split(store: RowStore, every: Int, taken: TakenRows): DataSets = DataSets(
-    // Before training row t of all come t / (every − 1) test rows, before test row t (t + 1) × (every − 1) that train.
-    new PickedRows(store, taken.rows, row => row + taken(row) / (every - 1)),
-    new PickedRows(store, store.rows - taken.rows, row => row + taken.before((row + 1) * (every - 1)))
+  def split(store: RowStore, taken: TakenRows): DataSets = DataSets(
+    new PickedRows(store, taken.rows, row => row + beforeTraining(taken(row))),
+    // Before test row t of all come as many that train as its id is above t.
+    new PickedRows(store, testRows, row => row + taken.before(apply(row) - row))
   )
+
+  /** How many rows test of those before row `id` of all. */
+  private def before(id: Int): Int = {
+    val stretch = id / every
+    if (stretch < testRows && apply(stretch) < id) stretch + 1 else stretch
+  }
+
+  /** How many rows test of those before training row `row` of all: each stretch has `every` − 1 that train. */
+  private def beforeTraining(row: Int): Int = {
+    val stretch = row / (every - 1)
+    if (stretch < testRows && row % (every - 1) >= place(stretch)) stretch + 1 else stretch
+  }
+
+  private def place(stretch: Int): Int =
+    (((SplitMix.mix(EveryNth.Stream ^ stretch.toLong) >>> 32) * every) >>> 32).toInt
+}
+
+private[data] object EveryNth {
+
+  /** Keeps these draws apart from those of `TakenRows`. */
+  private val Stream = 0x74657374L
 }

@@ -62,8 +62,8 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     if (training < 1 || testing < 1)
       throw new ConfigurationException(
         s"The data set (${layout.description}) has $training rows to train on and $testing to test on; it needs at least 1 of each. " +
-          s"Without rows of their own for testing every ${settings(RowsFolder.testEvery)}th row tests (`data.test_every`); look at `data.path` and " +
-          "`data.test_path`."
+          s"Without rows of their own for testing one of every ${settings(RowsFolder.testEvery)} rows tests (`data.test_every`); look at " +
+          "`data.path` and `data.test_path`."
       )
     Pipeline.facts(
       DataFacts(
@@ -83,9 +83,12 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   /** All rows to train on, and those to test on. */
   private def counts(settings: Settings): (Int, Int) = {
     val named = manifest.rows(test = true)
-    val testing = if (named > 0) named else EveryNth.testRows(manifest.allRows, settings(RowsFolder.testEvery))
+    val testing = if (named > 0) named else everyNth(settings).testRows
     (manifest.allRows - testing, testing)
   }
+
+  private def everyNth(settings: Settings): EveryNth =
+    new EveryNth(manifest.allRows, settings(RowsFolder.testEvery))
 
   def open(settings: Settings): DataSets = {
     val (training, testing) = counts(settings)
@@ -97,8 +100,8 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         val (test, train) = manifest.parts.partition(_.test)
         DataSets(store(train, taken.rows, taken.has(_)), store(test, testing, _ => true))
       } else {
-        val every = settings(RowsFolder.testEvery)
-        EveryNth.split(store(manifest.parts, held, EveryNth.holds(_, every, taken)), every, taken)
+        val every = everyNth(settings)
+        every.split(store(manifest.parts, held, every.holds(_, taken)), taken)
       }
     }
   }
@@ -172,7 +175,7 @@ private[data] object RowsFolder {
     "data.test_every",
     "5",
     2,
-    "Where no rows are named for testing: every n-th row tests, the others train"
+    "Where no rows are named for testing: of every n rows one tests, drawn by their number; the others train"
   )
 
   /** The folder's rows, or None where it has no manifest. */

@@ -11,8 +11,8 @@ import scala.collection.immutable.ListMap
 
 /**
  * One pass over a data set as one Spark job: map, each task takes the moments of its part; reduce, the driver merges them in the parts'
- * order, so the same set gives the same digits. Values are the stored ones, before `data.scale` and `data.normalize`; nothing is
- * stored but the result, `statistics.json` in a results folder of its own.
+ * order, so the same set gives the same digits. Values are the stored ones, before `data.scale`, `data.normalize` and augmentation;
+ * nothing is stored but the result, `statistics.json` in a results folder of its own.
  */
 object Statistics {
   val File = "statistics.json"
@@ -71,7 +71,16 @@ object Statistics {
 
   /** A source that every executor opens whole: one task for the training rows, one for the test rows. */
   private def ofRows(source: DataSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
-    val plain = Seq[(Key[_], String)](DataKeys.share -> "1", Normalization.mode -> "none", DataKeys.scale -> "1")
+    // With the rows and values as they are stored, so that test rows are not cropped either.
+    val stored = Seq[(Key[_], String)](
+      DataKeys.share -> "1",
+      Normalization.mode -> "none",
+      DataKeys.scale -> "1",
+      Augmentation.padding -> "0",
+      Augmentation.crop -> "0",
+      Augmentation.flip -> "false"
+    )
+    val plain = stored
       .filter { case (key, _) => source.keys.exists(_.name == key.name) }
       .foldLeft(settings) { case (found, (key, value)) => found.updated(key, value) }
     val facts = source.inspect(plain, sc.hadoopConfiguration)

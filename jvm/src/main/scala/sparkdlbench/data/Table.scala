@@ -34,6 +34,6 @@ private object Table {
     Key.text(
       "data.test_table",
       "",
-      "The table or view to test on; empty: every data.test_every-th row of data.table tests"
+      "The table or view to test on; empty: one of every data.test_every rows of data.table tests"
     )
 }

@@ -350,7 +350,7 @@ object TrainingRun {
       if (written.set != position.set)
         throw new ConfigurationException(
           s"The rows that were decoded for this run are not those of the run that wrote the checkpoint after step ${snapshot.step} in '$folder', since a " +
-            "table has no order that another look would repeat. Set data.decoded_dir to the folder that the run.json of that run names."
+            "table has no order that another look would repeat, and Parquet files have the order of the session that decodes them. Set data.decoded_dir to the folder that the run.json of that run names."
         )
     }
   }

@@ -5,10 +5,11 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.doctor.Doctor
 import sparkdlbench.train.TrainingRun
 
-import java.nio.file.Files
+import java.nio.file.{Files, Path, Paths}
 import scala.concurrent.ExecutionContext.Implicits.global
 import scala.concurrent.duration._
 import scala.concurrent.{Await, Future}
+import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /** What can be known of a set before it is decoded, and how far its decoding is. */
@@ -66,6 +67,47 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
     assert(Decoding.now.isEmpty)
     val again = source.foresee(all, sc)
     assert(again.undecoded.isEmpty && again.settings.entries == decoded.entries)
+  }
+
+  private def local(path: String): Path = Paths.get(new org.apache.hadoop.fs.Path(path).toUri.getPath)
+
+  /** Of what lies in a folder, Hadoop's checksums apart. */
+  private def names(place: Path): Set[String] = {
+    val found = Files.list(place)
+    try found.iterator.asScala.map(_.getFileName.toString).filterNot(_.endsWith(".crc")).toSet
+    finally found.close()
+  }
+
+  test("two that decode the same set at once leave one copy of it") {
+    val source = new Csv
+    val place = folder.resolve("at once")
+    val set = Seq("data.path" -> path, "data.classes" -> "3", "data.cache_dir" -> place.toString)
+    val chosen = source.qualified(settings(source, set), hadoop)
+    val plan = source.plan(chosen, sc)
+    var first = ""
+    // The other one decodes all of it while this one is about to.
+    val later = plan.copy(work = () => {
+      first = Materializer.materialize(source, plan, chosen, sc)
+      plan.work()
+    })
+    assert(Materializer.materialize(source, later, chosen, sc) == first)
+    val decoded = local(first)
+    assert(names(place) == Set(decoded.getFileName.toString))
+    assert(names(decoded).forall(name => !Files.isDirectory(decoded.resolve(name))), names(decoded))
+    assert(SourceFixture.rows(source.open(chosen.updated(RecordSource.decodedDir, first), hadoop).train).size == 4800)
+  }
+
+  test("a folder that has lost its manifest is told, and nothing is left in it") {
+    val source = new Csv
+    val place = folder.resolve("without manifest")
+    val set = Seq("data.path" -> path, "data.classes" -> "3", "data.cache_dir" -> place.toString)
+    val chosen = source.qualified(settings(source, set), hadoop)
+    val decoded = local(source.prepare(chosen, sc)(RecordSource.decodedDir))
+    Files.delete(decoded.resolve(RowsFolder.Manifest))
+    val before = names(decoded)
+    val message = intercept[ConfigurationException](source.prepare(chosen, sc)).getMessage
+    assertSays(message, decoded.toString, "without its manifest.json, delete it")
+    assert(names(decoded) == before && names(place) == Set(decoded.getFileName.toString))
   }
 
   test("the doctor does not hold rows that nobody has counted against those of a checkpoint") {

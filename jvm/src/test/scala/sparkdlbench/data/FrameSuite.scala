@@ -5,6 +5,9 @@ import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
 
+import java.awt.image.BufferedImage
+import java.io.ByteArrayOutputStream
+import javax.imageio.ImageIO
 import scala.jdk.CollectionConverters._
 
 /** The sources over DataFrames: `parquet` and `table`. */
@@ -33,8 +36,8 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     val (facts, sets) = load(new Parquet, base: _*)
     assert((facts.trainRows, facts.testRows, facts.shape) == ((16, 4, Seq(2))))
     val wanted = (0 until 20).map(id => (id % 3, Seq(id.toFloat, 2f * id)))
-    assert(rows(sets.train) == wanted.zipWithIndex.filter(_._2 % 5 != 4).map(_._1))
-    assert(rows(sets.test) == wanted.zipWithIndex.filter(_._2 % 5 == 4).map(_._1))
+    val (test, train) = wanted.zipWithIndex.partition(row => Set(2, 8, 11, 17)(row._2))
+    assert(rows(sets.train) == train.map(_._1) && rows(sets.test) == test.map(_._1))
     val source = new Parquet
     def decoded = source.prepare(source.qualified(settings(source, base), hadoop), sc)(RecordSource.decodedDir)
     assert(decoded == decoded)
@@ -55,11 +58,11 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     )
     val (facts, sets) = load(new Parquet, base: _*)
     assert((facts.shape, facts.classes) == ((Seq(3), 2)))
-    assert(rows(sets.train) == Seq(0, 1, 3, 4).map(id => (if (id % 3 == 0) 1 else 0, Seq(id.toFloat, 1f, id % 3f))))
+    assert(rows(sets.train) == Seq(0, 2, 3, 4).map(id => (if (id % 3 == 0) 1 else 0, Seq(id.toFloat, 1f, id % 3f))))
     val flags = numbers(6).select((col("y") > 0).as("label"), col("a"))
     val (_, flagged) =
       load(new Parquet, "data.path" -> save("flags", flags), "data.label" -> "label", "data.classes" -> "2")
-    assert(rows(flagged.train).map(_._1) == Seq(0, 1, 1, 0, 1))
+    assert(rows(flagged.train).map(_._1) == Seq(0, 1, 0, 1, 1))
   }
 
   test("a table in no order is decoded once for a run, and that folder gives the same rows again") {
@@ -98,8 +101,11 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     val prepared = source.prepare(settings(source, base), sc)
     val again = settings(source, Seq("data.decoded_dir" -> prepared(RecordSource.decodedDir)))
     assert(source.inspect(again, hadoop).rowsIdentity == source.inspect(prepared, hadoop).rowsIdentity)
-    val files = load(new Parquet, "data.path" -> save("identified", numbers(50)), "data.label" -> "y")._1
-    assert(files.rowsIdentity == "", "the files tell")
+    def files(path: String) = load(new Parquet, "data.path" -> path, "data.label" -> "y")._1.rowsIdentity
+    assert(files(save("identified", numbers(50))) == whole, "the session decides in which order files are read")
+    assert(files(save("turned round", numbers(50).orderBy(col("a").desc))) != whole)
+    val lines = write("identified.csv", "0,1\n1,2\n").toString
+    assert(load(new Csv, "data.path" -> lines, "data.test_path" -> lines)._1.rowsIdentity == "", "the file tells")
   }
 
   test("a bad row is told by its file, one of a table by its place, and neither by bytes") {
@@ -142,7 +148,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     val signs = numbers(6).select(when(col("y") === 0, -1.0).otherwise(1.0).as("label"), col("a"))
     val (_, sets) =
       load(new Parquet, "data.path" -> save("signs", signs), "data.label" -> "label", "data.label_names" -> "-1,+1")
-    assert(rows(sets.train).map(_._1) == Seq(0, 1, 1, 0, 1))
+    assert(rows(sets.train).map(_._1) == Seq(0, 1, 0, 1, 1))
   }
 
   test("binary columns: raw bytes") {
@@ -166,6 +172,27 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       "'data.shape' is 'auto'",
       "channels,height,width"
     )
+  }
+
+  test("binary columns: images, resized") {
+    val schema = StructType(Seq(StructField("y", IntegerType), StructField("x", BinaryType)))
+    def png(side: Int, colour: Int) = {
+      val image = new BufferedImage(side, side, BufferedImage.TYPE_INT_RGB)
+      for (y <- 0 until side; x <- 0 until side) image.setRGB(x, y, colour)
+      val memory = new ByteArrayOutputStream
+      assert(ImageIO.write(image, "png", memory))
+      memory.toByteArray
+    }
+    val images = Seq(Row(1, png(4, 0x336699)), Row(0, png(9, 0xff0001)))
+    def path(name: String, rows: Seq[Row]) = save(name, spark.createDataFrame(rows.asJava, schema))
+    val whole = path("pictures", images)
+    val base = Seq("data.label" -> "y", "data.shape" -> "3,4,4", "data.scale" -> "1")
+    val (facts, sets) = load(new Parquet, base ++ Seq("data.path" -> whole, "data.test_path" -> whole): _*)
+    assert(facts.shape == Seq(3, 4, 4))
+    def planes(colours: Int*) = colours.flatMap(colour => Seq.fill(16)(colour.toFloat))
+    assert(rows(sets.train) == Seq((1, planes(0x33, 0x66, 0x99)), (0, planes(0xff, 0, 1))))
+    val damaged = path("no pictures", images :+ Row(0, "no image".getBytes("UTF-8")))
+    assertSays(refusal(new Parquet, base :+ ("data.path" -> damaged): _*), "record 2", "neither JPEG nor PNG")
   }
 
   test("nulls, lengths that differ and NaN are bad records; columns that are not there are told") {

@@ -1,12 +1,16 @@
 package sparkdlbench.data
 
 import org.apache.hadoop.fs.Path
+import org.apache.spark.sql.SparkSession
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.results.Json
 import sparkdlbench.train.TrainingRun
 
+import java.awt.image.BufferedImage
 import java.io.{ByteArrayOutputStream, DataOutputStream}
+import java.nio.file.{Path => LocalPath}
+import javax.imageio.ImageIO
 
 /** Data sets and checkpoints on a real HDFS. */
 class HdfsSuite extends AnyFunSuite with SourceFixture {
@@ -85,6 +89,70 @@ class HdfsSuite extends AnyFunSuite with SourceFixture {
     assert(facts.trainRows == 3000)
     assert(rows(sets.train) == (0 until 3000).map(id => (id % 3, Seq(id.toFloat, id * 2f))))
     assert(rows(sets.train) == rows(sets.test))
+  }
+
+  /** Small sets: what reads it, what writes it to the local disk and says where, and how it is read. */
+  private val small = Seq[(DataSource, () => LocalPath, Seq[(String, String)])](
+    (new Cifar10, () => cifar10(), Nil),
+    (
+      new Libsvm,
+      () => write("small.svm", (0 until 30).map(id => s"${id % 3} 1:$id 4:0.5\n").mkString),
+      Seq("data.classes" -> "3", "data.split_bytes" -> "1024")
+    ),
+    (new Parquet, () => parquet(), Seq("data.label" -> "y", "data.classes" -> "3")),
+    (new Images, () => images(), Seq("data.shape" -> "3,4,4")),
+    (new Lmdb, () => LmdbSuite.environment(folder.resolve("small-lmdb"), (0 until 12).map(datum)), Nil)
+  )
+
+  private def cifar10(): LocalPath = {
+    def batch(rows: Int) = Array.tabulate(rows * 3073)(i => if (i % 3073 == 0) (i / 3073).toByte else (i * 7).toByte)
+    write("small-cifar10/data_batch_1.bin.gz", gzip(batch(6)))
+    write("small-cifar10/test_batch.bin", batch(3)).getParent
+  }
+
+  private def parquet(): LocalPath = {
+    val path = folder.resolve("small-parquet")
+    val numbers = SparkSession.builder().config(sc.getConf).getOrCreate().range(20)
+    numbers.selectExpr("cast(id % 3 as int) as y", "cast(id as double) as a").coalesce(1).write.parquet(path.toString)
+    path
+  }
+
+  private def images(): LocalPath = {
+    for (name <- Seq("cat", "dog"); number <- 0 until 5) {
+      val image = new BufferedImage(6, 5, BufferedImage.TYPE_INT_RGB)
+      for (y <- 0 until 5; x <- 0 until 6) image.setRGB(x, y, (x * 40 << 16) | (y * 50 << 8) | (number * 9))
+      val memory = new ByteArrayOutputStream
+      assert(ImageIO.write(image, "png", memory))
+      write(s"small-images/$name/$number.png", memory.toByteArray)
+    }
+    folder.resolve("small-images")
+  }
+
+  private def datum(id: Int): Array[Byte] =
+    LmdbSuite.datum(1, 4, 5, Array.tabulate(20)(i => (id * 31 + i * 7).toByte), id % 10)
+
+  for ((source, local, more) <- small)
+    test(s"${source.name}: the same rows as from the local disk") {
+      val here = local()
+      val there = new Path(s"${MiniHdfs.uri}/small/${here.getFileName}")
+      there.getFileSystem(hadoop).copyFromLocalFile(new Path(here.toUri), there)
+      def loaded(path: String, cache: String) = {
+        val (facts, sets) = load(source, more ++ Seq("data.path" -> path, "data.cache_dir" -> cache): _*)
+        (facts.shape, facts.classes, rows(sets.train), rows(sets.test))
+      }
+      val wanted = loaded(here.toString, folder.resolve("cache").toString)
+      assert(loaded(there.toString, s"${MiniHdfs.uri}/cache") == wanted)
+    }
+
+  test("statistics of a CSV are those of the same file on the local disk") {
+    val text = (0 until 3000).map(id => s"${id % 3},$id,${id * 0.5}\n").mkString
+    def train(path: String) = {
+      val settings = Map("data.source" -> "csv", "data.path" -> path, "data.classes" -> "3") ++
+        Map("data.split_bytes" -> "5000", "results" -> folder.resolve("statistics").toString)
+      Json.read(Statistics.run(sc, settings)).path("train")
+    }
+    val found = train(s"${put("statistics/a.csv", text.getBytes)}/a.csv")
+    assert(found.path("rows").asInt == 3000 && found == train(write("statistics.csv", text).toString))
   }
 
   test("what is not there is told with its whole name") {

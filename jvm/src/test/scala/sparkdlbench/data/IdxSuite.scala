@@ -208,6 +208,35 @@ class IdxSuite extends AnyFunSuite {
     assertSays(refusal(good + (TrainImages -> bytes(Seq(0x803, Int.MaxValue, 28, 28), Array(1)))), TrainImages)
   }
 
+  test("a small compressed file of many labels takes no memory for them") {
+    val lying = gzip(bytes(Seq(0x801, Int.MaxValue), Array.fill(20)(1.toByte)))
+    assertSays(refusal(good + (TrainLabels -> lying)), TrainLabels, s"${Int.MaxValue} labels", "cannot hold so many")
+    assertSays(
+      refusal(good + (TrainLabels -> lying), "data.on_error" -> "skip"),
+      TrainLabels,
+      s"${lying.length} bytes of gzip",
+      "cannot hold so many"
+    )
+    val many = 20 << 20
+    val bomb = gzip(bytes(Seq(0x801, many), new Array[Byte](many)))
+    assert(bomb.length < many / 500)
+    assertSays(refusal(good + (TrainLabels -> bomb)), TrainLabels, s"$many labels", "20 images")
+    withFolder(good + (TrainLabels -> bomb)) { folder =>
+      val set = settings(folder.toString, "data.on_error" -> "skip", "data.max_skipped" -> Int.MaxValue.toString)
+      val before = allocated()
+      val facts = source.inspect(set, hadoop)
+      assert(allocated() - before < many / 2, "no more labels are held than there are images")
+      assert((facts.trainRows, facts.skipped.count) == ((20, many - 20L)))
+      assert(SourceFixture.rows(source.open(set, hadoop).train).map(_._1) == Seq.fill(20)(0))
+    }
+  }
+
+  /** Bytes of heap that this thread has taken so far. */
+  private def allocated(): Long = {
+    val threads = java.lang.management.ManagementFactory.getThreadMXBean
+    threads.asInstanceOf[com.sun.management.ThreadMXBean].getThreadAllocatedBytes(Thread.currentThread.getId)
+  }
+
   test("counts that differ, labels outside the classes, test images of another size") {
     assertSays(
       refusal(good + (TrainLabels -> labels(Seq.fill(19)(1)))),

@@ -12,8 +12,8 @@ class LibsvmSuite extends AnyFunSuite with SourceFixture {
     val path = write("a.svm", "0 1:0.5 3:2 # a comment\n1 2:-1e2\n\n# nothing\n1\n0 4:7\n").toString
     val (facts, sets) = load(source, "data.path" -> path, "data.classes" -> "2", "data.test_every" -> "4")
     assert(facts.shape == Seq(4))
-    assert(rows(sets.train) == Seq((0, Seq(0.5f, 0f, 2f, 0f)), (1, Seq(0f, -100f, 0f, 0f)), (1, Seq(0f, 0f, 0f, 0f))))
-    assert(rows(sets.test) == Seq((0, Seq(0f, 0f, 0f, 7f))))
+    assert(rows(sets.train) == Seq((0, Seq(0.5f, 0f, 2f, 0f)), (1, Seq(0f, -100f, 0f, 0f)), (0, Seq(0f, 0f, 0f, 7f))))
+    assert(rows(sets.test) == Seq((1, Seq(0f, 0f, 0f, 0f))))
   }
 
   test("a given shape, and labels of other numbers") {

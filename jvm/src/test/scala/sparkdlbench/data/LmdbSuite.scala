@@ -13,24 +13,7 @@ class LmdbSuite extends AnyFunSuite with SourceFixture {
 
   private val source = new Lmdb
 
-  /** Writes with the LMDB library itself, keys as Caffe's convert tools make them. */
-  private def lmdb(name: String, values: Seq[Array[Byte]]): Path = {
-    val path = Files.createDirectories(folder.resolve(name))
-    val env = Env.create().setMapSize(256L << 20).open(path.toFile)
-    val db = env.openDbi(null: String, DbiFlags.MDB_CREATE)
-    val txn = env.txnWrite()
-    values.zipWithIndex.foreach { case (value, id) => db.put(txn, direct(f"$id%08d".getBytes), direct(value)) }
-    txn.commit()
-    txn.close()
-    env.close()
-    path
-  }
-
-  private def direct(bytes: Array[Byte]): ByteBuffer = {
-    val buffer = ByteBuffer.allocateDirect(math.max(1, bytes.length))
-    buffer.put(bytes).flip()
-    buffer
-  }
+  private def lmdb(name: String, values: Seq[Array[Byte]]): Path = environment(folder.resolve(name), values)
 
   private def pixels(id: Int, count: Int): Array[Byte] = Array.tabulate(count)(i => (id * 31 + i * 7).toByte)
   private def asFloats(bytes: Array[Byte]): Seq[Float] = bytes.toSeq.map(byte => (byte & 0xff) / 255f)
@@ -125,6 +108,25 @@ class LmdbSuite extends AnyFunSuite with SourceFixture {
 }
 
 object LmdbSuite {
+
+  /** Writes with the LMDB library itself, keys as Caffe's convert tools make them. */
+  def environment(path: Path, values: Seq[Array[Byte]]): Path = {
+    val env = Env.create().setMapSize(256L << 20).open(Files.createDirectories(path).toFile)
+    val db = env.openDbi(null: String, DbiFlags.MDB_CREATE)
+    val txn = env.txnWrite()
+    values.zipWithIndex.foreach { case (value, id) => db.put(txn, direct(f"$id%08d".getBytes), direct(value)) }
+    txn.commit()
+    txn.close()
+    env.close()
+    path
+  }
+
+  private def direct(bytes: Array[Byte]): ByteBuffer = {
+    val buffer = ByteBuffer.allocateDirect(math.max(1, bytes.length))
+    buffer.put(bytes).flip()
+    buffer
+  }
+
   def varint(number: Long): Array[Byte] =
     if (number < 0x80) Array(number.toByte) else ((number & 0x7f) | 0x80).toByte +: varint(number >>> 7)
   def varintField(field: Int, number: Long): Array[Byte] = varint(field.toLong << 3) ++ varint(number)

@@ -53,6 +53,23 @@ class StatisticsSuite extends AnyFunSuite with SourceFixture {
     assert(numbers(digits.path("train").path("max")).max == 1.0)
   }
 
+  test("whatever a run does to rows and values changes nothing: test rows are not cropped") {
+    val changes = Seq(
+      "data.share" -> "0.1",
+      "data.normalize" -> "standard",
+      "data.padding" -> "1",
+      "data.crop" -> "4",
+      "data.flip" -> "true"
+    )
+    val synthetic = Seq("data.rows" -> "40", "data.test_rows" -> "10", "data.shape" -> "2,5,6")
+    for ((source, more) <- Seq("digits" -> Nil, "synthetic" -> synthetic)) {
+      val set = ("data.source" -> source) +: more
+      val (whole, changed) = (run(set: _*), run(set ++ changes: _*))
+      Seq("train", "test").foreach(part => assert(changed.path(part) == whole.path(part), s"$part of $source"))
+      assert(numbers(changed.path("test").path("mean")).size == (if (source == "digits") 64 else 60))
+    }
+  }
+
   test("bad records fail, or are counted") {
     val path = write("bad-stats.csv", "0,1\n0,x\n1,3\n").toString
     val base = Seq("data.source" -> "csv", "data.path" -> path)

@@ -36,6 +36,11 @@ class ModelFamiliesSuite extends AnyFunSuite {
       assert(spec.shapes.last.product == classes)
     }
 
+  test("mlp 784-100-50-10, the small one of conf/runs, has 84060 parameters") {
+    val spec = build("mlp", Seq(1, 28, 28), 10, "model.hidden" -> "100,50")
+    assert(spec.parameterCount == 84060 && spec.shapes.last == Seq(10))
+  }
+
   test("shapes inside the nets are the sources'") {
     def shape(spec: ModelSpec, layer: String) = spec.shapes(spec.layers.indexWhere(_.name == layer) + 1)
     val lenet = build("lenet", Seq(1, 28, 28), 10)

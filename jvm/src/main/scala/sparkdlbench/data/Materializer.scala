@@ -61,10 +61,9 @@ private[data] object Materializer {
           s"The decoded rows cannot be kept in '${folder.getParent}': ${cause.getMessage}. Set `data.cache_dir` to a folder that can be written.",
           cause
         )
-    } finally {
+    } finally
       // Where the folder came to be at the very moment of the rename, ours is inside it.
       Seq(partial, new Path(folder, partial.getName)).foreach(path => Try(fileSystem.delete(path, true)))
-    }
   }
 
   /**

@@ -21,7 +21,9 @@ class BarrierGroupSuite extends AnyFunSuite {
     assert(System.nanoTime() - start < 15e9)
   }
 
-  test("ranks that do not meet fail after start_timeout in a session without the plugin, whose driver hears of no rank") {
+  test(
+    "ranks that do not meet fail after start_timeout in a session without the plugin, whose driver hears of no rank"
+  ) {
     LocalCluster.run(2, 1, "spark.stage.maxConsecutiveAttempts" -> "1") { sc =>
       val results = Files.createTempDirectory("results").toString
       val settings = Map("workers" -> "2", "batch" -> "50", "model.hidden" -> "32", "transport" -> "tcp")

@@ -16,7 +16,9 @@ class ExecutorWatchSuite extends AnyFunSuite {
     assert(done, what)
   }
 
-  test("jobs are ended, again and again, where there has been no slot for too long; not where one comes back, or nobody can tell") {
+  test(
+    "jobs are ended, again and again, where there has been no slot for too long; not where one comes back, or nobody can tell"
+  ) {
     val (looks, ends) = (new AtomicInteger, new AtomicInteger)
     @volatile var slots: () => Int = () => 1
     def look(): Int = { looks.incrementAndGet(); slots() }

@@ -82,7 +82,7 @@ private object FrameFuzzSuite {
   object Written {
 
     /** Two messages on each lane, which is as many as a lane takes unread, among control words and padding. */
-    def apply(lanes: Seq[Lane], random: Random): Stream = {
+    def apply(lanes: Seq[Lane], random: Random): Written = {
       val bytes = new ByteArrayOutputStream
       val sent = for (sequence <- 0L until 2L; lane <- lanes) yield {
         bytes.write(FrameBytes.control(Control.Ready(random.nextInt(100), None)))

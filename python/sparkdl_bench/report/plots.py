@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report.analysis import LABELS, RATE, Analysis, Group
+from sparkdl_bench.report.analysis import LABELS, RATE, TO_ACCURACY, Analysis, Group
 
 try:
     import matplotlib as mpl
@@ -62,6 +62,11 @@ _MOST_LINES = 2 * len(SERIES)
 # A legend of more lines would cover them, and stands below.
 _MOST_INSIDE = 8
 _NARROW_NAME = 40
+# Times to the target that differ more than so many times have a logarithmic scale.
+_FAR_APART = 3
+# The picture ends at so many times the last of them, and at so many times the errors that the target allows.
+_BEYOND = 1.3
+_BELOW = 5
 _WIDTH = 6.6
 _MARKERS = "osD^vPX*<>"
 
@@ -125,7 +130,18 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
             ha="right",
         )
     axes.set(xlabel="seconds since the run began", ylabel="test accuracy")
-    axes.set_xlim(left=0)
+    times = [time for group in groups if (time := group.median(TO_ACCURACY))]
+    if times and max(times) > _FAR_APART * min(times):
+        # On one straight scale the quick ones would lie on each other beside the slowest.
+        axes.set(xscale="log", xlabel="seconds since the run began, logarithmic")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("{x:g}")
+    else:
+        axes.set_xlim(left=0)
+    if len(times) == len(groups):  # what comes after the target is not asked for
+        axes.set_xlim(right=_BEYOND * max(times))
+    if times and analysis.target is not None:  # nor the first steps, which are far below
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], 1 - _BELOW * (1 - analysis.target)))
     _legend(figure, axes, "lower right")
     return Plot(
         "time-to-accuracy",

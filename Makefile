@@ -3,7 +3,7 @@
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
-#   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke)
+#   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make wheel | docs | clean | distclean
 SHELL := bash
@@ -64,6 +64,7 @@ bench-train: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench algorithms $(ARGS)
 
 soak: smoke
+	$(BIN)/python -m pytest -m campaign tests
 	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)
 
 # The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.

@@ -25,7 +25,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
 
 @pytest.mark.parametrize(
     "transport",
-    ["block-stream", "tcp", *(pytest.param(name, marks=pytest.mark.on_one_line) for name in ("ucx", "mpi"))],
+    [
+        "block-stream",
+        "tcp",
+        *(pytest.param(name, marks=[pytest.mark.on_one_line, pytest.mark.campaign]) for name in ("ucx", "mpi")),
+    ],
 )
 def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights, transport: str) -> None:
     reason = spark_transport_missing(transport)

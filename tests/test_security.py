@@ -48,6 +48,8 @@ RUNS: dict[str, dict[str, object]] = {
 }
 # What a session that encrypts refuses.
 IN_THE_CLEAR = {"tcp"}
+# Of the encryptions, those of every run of the suite; the others are other ciphers for the same bytes.
+ALWAYS = ("crypto", "tls")
 # What carries gradients and weights, as the runs count it. Two workers' tree has the driver alone above them.
 CHANNELS = {
     "block-stream": ("block-stream",),
@@ -192,7 +194,14 @@ def test_on_connections_of_our_own_they_can_be_read_without_tls_alone(plain: Cap
     assert plain.wire.count([*needles, *swapped(needles)], TCP_PORTS["tcp-tls"]) == 0
 
 
-@pytest.mark.parametrize("name", [name for name in encryption.CHOICES if name != encryption.OFF])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ALWAYS else pytest.mark.campaign)
+        for name in encryption.CHOICES
+        if name != encryption.OFF
+    ],
+)
 def test_with_encryption_they_cannot_and_the_training_is_the_same(name: str, plain: Captured, folder: Path) -> None:
     reason = encryption.missing(name, pyspark.__version__)
     if reason:

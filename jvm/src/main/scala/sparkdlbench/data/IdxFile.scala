@@ -172,7 +172,7 @@ private[data] final class IdxFile(status: FileStatus, fileSystem: FileSystem) {
           }
           total
         }
-    math.min(header.rows.toLong, (bytes - ImageHeaderBytes) / header.shape.product).toInt
+    math.min(header.rows.toLong, math.max(0L, bytes - ImageHeaderBytes) / header.shape.product).toInt
   }
 
   /** Repeats until `more` says no or the gzip stream breaks off. */

@@ -29,11 +29,12 @@ private[transport] object Collectives {
   def congestion(sc: SparkContext, variant: TransportVariant): Set[String] = {
     val (name, keys) = (variant.name, variant.keys.filter(_.name == Congestion.key.name))
     def ask(control: String) = LocalCluster.ranks(sc, 2, Settings.resolve(Map("congestion" -> control), keys))(group =>
-      facts(name, Numbered(group, control)).toSeq
+      Try(facts(name, Numbered(group, control)).toSeq).toEither.left.map(_.getMessage)
     )
-    val wrong = Try(ask("nosuch")).failed.get.getMessage
-    require(wrong.contains("congestion is 'nosuch'"), wrong)
-    val found = ask("reno").map(_.toMap)
+    // The other rank may hear of this one's end before it has got as far itself.
+    val wrong = ask("nosuch").map(_.left.getOrElse(""))
+    require(wrong.exists(_.contains("congestion is 'nosuch'")), wrong)
+    val found = ask("reno").map(_.fold(why => throw new IllegalStateException(why), _.toMap))
     found.map(_(s"$name.congestion")).toSet
   }
 

@@ -92,7 +92,7 @@ class UcxSuite extends AnyFunSuite {
 
   /** Bytes by channel, over every topology; the checks hold values, and bytes within a process, against what is stated. */
   private def ofFourRanks(sc: SparkContext, inMemoryFirst: String): Map[String, Long] = {
-    val topologies = Variants.all[Topology].filter(_.amongRanks).map(_.name)
+    val topologies = Variants.all[Topology].filter(_.amongRanks).map(_.name).toList
     val sent = LocalCluster.ranks(sc, 4, settings("all", "in_memory_first" -> inMemoryFirst))(
       Collectives.run(new Ucx().connect(_), _, Seq(1, 100003), topologies)
     )

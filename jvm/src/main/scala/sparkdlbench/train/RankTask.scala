@@ -72,6 +72,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var statistics: Statistics = _
 
   def run(): RankOutcome = {
+    checkComplete()
     val executor = ExecutorRuns.acquire(setup)
     val done = AnyOutcome.of {
       tell("builds its engine and opens its data")
@@ -84,6 +85,18 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       AnyOutcome.after(trained)(() => rank.close())
     }
     AnyOutcome.after(done)(() => ExecutorRuns.release(setup.runId))
+  }
+
+  /**
+   * Spark counts the result of a rank that had ended as the retry of its stage was decided, and then retries without that rank. Where such
+   * an attempt fails, it forgets those results, and the next attempt has all ranks.
+   */
+  private def checkComplete(): Unit = {
+    val tasks = context.getTaskInfos().length
+    if (tasks != setup.ranks)
+      throw new RunFailedException(
+        s"Spark began attempt ${context.stageAttemptNumber()} of the training with $tasks of its ${setup.ranks} ranks; it is ended, for one with all of them."
+      )
   }
 
   private def connected(rank: RankState): RankOutcome = {

@@ -8,7 +8,7 @@ import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RunResult, TrainingRun}
 import sparkdlbench.transport.LocalCluster
 
-import java.nio.file.Files
+import java.nio.file.{Files, Paths}
 import scala.concurrent.duration._
 import scala.concurrent.{Await, ExecutionContext, Future}
 
@@ -113,6 +113,22 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
       }
       val counts = Json.read(found(("downpour", tcp)).summary).path("counts")
       assert(counts.path("lag").elements.hasNext && counts.path("staleness").elements.hasNext)
+      Seq(stream, mapped, tcp).foreach(endsAtOnce(sc, _))
+    }
+  }
+
+  /** Ranks that have nothing to exchange leave while others still open their lanes. */
+  private def endsAtOnce(sc: SparkContext, channel: Seq[(String, String)]): Unit = {
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    def trained(more: (String, String)*): RunResult =
+      TrainingRun.prepare(sc, base ++ channel ++ more + ("results" -> results)).train()
+    val whole = trained("checkpoint.dir" -> folder)
+    for (_ <- 1 to 3) {
+      val resumed = trained("resume" -> folder)
+      assert(resumed.weights === whole.weights, channel)
+      val attempts =
+        Files.readString(Paths.get(resumed.folder, "events.jsonl")).linesIterator.count(_.contains("rank_groups"))
+      assert(attempts == 1, channel)
     }
   }
 }

@@ -85,6 +85,19 @@ trait PushChannel {
   def abort(): Unit
 }
 
+/**
+ * To a rank of this process that was ready for our lanes and has left since, with all that it needed: a run that goes on from its end has
+ * nothing to exchange. Nobody reads what is sent there, on whatever channel; whoever waits for a message from there is told.
+ */
+object Departed extends PushChannel {
+  def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = ()
+  def isDrained: Boolean = true
+  def framingBytes: Long = 0
+  def finish(): Unit = ()
+  def isFinished: Boolean = true
+  def abort(): Unit = ()
+}
+
 /** The way between processes: what a transport that pushes frames needs of the world around it. */
 trait PushNetwork extends AutoCloseable {
 

@@ -107,8 +107,13 @@ final class PushOpening(
       segment.filter(_ => verdict.shared)
     }
     if (links.isHere(target)) {
-      val there = Mailbox.find(peers(target).inbox, target).getOrElse(left(target))
-      lanes.map(lane => new Route(lane, InProcess, there.slots(lane.id).getOrElse(left(target)), there, null))
+      val there = Mailbox.find(peers(target).inbox, target)
+      lanes.map { lane =>
+        there.flatMap(_.slots(lane.id)) match {
+          case Some(slots) => new Route(lane, InProcess, slots, there.get, null)
+          case None => new Route(lane, InProcess, null, null, Departed)
+        }
+      }
     } else
       shared match {
         case Some(memory) =>
@@ -121,9 +126,6 @@ final class PushOpening(
     waiting.until(peers(peer), polled = false, phase)(() => mailbox.has(peer)(expected))
     mailbox.take(peer)(expected).get
   }
-
-  private def left(peer: Int): Nothing =
-    throw new RunFailedException(s"$self found that ${peers(peer)} has left the group while lanes were being opened.")
 
   private def cannotShare(peer: Int, why: String): Nothing = throw new RunFailedException(
     s"host_local is 'on', but $self and ${peers(peer)} run on one host and cannot share memory: $why (tried " +

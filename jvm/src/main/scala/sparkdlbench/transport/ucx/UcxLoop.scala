@@ -18,24 +18,29 @@ private[ucx] final class UcxLoop(name: String, worker: UcpWorker, spinNanos: Lon
   private val tasks = new ConcurrentLinkedQueue[Runnable]
   @volatile private var sleeping = false
   @volatile private var stopping = false
+  private var ending = false
   private val thread = new Thread(() => run(), name)
   thread.setDaemon(true)
 
   def start(): Unit = thread.start()
 
   /** Has the thread run `task` soon. */
-  def execute(task: Runnable): Unit = { tasks.add(task); if (sleeping) worker.signal() }
+  def execute(task: Runnable): Unit = { tasks.add(task); if (sleeping) signal() }
 
   /** Lets UCX look after what it does by time. */
-  def wake(): Unit = if (sleeping) worker.signal()
+  def wake(): Unit = if (sleeping) signal()
 
-  /** Ends the thread after it has run `last`; waits for that, but not for ever. */
+  /** Whoever has seen the thread sleep may come after it has woken and closed the worker. */
+  private def signal(): Unit = synchronized(if (!ending) worker.signal())
+
+  /** Ends the thread after it has run `last`, which may close the worker; waits for that, but not for ever. */
   def stop(last: Runnable, millis: Long): Unit = {
-    tasks.add(() =>
+    tasks.add { () =>
+      synchronized { ending = true }
       try last.run()
       finally stopping = true
-    )
-    if (thread.isAlive) worker.signal()
+    }
+    if (thread.isAlive) signal()
     thread.join(millis)
   }
 

@@ -152,6 +152,29 @@ class PushSuite extends AnyFunSuite {
     results.foreach(_.get)
   }
 
+  for ((where, processes) <- placements)
+    test(s"a rank that has nothing to exchange may leave as soon as its lanes are open: $where") {
+      val lanes = for (from <- 0 to 2; to <- 0 to 2 if from != to) yield Lane(3 * from + to, from, to, 64)
+      for (mode <- Seq("off", "on"); _ <- 1 to 100)
+        run(World(processes, mode))(_.open(lanes, _ => None)).foreach(_.get)
+    }
+
+  test("what is sent to a rank of this process that has left nobody reads; a wait for it says that it has") {
+    val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+    for (_ <- 1 to 50) {
+      val results = run(World(Seq("a", "a"))) { transport =>
+        transport.open(lanes, _ => None)
+        if (transport.rank == 0) {
+          transport.send(lanes(1), 0, ByteBuffer.allocateDirect(64))
+          transport.flush()
+          transport.receive(lanes.head, 0)
+        }
+      }
+      results(1).get
+      assert(intercept[RunFailedException](results.head.get).getMessage.contains("which has left the group"))
+    }
+  }
+
   test("encrypted processes share memory only when told to") {
     val check = CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 1000, 300, 2)
     for ((mode, channel) <- Seq("auto" -> "block-stream", "on" -> "host-local"))

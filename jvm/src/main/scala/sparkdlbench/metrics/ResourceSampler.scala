@@ -16,6 +16,8 @@ import scala.util.Try
  *   since 1970
  * @param cpuNanos
  *   processor time of all its threads since it began
+ * @param directBytes
+ *   of direct buffers: the JVM's, and those that Netty takes past it
  * @param gcMillis
  *   of all its collectors since it began
  * @param network
@@ -113,7 +115,9 @@ object ResourceSample {
 
   def cpuNanos: Long = system.fold(-1L)(_.getProcessCpuTime)
   def heapBytes: Long = memory.getHeapMemoryUsage.getUsed
-  def directBytes: Long = direct.fold(-1L)(_.getMemoryUsed)
+
+  /** The JVM's pool, and what Netty takes beside it. */
+  def directBytes: Long = direct.fold(-1L)(_.getMemoryUsed + NettyMemory.outsidePool)
   def gcMillis: Long = collectors.map(each => math.max(0L, each.getCollectionTime)).sum
   def residentBytes: Long =
     lines(Statm).headOption.flatMap(line => Try(line.split(' ')(1).toLong * PageBytes).toOption).getOrElse(-1L)

@@ -1,6 +1,7 @@
 package sparkdlbench.metrics
 
 import com.fasterxml.jackson.databind.JsonNode
+import io.netty.buffer.UnpooledByteBufAllocator
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
@@ -9,6 +10,7 @@ import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
 
 import java.lang.management.ManagementFactory
+import java.nio.ByteBuffer
 import java.nio.file.{Files, Paths}
 import java.util.concurrent.ConcurrentLinkedQueue
 import scala.jdk.CollectionConverters._
@@ -29,6 +31,31 @@ class ResourceSamplerSuite extends AnyFunSuite {
     assert(sample.cpuNanos > 0 && sample.gcMillis >= 0)
     assert(sample.residentBytes > sample.heapBytes / 2 && sample.heapBytes > 0 && sample.directBytes >= 0)
     assert(sample.network.contains("lo"))
+  }
+
+  test("direct memory is the JVM's and what Netty takes past it, each byte once") {
+    val (bytes, allocator) = (64 << 20, new UnpooledByteBufAllocator(true))
+    def byJvm: Long = {
+      val before = ResourceSample.directBytes
+      val buffer = ByteBuffer.allocateDirect(bytes)
+      val grown = ResourceSample.directBytes - before
+      assert(buffer.capacity == bytes) // it is held until here
+      grown
+    }
+    def byNetty: Long = {
+      val before = ResourceSample.directBytes
+      val buffer = allocator.directBuffer(bytes)
+      val grown = ResourceSample.directBytes - before
+      assert(buffer.release())
+      grown
+    }
+    // What other tests have left may be freed meanwhile: not each time.
+    def isCounted(grown: => Long): Boolean = (1 to 5).exists(_ => math.abs(grown - bytes) < bytes / 8)
+    assert(isCounted(byJvm))
+    assert(isCounted(byNetty))
+    val before = ResourceSample.directBytes
+    (1 to 50).foreach(_ => byNetty)
+    assert(ResourceSample.directBytes < before + 10L * bytes) // what is given back counts no more
   }
 
   test("it samples at its rate, hands on in batches, and the rest when it is closed") {

@@ -86,6 +86,8 @@ final case class ResourceReport(
 /** Reads this process's use of the machine, from the JVM and from /proc. */
 object ResourceSample {
   private val Io = Paths.get("/proc/self/io")
+  private val Read = "read_bytes:"
+  private val Written = "write_bytes:"
   private val Statm = Paths.get("/proc/self/statm")
   private val Net = Paths.get("/proc/net/dev")
   private val PageBytes = 4096L // of x86-64; other platforms tell it nowhere below /proc
@@ -108,8 +110,8 @@ object ResourceSample {
       directBytes,
       gcMillis,
       network,
-      counter(io, "read_bytes:"),
-      counter(io, "write_bytes:")
+      counter(io, Read),
+      counter(io, Written)
     )
   }
 
@@ -121,6 +123,10 @@ object ResourceSample {
   def gcMillis: Long = collectors.map(each => math.max(0L, each.getCollectionTime)).sum
   def residentBytes: Long =
     lines(Statm).headOption.flatMap(line => Try(line.split(' ')(1).toLong * PageBytes).toOption).getOrElse(-1L)
+
+  /** Read from disks by this process since it began. */
+  def readBytes: Long = counter(lines(Io), Read)
+  def writtenBytes: Long = counter(lines(Io), Written)
 
   /** Received and sent bytes by interface. */
   def network: Map[String, (Long, Long)] = lines(Net)

@@ -1,5 +1,6 @@
 package sparkdlbench.metrics
 
+import com.codahale.metrics.MetricRegistry
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
 
@@ -45,6 +46,20 @@ class GpuUseSuite extends AnyFunSuite {
     val pid = Files.readString(folder.resolve("pid")).trim.toLong
     await("the program's end")(!ProcessHandle.of(pid).map[Boolean](_.isAlive).orElse(false))
     await("nothing is claimed any more")(use.latest.isEmpty)
+  }
+
+  test("Spark's metrics system is told the mean use and all memory of the GPUs, as long as somebody samples them") {
+    val registry = new MetricRegistry
+    ResourceGauges.register(registry)
+    def value(name: String): Any = registry.getGauges().get(name).getValue
+    def told: (Any, Any) = (value("gpuUse"), value("gpuMemoryBytes"))
+    assert(told == ((-1.0, -1L)))
+    val prints = "while true; do echo '0, 50, 100'; echo '1, 100, 200'; echo '2, [N/A], 300'; sleep 0.05; done"
+    val use = GpuUse.start(4, Seq(program(prints))).get
+    val another = GpuUse.start(4, Seq(program("echo 'No devices were found'; exit 6"))).get
+    try await("three GPUs, two of which tell their use")(told == ((0.75, 600L << 20)))
+    finally { use.close(); another.close() }
+    assert(told == ((-1.0, -1L)))
   }
 
   test("where there is no GPU nothing is claimed: no program, one that fails, one that cannot be started") {

@@ -1,5 +1,6 @@
 package sparkdlbench.metrics
 
+import com.codahale.metrics.MetricRegistry
 import com.fasterxml.jackson.databind.JsonNode
 import io.netty.buffer.UnpooledByteBufAllocator
 import org.apache.spark.SparkContext
@@ -56,6 +57,25 @@ class ResourceSamplerSuite extends AnyFunSuite {
     val before = ResourceSample.directBytes
     (1 to 50).foreach(_ => byNetty)
     assert(ResourceSample.directBytes < before + 10L * bytes) // what is given back counts no more
+  }
+
+  test("Spark's metrics system is offered all that is sampled") {
+    val registry = new MetricRegistry
+    ResourceGauges.register(registry)
+    def value(name: String): Any = registry.getGauges().get(name).getValue
+    val wanted = Set("cpuNanos", "residentBytes", "heapBytes", "directBytes", "gcMillis", "diskReadBytes") ++
+      Set("diskWrittenBytes", "networkReceivedBytes", "networkSentBytes", "gpuUse", "gpuMemoryBytes")
+    assert(registry.getNames.asScala.toSet == wanted)
+    val before = ResourceSample.now()
+    if (before.readBytes >= 0) { // a container may not tell
+      val file = Files.createTempFile("written", ".bin")
+      try {
+        Files.write(file, new Array[Byte](1 << 20))
+        val (read, written) = (value("diskReadBytes"), value("diskWrittenBytes"))
+        assert(read.asInstanceOf[Long] >= before.readBytes && written.asInstanceOf[Long] >= before.writtenBytes)
+      } finally Files.delete(file)
+    }
+    assert(value("heapBytes").asInstanceOf[Long] > 0)
   }
 
   test("it samples at its rate, hands on in batches, and the rest when it is closed") {
@@ -171,7 +191,9 @@ class ResourceSamplerSuite extends AnyFunSuite {
             "transport" -> transport,
             "results" -> results.toString
           )
-          val wanted = Set("cpuNanos", "residentBytes", "heapBytes", "directBytes", "gcMillis", "networkSentBytes")
+          val registry = new MetricRegistry
+          ResourceGauges.register(registry)
+          val wanted = registry.getNames.asScala.toSet
           val offered =
             sc.parallelize(0 until 2, 2).map(_ => SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).collect()
           assert(

@@ -93,9 +93,9 @@ final class TrainingRun private (
     }
 
   private def sampleDriver(): Option[ResourceSampler] = {
-    val log = ResourceLog.open(runId)
     val host = sc.getConf.get("spark.driver.host", "")
     Option(setup.settings(ResourceSampler.hertz)).filter(_ > 0).map { hertz =>
+      val log = ResourceLog.open(runId, hertz)
       new ResourceSampler(
         hertz,
         ResourceSampler.BatchMillis,
@@ -109,7 +109,7 @@ final class TrainingRun private (
     sampler.foreach(_.close())
     val hertz = setup.settings(ResourceSampler.hertz)
     if (hertz > 0)
-      try folder.write("resources.json", Json.line(ResourceLog.open(runId).toMap(startMillis, hertz)))
+      try folder.write("resources.json", Json.line(ResourceLog.open(runId, hertz).toMap(startMillis)))
       catch { case _: java.io.IOException => () }
   }
 

@@ -73,14 +73,14 @@ class GpuUseSuite extends AnyFunSuite {
   }
 
   test("resources.json has lists for GPUs where some were seen, and none where not") {
-    val log = ResourceLog.open("gpus")
+    val log = ResourceLog.open("gpus", 4)
     try {
       val one = ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0)
       log.add(ResourceReport("gpus", "driver", "a", Seq(one, one.copy(millis = 250))))
       log.add(
         ResourceReport("gpus", "0", "b", Seq(one, one.copy(millis = 250, gpus = Map("3" -> GpuSample(0.25, 7)))))
       )
-      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").elements.asScala.toSeq
+      val processes = Json.read(Json.line(log.toMap(0))).path("processes").elements.asScala.toSeq
       assert(!processes.head.has("gpus"))
       val gpu = processes(1).path("gpus").path("3")
       assert(gpu.path("use").elements.asScala.map(_.asDouble).toSeq == Seq(-1, 0.25))

@@ -122,14 +122,14 @@ class ResourceSamplerSuite extends AnyFunSuite {
   }
 
   test("what sampling took is kept for each process, summed over its reports; -1 where it is not known") {
-    val log = ResourceLog.open("cost")
+    val log = ResourceLog.open("cost", 4)
     try {
       val one = Seq(ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0))
       log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(2000000L, 1000000000L)))
       log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(3000000L, 500000000L)))
       log.add(ResourceReport("cost", "0", "h", one, SamplerCost(-1, 1000000000L)))
       log.add(ResourceReport("cost", "0", "h", one, SamplerCost(4, 1000000000L)))
-      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").asScala.toSeq
+      val processes = Json.read(Json.line(log.toMap(0))).path("processes").asScala.toSeq
       def told(name: String) = processes.map(_.path(name).asDouble)
       assert(told("sampler_cpu_seconds") == Seq(0.005, -1.0))
       assert(told("sampler_seconds") == Seq(1.5, 2.0))
@@ -146,12 +146,12 @@ class ResourceSamplerSuite extends AnyFunSuite {
   }
 
   test("a long run keeps every second sample, again and again") {
-    val log = ResourceLog.open("long")
+    val log = ResourceLog.open("long", 4)
     try {
       val one = ResourceSample(0, 0, 1, 1, 1, 0, Map("lo" -> ((1L, 1L))), 0, 0)
       for (start <- 0 until 20000 by 8)
         log.add(ResourceReport("long", "0", "h", (start until start + 8).map(at => one.copy(millis = at.toLong))))
-      val found = Json.read(Json.line(log.toMap(0, 4))).path("processes").path(0).path("seconds")
+      val found = Json.read(Json.line(log.toMap(0))).path("processes").path(0).path("seconds")
       assert(found.size <= ResourceLog.MostSamples && found.size > ResourceLog.MostSamples / 4)
       assert(found.path(found.size - 1).asDouble > 19.9)
       assert(found.path(0).asDouble == 0)
@@ -160,7 +160,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
 
   test("what a run uses now is the sum over its processes' newest samples") {
     assert(ResourceLog.latest("sum").isEmpty)
-    val log = ResourceLog.open("sum")
+    val log = ResourceLog.open("sum", 4)
     try {
       assert(ResourceLog.latest("sum").isEmpty)
       val one = ResourceSample(0, 0, 100, 1, 1, 0, Map.empty, 0, 0)
@@ -171,6 +171,37 @@ class ResourceSamplerSuite extends AnyFunSuite {
       )
       assert(ResourceLog.latest("sum").contains(ResourceUse(1.5, 107, 3)))
     } finally ResourceLog.close("sum")
+  }
+
+  test("what lost executors have used is no part of what is used now, and stays in the file") {
+    var now = 0L
+    val log = new ResourceLog(4, () => now)
+    val one = ResourceSample(0, 0, 100, 1, 1, 0, Map.empty, 0, 0)
+    // Each process's clock is its host's own: a report counts from when it came.
+    def tell(process: String, millis: Long): Unit =
+      log.add(ResourceReport("lost", process, "h", Seq(one.copy(millis = millis))))
+    tell("0", 1000000)
+    tell("1", 0)
+    def processes: Option[Int] = log.latest.map(_.processes)
+    assert(processes.contains(2))
+    now = 3 * ResourceSampler.BatchMillis * 1000000L
+    assert(processes.contains(2)) // it may be late
+    tell("1", 6000)
+    now += 1
+    assert(processes.contains(1) && log.latest.exists(_.residentBytes == 100))
+    tell("0", 1007000)
+    assert(processes.contains(2)) // it was late
+    now *= 2
+    assert(log.latest.isEmpty)
+    val kept = Json.read(Json.line(log.toMap(0))).path("processes").asScala.map(_.path("seconds").size).toSeq
+    assert(kept == Seq(2, 2))
+    // Where samples come more slowly than reports would, a process lives on between them.
+    val slow = new ResourceLog(0.1, () => now)
+    slow.add(ResourceReport("lost", "0", "h", Seq(one)))
+    now += 30000000000L
+    assert(slow.latest.isDefined)
+    now += 1
+    assert(slow.latest.isEmpty)
   }
 
   test("a run leaves resources.json with driver and executors, in both shapes, however short it is") {

@@ -144,13 +144,13 @@ final class TrainingRun private (
     val summary = recorded + ("spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started)))
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
-    writeResources()
-    recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
-    folder.write("steps.json", Json.line(recorder.stepMillis))
-    folder.write("page.html", Page.render(description, summary))
-    // Last: who finds it, such as a comparison that goes on after a kill, finds all of the run.
     val text = Json.text(summary)
-    folder.write("summary.json", text)
+    try {
+      writeResources()
+      recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
+      folder.write("steps.json", Json.line(recorder.stepMillis))
+      folder.write("page.html", Page.render(description, summary))
+    } finally folder.write("summary.json", text) // last: who finds it, such as a comparison after a kill, finds all
     text
   }
 

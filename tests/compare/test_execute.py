@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -133,3 +134,23 @@ def test_a_shared_application_s_start_and_warm_up_are_no_part_of_its_first_cell(
     # It started, and warmed up since the plan has warm-ups, before the cell began.
     assert len(trained) == 2
     assert spans == [(1070.0, 1090.0)]
+
+
+def test_what_a_killed_comparison_has_left_trained_ended_with_its_last_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans: list[tuple[float, float]] = []
+
+    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float) -> dict[str, str]:
+        spans.append((begun_s, ended_s))
+        return {"status": "success"}
+
+    executor, cell = executor_of(tmp_path, monkeypatch)
+    place = executor._folder.runs(cell)
+    begun = execute._begin(place)
+    run = write_run(place)
+    for name, after in (("steps.json", 3.0), ("summary.json", 7.0)):
+        os.utime(run / name, (begun + after, begun + after))
+    monkeypatch.setattr(execute.record, "of_run", of_run)
+    assert executor.run(cell)["status"] == "success"
+    assert spans == [(begun, pytest.approx(begun + 7.0, abs=1e-3))]

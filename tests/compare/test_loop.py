@@ -179,11 +179,11 @@ class Executor(execute.ProcessExecutor):
         history = [dict(epoch=1, seconds=0.9, train_loss=1.0, test_loss=1.0, test_accuracy=0.95)]
         summary = dict(status="success", final=final, workers=2, batch=32, variant={{}}, bytes={{}}, history=history,
                        phases_ms=dict(compute=1.0))
-        (run / "summary.json").write_text(json.dumps(summary))
+        (run / "steps.json").write_text("[1.0, 1.0]")
         time.sleep(0.01)
         # The last file of a run: from here on the cell is finished, and may never run again.
-        (run / "steps.json.partial").write_text("[1.0, 1.0]")
-        (run / "steps.json.partial").rename(run / "steps.json")  # at once, as a run does
+        (run / "summary.json.partial").write_text(json.dumps(summary))
+        (run / "summary.json.partial").rename(run / "summary.json")  # at once, as a run does
         with finished.open("a") as lines:
             lines.write(cell.id + "\\n")
             lines.flush()

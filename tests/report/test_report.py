@@ -79,6 +79,11 @@ def make_each(folder: Path, conf: str, change: Callable[[Plan, Cell], Mapping[st
     return made
 
 
+def _timed(times: Mapping[int, Sequence[float]]) -> Callable[[Plan, Cell], Mapping[str, Any]]:
+    """Records whose times are those of another as many times, by a cell's workers and its trial."""
+    return lambda plan, cell: fakes.success(plan, cell, times[cell.workers][cell.trial - 1])
+
+
 def group_of(analysis: Analysis, name: str) -> Group:
     return next(group for group in analysis.groups if group.name == name)
 
@@ -134,6 +139,54 @@ class TestAnalysis:
         assert costs["slow"].cores is None
         assert costs["fast"].single.name == "fast, workers 1"
         assert [group.cores for group in analysis.scaling["fast"]] == [1, 2, 4]
+
+    def test_cost_is_where_the_difference_is_no_chance(self, tmp_path: Path) -> None:
+        # Factors whose logarithms to base 2 are whole, each three with a variance of 1: 2, 3, 4 beside 1, 2, 3 and
+        # -1, 0, 1. Welch's test of these by hand: t = d / sqrt(1/3 + 1/3) with 4 degrees of freedom, for which
+        # p = 1 - sin a (1 + cos(a)^2 / 2) where tan a = t / 2. For d = 1 (2 cores) p = 0.287864, for d = 3 (4 cores)
+        # 0.021312, which Holm doubles, as the smaller of two.
+        times = {1: (4.0, 8.0, 16.0), 2: (2.0, 4.0, 8.0), 4: (0.5, 1.0, 2.0)}
+        analysis = analysed(make_each(tmp_path, CORES.replace("[1, 2]", "[1, 2, 4]"), _timed(times)))
+        (cost,) = analysis.costs
+        assert (cost.variant, cost.tried, cost.single.cores) == ("fast", (2, 4), 1)
+        assert cost.single.median(analysis.metric) == pytest.approx(3 * 8.0)
+        assert cost.cores == 4
+        assert cost.beats is not None
+        assert cost.beats.effect.ratio == pytest.approx(8.0)
+        assert cost.beats.p == pytest.approx(0.042623, abs=1e-6)
+        ((lower, contrast),) = cost.untold
+        assert (lower.cores, lower.median(analysis.metric)) == (2, pytest.approx(3 * 4.0))
+        assert contrast is not None
+        assert contrast.effect.ratio == pytest.approx(2.0)
+        assert contrast.p == pytest.approx(0.287864, abs=1e-6)
+        assert (
+            "COST of fast: 4 cores; with these it beats the best process of one thread (fast, workers 1, 24 s). "
+            "Its median on 2 cores (p = 0.29) is lower too, which may be chance."
+        ) in words.summary(analysis)
+
+    def test_cost_is_not_known_where_lower_medians_may_be_chance(self, tmp_path: Path) -> None:
+        times = {1: (4.0, 8.0, 16.0), 2: (2.0, 4.0, 8.0)}
+        analysis = analysed(make_each(tmp_path, CORES, _timed(times)))
+        assert [cost.cores for cost in analysis.costs] == [None]
+        ps = [each.p for cost in analysis.costs for _, each in cost.untold if each is not None]
+        assert ps == [pytest.approx(0.287864, abs=1e-6)]  # asked alone, it is not adjusted
+        said = (
+            "COST of fast is not known: its median on 2 cores ({}) is lower than that of the best process of one "
+            "thread (fast, workers 1, {} s), which may be chance."
+        )
+        assert said.format("p = 0.29", 24) in words.summary(analysis)
+        (tmp_path / "one").mkdir()
+        one = make_each(tmp_path / "one", CORES.replace("trials = 3", "trials = 1"), _timed(times))
+        assert said.format("too few trials", 12) in words.summary(analysed(one))
+
+    def test_cost_where_nothing_beats_one_thread(self, tmp_path: Path) -> None:
+        times = {1: (1.0, 1.0, 1.0), 2: (1.0, 1.0, 1.0), 4: (2.0, 2.0, 2.0)}
+        analysis = analysed(make_each(tmp_path, CORES.replace("[1, 2]", "[1, 2, 4]"), _timed(times)))
+        assert [(cost.cores, cost.untold) for cost in analysis.costs] == [(None, ())]
+        assert (
+            "COST: at no number of cores that was measured do these beat the best process of one thread "
+            "(fast, workers 1, 3 s): fast (2, 4 cores)."
+        ) in words.summary(analysis)
 
 
 class TestWords:

@@ -113,7 +113,7 @@ class ProcessExecutor:
         else:
             # A killed comparison had trained it and could not write it down any more.
             begun = _begun(place)
-            ended = (done / "steps.json").stat().st_mtime
+            ended = (done / "summary.json").stat().st_mtime  # the last file that a run writes
         if done is None:
             raise RunFailedError(f"The run of '{cell.group}' ended without an error and left no result in '{place}'.")
         made = record.of_run(self._plan, cell, done, begun, ended)

@@ -170,12 +170,24 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Cost:
-    """At how many cores a variant beats the best process of one thread; None: at no number that was measured."""
+    """At how many cores a variant beats the best process of one thread: its median is lower, and no test says chance.
+
+    Attributes:
+        tried: the numbers of cores that were measured.
+        beats: the way on the fewest cores that does, beside `single`; None: none of them.
+        untold: those on fewer cores whose median is lower as well, each with what cannot tell it from `single`; None
+            where a side has fewer than two trials.
+    """
 
     variant: str
-    cores: int | None
     tried: tuple[int, ...]
     single: Group
+    beats: Contrast | None
+    untold: tuple[tuple[Group, Contrast | None], ...]
+
+    @property
+    def cores(self) -> int | None:
+        return None if self.beats is None else self.beats.group.cores
 
 
 @dataclass(frozen=True)
@@ -339,21 +351,33 @@ class Analysis:
 
     @cached_property
     def costs(self) -> list[Cost]:
-        """COST (McSherry, Isard and Murray, HotOS 2015) of each way that ran on more than one core."""
+        """COST (McSherry, Isard and Murray, HotOS 2015) of each way that ran on more than one core.
+
+        Medians of few trials differ by chance alone, so those are tested, p adjusted for all that ran on several cores.
+        """
         single = self.best_single
         if single is None:
             return []
-        bar = single.median(self.metric) or 0.0
-        found = []
         series: dict[str, list[Group]] = {}
         for group in self.groups:
             if group.cores > 1 and group.values(self.metric):
                 series.setdefault(self._series_name(group, ("workers", "engine.threads")), []).append(group)
-        for name, members in series.items():
-            faster = [each.cores for each in members if (each.median(self.metric) or bar) < bar]
-            tried = tuple(sorted({each.cores for each in members}))
-            found.append(Cost(name, min(faster, default=None), tried, single))
-        return found
+        beside = [self.contrast(group, single) for members in series.values() for group in members]
+        contrasts = {each.group.name: each for each in _adjusted([each for each in beside if each is not None])}
+        return [self._cost(name, members, single, contrasts) for name, members in series.items()]
+
+    def _cost(self, name: str, members: Sequence[Group], single: Group, contrasts: Mapping[str, Contrast]) -> Cost:
+        bar = single.median(self.metric) or 0.0
+        tried = tuple(sorted({each.cores for each in members}))
+        untold: list[tuple[Group, Contrast | None]] = []
+        for group in sorted(members, key=lambda each: each.cores):
+            contrast = contrasts.get(group.name)
+            if (group.median(self.metric) or bar) >= bar:
+                continue
+            if contrast is not None and contrast.differs and contrast.effect.ratio > 1:
+                return Cost(name, tried, single, contrast, tuple(untold))
+            untold.append((group, contrast))
+        return Cost(name, tried, single, None, tuple(untold))
 
     @cached_property
     def recommendation(self) -> Recommendation | None:

@@ -16,6 +16,7 @@ from sparkdl_bench.report.analysis import (
     TOTAL,
     Analysis,
     Contrast,
+    Cost,
     Group,
     Recommendation,
 )
@@ -367,13 +368,28 @@ def _costs(analysis: Analysis) -> list[str]:
     slower: list[str] = []
     for cost in analysis.costs:
         single = f"the best process of one thread ({cost.single.name}, {_seconds(cost.single, analysis.metric)})"
-        if cost.cores is None:
-            slower.append(f"{cost.variant} ({', '.join(map(str, cost.tried))} cores)")
+        untold = _lower_by_chance(cost)
+        if cost.cores is not None:
+            also = f" Its median on {untold} is lower too, which may be chance." if untold else ""
+            lines.append(f"COST of {cost.variant}: {cost.cores} cores; with these it beats {single}.{also}")
+        elif untold:
+            lines.append(
+                f"COST of {cost.variant} is not known: its median on {untold} is lower than that of {single}, which "
+                "may be chance."
+            )
         else:
-            lines.append(f"COST of {cost.variant}: {cost.cores} cores; with these it beats {single}.")
+            slower.append(f"{cost.variant} ({', '.join(map(str, cost.tried))} cores)")
     if slower:
         lines.append(f"COST: at no number of cores that was measured do these beat {single}: {'; '.join(slower)}.")
     return lines
+
+
+def _lower_by_chance(cost: Cost) -> str:
+    """`2 cores (p = 0.29) and 3 cores (too few trials)`."""
+    return " and ".join(
+        f"{group.cores} cores ({'too few trials' if contrast is None else f'p = {contrast.p:.2f}'})"
+        for group, contrast in cost.untold
+    )
 
 
 def _not_reached(analysis: Analysis) -> list[str]:

@@ -1,10 +1,9 @@
 package sparkdlbench
 
-import com.codahale.metrics.Gauge
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
-import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSample}
+import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
 import sparkdlbench.train.{RankReport, RankReports}
 
 import java.util.{Collections, Map => JMap}
@@ -42,14 +41,15 @@ final class SparkDLPlugin extends SparkPlugin {
       null
     }
 
-    override def registerMetrics(appId: String, plugin: PluginContext): Unit = SparkDLPlugin.register(plugin)
+    override def registerMetrics(appId: String, plugin: PluginContext): Unit =
+      ResourceGauges.register(plugin.metricRegistry)
   }
 
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
     override def init(plugin: PluginContext, extra: JMap[String, String]): Unit = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
       SparkDLPlugin.executor = plugin
-      SparkDLPlugin.register(plugin)
+      ResourceGauges.register(plugin.metricRegistry)
     }
 
     override def shutdown(): Unit = SparkDLPlugin.executor = null
@@ -83,18 +83,5 @@ object SparkDLPlugin {
   private def ask(message: AnyRef): Unit = {
     val context = executor
     if (context != null) context.ask(message): Unit
-  }
-
-  /** Offers this process's use of the machine to whatever sinks Spark's metrics system has. */
-  private def register(plugin: PluginContext): Unit = {
-    def gauge(name: String)(value: => Long): Unit =
-      plugin.metricRegistry.register(name, new Gauge[Long] { override def getValue: Long = value }): Unit
-    gauge("cpuNanos")(ResourceSample.cpuNanos)
-    gauge("residentBytes")(ResourceSample.residentBytes)
-    gauge("heapBytes")(ResourceSample.heapBytes)
-    gauge("directBytes")(ResourceSample.directBytes)
-    gauge("gcMillis")(ResourceSample.gcMillis)
-    gauge("networkReceivedBytes")(ResourceSample.network.values.map(_._1).sum)
-    gauge("networkSentBytes")(ResourceSample.network.values.map(_._2).sum)
   }
 }

@@ -29,7 +29,8 @@ final class SyncSgd extends Algorithm {
     BackupWorkers.refuses(settings).orElse(BatchShares.refuses(settings))
   override def rowsAtOnce(settings: Settings, plan: BatchPlan): Int = BatchShares.rowsAtOnce(settings, plan)
   override def refusesModel(setup: RunSetup): Option[String] =
-    if (setup.settings(BackupWorkers.count) == 0) None else ShardRank.refusesModel(setup)
+    if (setup.settings(BackupWorkers.count) > 0) ShardRank.refusesModel(setup)
+    else Ps.refusesBuckets(setup.settings, setup.spec.parameterCount, SyncSgd.bucketLength(setup.settings))
 
   def kept(optimizer: Seq[String]): Seq[String] = "weights" +: optimizer.map("optimizer." + _)
 

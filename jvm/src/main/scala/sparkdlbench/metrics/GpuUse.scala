@@ -41,6 +41,7 @@ final class GpuUse private (process: Process) extends AutoCloseable {
   }
 
   override def close(): Unit = {
+    GpuUse.opened.remove(this)
     process.destroy()
     if (!process.waitFor(GpuUse.EndMillis, TimeUnit.MILLISECONDS)) process.destroyForcibly()
     reader.join(GpuUse.EndMillis)
@@ -51,6 +52,13 @@ object GpuUse {
   private val Program = "nvidia-smi"
   private val EndMillis = 1000L
   private val MebiByte = 1L << 20
+
+  /** Those of this process that are not closed: one for each run that samples here. */
+  private val opened: java.util.Set[GpuUse] = ConcurrentHashMap.newKeySet[GpuUse]()
+
+  /** The newest sample of each of the host's GPUs, by index, while any run of this process samples them; empty otherwise. */
+  def current: Map[String, GpuSample] =
+    opened.iterator.asScala.map(_.latest).find(_.nonEmpty).getOrElse(Map.empty[String, GpuSample])
 
   /** None where the host has no such program, or it cannot be started. @param searched folders to look for it in */
   def start(hertz: Double, searched: Seq[Path] = path): Option[GpuUse] =
@@ -63,7 +71,9 @@ object GpuUse {
           s"--loop-ms=${math.max(50L, (1000 / hertz).toLong)}"
         )
         val builder = new ProcessBuilder(command.asJava).redirectError(ProcessBuilder.Redirect.DISCARD)
-        Try(new GpuUse(builder.start())).toOption
+        val started = Try(new GpuUse(builder.start())).toOption
+        started.foreach(use => opened.add(use))
+        started
     }
 
   /** `0, 37, 1024`: index, per cent, MiB. Other lines, such as complaints, are none. */

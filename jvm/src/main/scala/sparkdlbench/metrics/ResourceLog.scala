@@ -12,21 +12,39 @@ import scala.collection.mutable
  */
 final case class ResourceUse(cores: Double, residentBytes: Long, processes: Int)
 
-/** The samples of one run's processes, in the driver. */
-final class ResourceLog private {
+/**
+ * The samples of one run's processes, in the driver.
+ *
+ * @param hertz
+ *   samples a second of each process
+ * @param nanoTime
+ *   the driver's clock
+ */
+final class ResourceLog private[metrics] (hertz: Double, nanoTime: () => Long = () => System.nanoTime()) {
   private val reports = mutable.LinkedHashMap.empty[(String, String), IndexedSeq[ResourceSample]]
   private val costs = mutable.Map.empty[(String, String), SamplerCost]
+
+  /** When each process told last, by the driver's clock: those of other hosts may differ from it. */
+  private val toldAt = mutable.Map.empty[(String, String), Long]
+  private val liveNanos = (ResourceLog.LivePeriods * math.max(ResourceSampler.BatchMillis * 1e6, 1e9 / hertz)).toLong
 
   def add(report: ResourceReport): Unit = synchronized {
     val key = (report.process, report.host)
     val all = reports.getOrElse(key, IndexedSeq.empty) ++ report.samples
     reports(key) = if (all.size <= ResourceLog.MostSamples) all else all.indices.by(2).map(all)
     costs(key) = costs.getOrElse(key, SamplerCost.Zero) + report.cost
+    toldAt(key) = nanoTime()
   }
 
-  /** What all processes use now, as far as they have told; None before the first has. */
+  /**
+   * What all processes use now, as far as they have told; None before the first has. One that has been silent for several reports, as a lost
+   * executor is, uses nothing any more.
+   */
   def latest: Option[ResourceUse] = synchronized {
-    val last = reports.values.filter(_.nonEmpty).map(samples => samples.takeRight(2)).toSeq
+    val now = nanoTime()
+    val last = reports.toSeq.collect {
+      case (key, samples) if samples.nonEmpty && now - toldAt(key) <= liveNanos => samples.takeRight(2)
+    }
     if (last.isEmpty) None
     else
       Some(
@@ -44,7 +62,7 @@ final class ResourceLog private {
    * @param startMillis
    *   when the run began, since 1970
    */
-  def toMap(startMillis: Long, hertz: Double): ListMap[String, Any] = synchronized {
+  def toMap(startMillis: Long): ListMap[String, Any] = synchronized {
     ListMap[String, Any](
       "schema" -> 1,
       "hertz" -> hertz,
@@ -104,7 +122,11 @@ object ResourceLog {
   val MostSamples = 4000
   private val logs = new ConcurrentHashMap[String, ResourceLog]()
 
-  def open(runId: String): ResourceLog = logs.computeIfAbsent(runId, _ => new ResourceLog)
+  /** Reports that a process may miss, in a long collection of garbage for one, and still be there. */
+  private val LivePeriods = 3
+
+  /** The run's log, made where there is none. @param hertz samples a second of each process */
+  def open(runId: String, hertz: Double): ResourceLog = logs.computeIfAbsent(runId, _ => new ResourceLog(hertz))
 
   /** None where the run does not go on, or is not sampled. */
   def latest(runId: String): Option[ResourceUse] = Option(logs.get(runId)).flatMap(_.latest)

@@ -16,6 +16,8 @@ import scala.util.Try
  *   since 1970
  * @param cpuNanos
  *   processor time of all its threads since it began
+ * @param directBytes
+ *   of direct buffers: the JVM's, and those that Netty takes past it
  * @param gcMillis
  *   of all its collectors since it began
  * @param network
@@ -84,6 +86,8 @@ final case class ResourceReport(
 /** Reads this process's use of the machine, from the JVM and from /proc. */
 object ResourceSample {
   private val Io = Paths.get("/proc/self/io")
+  private val Read = "read_bytes:"
+  private val Written = "write_bytes:"
   private val Statm = Paths.get("/proc/self/statm")
   private val Net = Paths.get("/proc/net/dev")
   private val PageBytes = 4096L // of x86-64; other platforms tell it nowhere below /proc
@@ -106,17 +110,23 @@ object ResourceSample {
       directBytes,
       gcMillis,
       network,
-      counter(io, "read_bytes:"),
-      counter(io, "write_bytes:")
+      counter(io, Read),
+      counter(io, Written)
     )
   }
 
   def cpuNanos: Long = system.fold(-1L)(_.getProcessCpuTime)
   def heapBytes: Long = memory.getHeapMemoryUsage.getUsed
-  def directBytes: Long = direct.fold(-1L)(_.getMemoryUsed)
+
+  /** The JVM's pool, and what Netty takes beside it. */
+  def directBytes: Long = direct.fold(-1L)(_.getMemoryUsed + NettyMemory.outsidePool)
   def gcMillis: Long = collectors.map(each => math.max(0L, each.getCollectionTime)).sum
   def residentBytes: Long =
     lines(Statm).headOption.flatMap(line => Try(line.split(' ')(1).toLong * PageBytes).toOption).getOrElse(-1L)
+
+  /** Read from disks by this process since it began. */
+  def readBytes: Long = counter(lines(Io), Read)
+  def writtenBytes: Long = counter(lines(Io), Written)
 
   /** Received and sent bytes by interface. */
   def network: Map[String, (Long, Long)] = lines(Net)

@@ -10,8 +10,8 @@ import java.time.{Instant, ZoneOffset}
 import scala.collection.immutable.ListMap
 
 /**
- * The folder of one run: run.json, events.jsonl, summary.json, page.html. Files are replaced whole (a reader never sees half
- * of one); events are appended and flushed one by one. Used by one thread at a time.
+ * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/metrics.md). Files are replaced whole (a
+ * reader never sees half of one); events are appended and flushed one by one. Used by one thread at a time.
  */
 final class RunFolder private (val path: Path) extends AutoCloseable {
   private val events: Writer =

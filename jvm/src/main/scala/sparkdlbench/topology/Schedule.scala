@@ -37,7 +37,7 @@ final case class StepBytes(withinGroup: Long, betweenGroups: Option[Long]) {
  *   rounds of partial sums. What a rank receives in one round are the same slices; it sums them with its own values in
  *   the order of ranks, its own in its place. A rank sends a slice at most once and never changes it afterwards.
  * @param gather
- *   rounds of finished slices
+ *   rounds of finished slices; a rank is sent those alone to which it has contributed
  */
 final case class Schedule(
     slices: Int,

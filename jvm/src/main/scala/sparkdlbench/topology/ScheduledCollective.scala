@@ -13,9 +13,9 @@ import scala.collection.mutable
  *
  * Sums are made in place, in `gradient`. A slice that was sent is never changed in the same step, and one that arrives
  * from elsewhere is final, so raw values are sent from, and arrive in, the vectors themselves, even where both are one
- * buffer. Every message contains at least one value, and a finished value depends on every rank's contribution: so no
- * rank can be ahead of another by more than a step, and a lane's message `sequence` + 1 leaves only after message
- * `sequence` was released.
+ * buffer. Every message contains at least one value, and a finished value depends on the contributions of all ranks
+ * that it is sent to: so no rank can be ahead of one that it sends to by more than a step, and a lane's message
+ * `sequence` + 1 leaves only after message `sequence` was released.
  */
 private[topology] final class ScheduledCollective(
     transport: Transport,

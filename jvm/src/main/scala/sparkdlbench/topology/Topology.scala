@@ -139,7 +139,7 @@ trait Collective {
 
   /**
    * Waits for the other ranks' owned ranges; afterwards `parameters` holds the whole bucket, the same bits on every
-   * rank.
+   * rank. A rank that serves alone (`ps.place = own`) waits for none, and holds there what it owns.
    */
   def collect(bucket: Int, sequence: Long): Unit
 

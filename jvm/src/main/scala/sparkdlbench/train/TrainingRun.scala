@@ -44,6 +44,9 @@ final class TrainingRun private (
 ) {
   private val layers = new SparkLayers(setup.runId)
   private val isFirst = LiveRuns.of(sc.applicationId).isEmpty
+
+  /** Of the driver, while it trains. */
+  private var sampler: Option[ResourceSampler] = None
   @volatile private var cancelRequested = false
 
   def runId: String = setup.runId
@@ -60,12 +63,11 @@ final class TrainingRun private (
   def train(): RunResult = {
     val live = LiveRuns.open(sc.applicationId, setup, progress)
     val recorder = new Recorder(setup, folder, live, startNanos, loggers)
-    val sampler = sampleDriver()
+    sampler = sampleDriver()
     sc.addSparkListener(layers)
     AnyOutcome.after(AnyOutcome.of(trained(recorder, live)))(
       () => sc.removeSparkListener(layers),
       () => sampler.foreach(_.close()),
-      () => writeResources(),
       () => ResourceLog.close(runId),
       () => sc.clearJobGroup(),
       () => recorder.close(),
@@ -91,9 +93,9 @@ final class TrainingRun private (
     }
 
   private def sampleDriver(): Option[ResourceSampler] = {
-    val log = ResourceLog.open(runId)
     val host = sc.getConf.get("spark.driver.host", "")
     Option(setup.settings(ResourceSampler.hertz)).filter(_ > 0).map { hertz =>
+      val log = ResourceLog.open(runId, hertz)
       new ResourceSampler(
         hertz,
         ResourceSampler.BatchMillis,
@@ -102,11 +104,12 @@ final class TrainingRun private (
     }
   }
 
-  /** A run is what it is, with this file or without. */
+  /** Ends the driver's sampling: its last samples belong there. A run is what it is, with this file or without. */
   private def writeResources(): Unit = {
+    sampler.foreach(_.close())
     val hertz = setup.settings(ResourceSampler.hertz)
     if (hertz > 0)
-      try folder.write("resources.json", Json.line(ResourceLog.open(runId).toMap(startMillis, hertz)))
+      try folder.write("resources.json", Json.line(ResourceLog.open(runId, hertz).toMap(startMillis)))
       catch { case _: java.io.IOException => () }
   }
 
@@ -141,11 +144,14 @@ final class TrainingRun private (
     val summary = recorded + ("spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started)))
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
-    recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
-    folder.write("summary.json", Json.text(summary))
-    folder.write("steps.json", Json.line(recorder.stepMillis))
-    folder.write("page.html", Page.render(description, summary))
-    Json.text(summary)
+    val text = Json.text(summary)
+    try {
+      writeResources()
+      recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
+      folder.write("steps.json", Json.line(recorder.stepMillis))
+      folder.write("page.html", Page.render(description, summary))
+    } finally folder.write("summary.json", text) // last: who finds it, such as a comparison after a kill, finds all
+    text
   }
 
   private def sessionStart: SessionStart = {

@@ -16,7 +16,7 @@ class LifeSignsSuite extends AnyFunSuite {
   private def settings(shards: Int): Settings =
     RunKeys.resolve(Map("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> shards.toString))
 
-  /** Three steps of a sum; the workers pause after the second one. What each rank sees at the end. */
+  /** Three steps of a sum; the workers pause after the second one. What each rank holds at the end: a server what it owns. */
   private def train(shards: Int, conditions: InMemoryConditions)(pause: (Int, LifeSigns) => Unit): Seq[Seq[Float]] =
     ThreadGroup.run(workers + shards, conditions)(sums(_, shards, short.timeoutMillis / 12, pause))
 
@@ -39,7 +39,11 @@ class LifeSignsSuite extends AnyFunSuite {
       collective.flush()
       if (step == 1 && transport.rank < workers) pause(transport.rank, signs)
     }
-    parameters.toArray.toSeq
+    val (whole, values) = (transport.rank < workers, parameters.toArray.toSeq)
+    (0 until collective.buckets).flatMap { bucket =>
+      val (from, until) = if (whole) collective.range(bucket) else collective.owned(bucket)
+      values.slice(from, until)
+    }
   }
 
   test("servers wait as long as workers tell them that they live") {
@@ -47,6 +51,7 @@ class LifeSignsSuite extends AnyFunSuite {
       val seen = train(shards, short.copy(delaySeed = seed)) { (_, signs) =>
         (1 to 20).foreach { _ => Thread.sleep(200); signs.alive() }
       }
+      assert(seen.take(workers).forall(_.size == 10) && seen.drop(workers).map(_.size).sum == 10)
       assert(seen.forall(_.forall(_ == 3f + 2 * 2)), seen)
     }
   }

@@ -1,5 +1,6 @@
 package sparkdlbench.metrics
 
+import com.codahale.metrics.MetricRegistry
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.Json
 
@@ -47,6 +48,20 @@ class GpuUseSuite extends AnyFunSuite {
     await("nothing is claimed any more")(use.latest.isEmpty)
   }
 
+  test("Spark's metrics system is told the mean use and all memory of the GPUs, as long as somebody samples them") {
+    val registry = new MetricRegistry
+    ResourceGauges.register(registry)
+    def value(name: String): Any = registry.getGauges().get(name).getValue
+    def told: (Any, Any) = (value("gpuUse"), value("gpuMemoryBytes"))
+    assert(told == ((-1.0, -1L)))
+    val prints = "while true; do echo '0, 50, 100'; echo '1, 100, 200'; echo '2, [N/A], 300'; sleep 0.05; done"
+    val use = GpuUse.start(4, Seq(program(prints))).get
+    val another = GpuUse.start(4, Seq(program("echo 'No devices were found'; exit 6"))).get
+    try await("three GPUs, two of which tell their use")(told == ((0.75, 600L << 20)))
+    finally { use.close(); another.close() }
+    assert(told == ((-1.0, -1L)))
+  }
+
   test("where there is no GPU nothing is claimed: no program, one that fails, one that cannot be started") {
     assert(GpuUse.start(4, Seq(Files.createTempDirectory("empty"))).isEmpty)
     val failing = GpuUse.start(4, Seq(program("echo 'No devices were found'; exit 6"))).get
@@ -58,14 +73,14 @@ class GpuUseSuite extends AnyFunSuite {
   }
 
   test("resources.json has lists for GPUs where some were seen, and none where not") {
-    val log = ResourceLog.open("gpus")
+    val log = ResourceLog.open("gpus", 4)
     try {
       val one = ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0)
       log.add(ResourceReport("gpus", "driver", "a", Seq(one, one.copy(millis = 250))))
       log.add(
         ResourceReport("gpus", "0", "b", Seq(one, one.copy(millis = 250, gpus = Map("3" -> GpuSample(0.25, 7)))))
       )
-      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").elements.asScala.toSeq
+      val processes = Json.read(Json.line(log.toMap(0))).path("processes").elements.asScala.toSeq
       assert(!processes.head.has("gpus"))
       val gpu = processes(1).path("gpus").path("3")
       assert(gpu.path("use").elements.asScala.map(_.asDouble).toSeq == Seq(-1, 0.25))

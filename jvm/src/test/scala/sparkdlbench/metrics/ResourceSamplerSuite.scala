@@ -1,6 +1,8 @@
 package sparkdlbench.metrics
 
+import com.codahale.metrics.MetricRegistry
 import com.fasterxml.jackson.databind.JsonNode
+import io.netty.buffer.UnpooledByteBufAllocator
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
@@ -9,6 +11,7 @@ import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
 
 import java.lang.management.ManagementFactory
+import java.nio.ByteBuffer
 import java.nio.file.{Files, Paths}
 import java.util.concurrent.ConcurrentLinkedQueue
 import scala.jdk.CollectionConverters._
@@ -29,6 +32,50 @@ class ResourceSamplerSuite extends AnyFunSuite {
     assert(sample.cpuNanos > 0 && sample.gcMillis >= 0)
     assert(sample.residentBytes > sample.heapBytes / 2 && sample.heapBytes > 0 && sample.directBytes >= 0)
     assert(sample.network.contains("lo"))
+  }
+
+  test("direct memory is the JVM's and what Netty takes past it, each byte once") {
+    val (bytes, allocator) = (64 << 20, new UnpooledByteBufAllocator(true))
+    def byJvm: Long = {
+      val before = ResourceSample.directBytes
+      val buffer = ByteBuffer.allocateDirect(bytes)
+      val grown = ResourceSample.directBytes - before
+      assert(buffer.capacity == bytes) // it is held until here
+      grown
+    }
+    def byNetty: Long = {
+      val before = ResourceSample.directBytes
+      val buffer = allocator.directBuffer(bytes)
+      val grown = ResourceSample.directBytes - before
+      assert(buffer.release())
+      grown
+    }
+    // What other tests have left may be freed meanwhile: not each time.
+    def isCounted(grown: => Long): Boolean = (1 to 5).exists(_ => math.abs(grown - bytes) < bytes / 8)
+    assert(isCounted(byJvm))
+    assert(isCounted(byNetty))
+    val before = ResourceSample.directBytes
+    (1 to 50).foreach(_ => byNetty)
+    assert(ResourceSample.directBytes < before + 10L * bytes) // what is given back counts no more
+  }
+
+  test("Spark's metrics system is offered all that is sampled") {
+    val registry = new MetricRegistry
+    ResourceGauges.register(registry)
+    def value(name: String): Any = registry.getGauges().get(name).getValue
+    val wanted = Set("cpuNanos", "residentBytes", "heapBytes", "directBytes", "gcMillis", "diskReadBytes") ++
+      Set("diskWrittenBytes", "networkReceivedBytes", "networkSentBytes", "gpuUse", "gpuMemoryBytes")
+    assert(registry.getNames.asScala.toSet == wanted)
+    val before = ResourceSample.now()
+    if (before.readBytes >= 0) { // a container may not tell
+      val file = Files.createTempFile("written", ".bin")
+      try {
+        Files.write(file, new Array[Byte](1 << 20))
+        val (read, written) = (value("diskReadBytes"), value("diskWrittenBytes"))
+        assert(read.asInstanceOf[Long] >= before.readBytes && written.asInstanceOf[Long] >= before.writtenBytes)
+      } finally Files.delete(file)
+    }
+    assert(value("heapBytes").asInstanceOf[Long] > 0)
   }
 
   test("it samples at its rate, hands on in batches, and the rest when it is closed") {
@@ -75,14 +122,14 @@ class ResourceSamplerSuite extends AnyFunSuite {
   }
 
   test("what sampling took is kept for each process, summed over its reports; -1 where it is not known") {
-    val log = ResourceLog.open("cost")
+    val log = ResourceLog.open("cost", 4)
     try {
       val one = Seq(ResourceSample(0, 0, 1, 1, 1, 0, Map.empty, 0, 0))
       log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(2000000L, 1000000000L)))
       log.add(ResourceReport("cost", "driver", "h", one, SamplerCost(3000000L, 500000000L)))
       log.add(ResourceReport("cost", "0", "h", one, SamplerCost(-1, 1000000000L)))
       log.add(ResourceReport("cost", "0", "h", one, SamplerCost(4, 1000000000L)))
-      val processes = Json.read(Json.line(log.toMap(0, 4))).path("processes").asScala.toSeq
+      val processes = Json.read(Json.line(log.toMap(0))).path("processes").asScala.toSeq
       def told(name: String) = processes.map(_.path(name).asDouble)
       assert(told("sampler_cpu_seconds") == Seq(0.005, -1.0))
       assert(told("sampler_seconds") == Seq(1.5, 2.0))
@@ -99,12 +146,12 @@ class ResourceSamplerSuite extends AnyFunSuite {
   }
 
   test("a long run keeps every second sample, again and again") {
-    val log = ResourceLog.open("long")
+    val log = ResourceLog.open("long", 4)
     try {
       val one = ResourceSample(0, 0, 1, 1, 1, 0, Map("lo" -> ((1L, 1L))), 0, 0)
       for (start <- 0 until 20000 by 8)
         log.add(ResourceReport("long", "0", "h", (start until start + 8).map(at => one.copy(millis = at.toLong))))
-      val found = Json.read(Json.line(log.toMap(0, 4))).path("processes").path(0).path("seconds")
+      val found = Json.read(Json.line(log.toMap(0))).path("processes").path(0).path("seconds")
       assert(found.size <= ResourceLog.MostSamples && found.size > ResourceLog.MostSamples / 4)
       assert(found.path(found.size - 1).asDouble > 19.9)
       assert(found.path(0).asDouble == 0)
@@ -113,7 +160,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
 
   test("what a run uses now is the sum over its processes' newest samples") {
     assert(ResourceLog.latest("sum").isEmpty)
-    val log = ResourceLog.open("sum")
+    val log = ResourceLog.open("sum", 4)
     try {
       assert(ResourceLog.latest("sum").isEmpty)
       val one = ResourceSample(0, 0, 100, 1, 1, 0, Map.empty, 0, 0)
@@ -124,6 +171,37 @@ class ResourceSamplerSuite extends AnyFunSuite {
       )
       assert(ResourceLog.latest("sum").contains(ResourceUse(1.5, 107, 3)))
     } finally ResourceLog.close("sum")
+  }
+
+  test("what lost executors have used is no part of what is used now, and stays in the file") {
+    var now = 0L
+    val log = new ResourceLog(4, () => now)
+    val one = ResourceSample(0, 0, 100, 1, 1, 0, Map.empty, 0, 0)
+    // Each process's clock is its host's own: a report counts from when it came.
+    def tell(process: String, millis: Long): Unit =
+      log.add(ResourceReport("lost", process, "h", Seq(one.copy(millis = millis))))
+    tell("0", 1000000)
+    tell("1", 0)
+    def processes: Option[Int] = log.latest.map(_.processes)
+    assert(processes.contains(2))
+    now = 3 * ResourceSampler.BatchMillis * 1000000L
+    assert(processes.contains(2)) // it may be late
+    tell("1", 6000)
+    now += 1
+    assert(processes.contains(1) && log.latest.exists(_.residentBytes == 100))
+    tell("0", 1007000)
+    assert(processes.contains(2)) // it was late
+    now *= 2
+    assert(log.latest.isEmpty)
+    val kept = Json.read(Json.line(log.toMap(0))).path("processes").asScala.map(_.path("seconds").size).toSeq
+    assert(kept == Seq(2, 2))
+    // Where samples come more slowly than reports would, a process lives on between them.
+    val slow = new ResourceLog(0.1, () => now)
+    slow.add(ResourceReport("lost", "0", "h", Seq(one)))
+    now += 30000000000L
+    assert(slow.latest.isDefined)
+    now += 1
+    assert(slow.latest.isEmpty)
   }
 
   test("a run leaves resources.json with driver and executors, in both shapes, however short it is") {
@@ -144,7 +222,9 @@ class ResourceSamplerSuite extends AnyFunSuite {
             "transport" -> transport,
             "results" -> results.toString
           )
-          val wanted = Set("cpuNanos", "residentBytes", "heapBytes", "directBytes", "gcMillis", "networkSentBytes")
+          val registry = new MetricRegistry
+          ResourceGauges.register(registry)
+          val wanted = registry.getNames.asScala.toSet
           val offered =
             sc.parallelize(0 until 2, 2).map(_ => SparkTestSupport.pluginMetrics(ResourceSamplerSuite.Plugin)).collect()
           assert(

@@ -10,6 +10,8 @@ import sparkdlbench.transport.Transport
  *
  * @param inPlace
  *   gradient and parameters are one buffer (a plain all-reduce)
+ * @param servers
+ *   ranks, the last ones, whose gradients are zeros and which get nothing but sums
  */
 final case class CollectiveCheck(
     topology: Topology,
@@ -18,7 +20,8 @@ final case class CollectiveCheck(
     length: Int,
     bucketLength: Int,
     steps: Int,
-    inPlace: Boolean = false
+    inPlace: Boolean = false,
+    servers: Int = 0
 ) {
   import CollectiveCheck._
 
@@ -31,26 +34,33 @@ final case class CollectiveCheck(
     val parameters = if (inPlace) gradient else new FlatBuffer(length)
     val collective = topology.bind(transport, gradient, parameters, bucketLength, gradientCodec, parameterCodec)
     val owned = (0 until collective.buckets).map(collective.owned)
+    val workers = transport.size - servers
+    val computes = transport.rank < workers
+    val held = if (computes) (0 until collective.buckets).map(collective.range) else owned
     checkRanges(collective)
     for (sequence <- 0L until steps.toLong) {
       for (bucket <- 0 until collective.buckets) {
+        if (!inPlace && sequence > 0) {
+          val (from, until) = held(bucket)
+          expect(parameters, from, until, s"before step $sequence", transport)(finished(workers, sequence - 1))
+        }
         val (from, until) = collective.range(bucket)
-        if (!inPlace && sequence > 0)
-          expect(parameters, from, until, s"before step $sequence", transport)(finished(transport.size, sequence - 1))
-        (from until until).foreach(i => gradient.floats.put(i, input(transport.rank, i, sequence)))
+        (from until until).foreach(i =>
+          gradient.floats.put(i, if (computes) input(transport.rank, i, sequence) else 0f)
+        )
         collective.contribute(bucket, sequence)
       }
       for (bucket <- 0 until collective.buckets) {
         collective.reduce(bucket, sequence)
         val (from, until) = owned(bucket)
-        expect(gradient, from, until, s"reduced in step $sequence", transport)(sumOfInputs(transport.size, sequence))
-        if (!inPlace) for (i <- from until until) parameters.floats.put(i, finished(transport.size, sequence)(i))
+        expect(gradient, from, until, s"reduced in step $sequence", transport)(sumOfInputs(workers, sequence))
+        if (!inPlace) for (i <- from until until) parameters.floats.put(i, finished(workers, sequence)(i))
         collective.publish(bucket, sequence)
       }
       (0 until collective.buckets).foreach(collective.collect(_, sequence))
       collective.flush()
-      val expected = if (inPlace) sumOfInputs(transport.size, sequence) _ else finished(transport.size, sequence) _
-      expect(parameters, 0, length, s"collected in step $sequence", transport)(expected)
+      val expected = if (inPlace) sumOfInputs(workers, sequence) _ else finished(workers, sequence) _
+      for ((from, until) <- held) expect(parameters, from, until, s"collected in step $sequence", transport)(expected)
     }
     checkBytes(transport)
     owned

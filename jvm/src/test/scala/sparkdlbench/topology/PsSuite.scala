@@ -2,6 +2,7 @@ package sparkdlbench.topology
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Bf16
+import sparkdlbench.config.RunKeys
 import sparkdlbench.results.Json
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
@@ -97,7 +98,7 @@ class PsSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
-  test("servers of their own are the last ranks; workers alone send to them, and they to everybody") {
+  test("servers of their own are the last ranks; workers alone send to them, and they to workers alone") {
     assert(Ps.servers(5, 2, own = true) == Seq(3, 4))
     for (workers <- 1 to 4; shards <- 1 to 3) {
       val size = workers + shards
@@ -107,12 +108,36 @@ class PsSuite extends AnyFunSuite with LocalRuns {
           (0 until shards).map(shard => (workers + shard, shard))
       )
       assert(schedule.reduce.flatten.map(_.from).toSet == (0 until workers).toSet)
-      assert(schedule.reduce.flatten.size == workers * shards && schedule.gather.flatten.size == shards * (size - 1))
+      val gathered = schedule.gather.flatten
+      assert(schedule.reduce.flatten.size == workers * shards && gathered.size == shards * workers)
+      assert(gathered.forall(hop => hop.from >= workers && hop.to < workers) && gathered.distinct.size == gathered.size)
       val each = (0 until size).map(rank =>
         new ChosenPs(shards, own = true).bytesPerStep(rank, RankGroups.alone(size), 1007, 300, plain, plain).total.get
       )
-      assert(each.sum == (2L * workers + shards - 1) * 4 * 1007)
+      assert(each.sum == 2L * workers * 4 * 1007)
+      assert(each.take(workers).forall(_ == 4 * 1007) && each.drop(workers).sum == workers * 4L * 1007)
     }
+  }
+
+  test("with servers of their own workers get all that servers make of the sums, however messages are delayed") {
+    for {
+      workers <- 1 to 3
+      shards <- 1 to 3
+      codec <- TestCodecs.plain :+ new Bf16
+      (length, bucketLength) <- Seq((3, 8), (101, 30))
+      seed <- None +: (1L to 3L).map(Some(_))
+    } ThreadGroup.run(workers + shards, InMemoryConditions(delaySeed = seed))(
+      CollectiveCheck(new ChosenPs(shards, own = true), codec, codec, length, bucketLength, 6, servers = shards).run
+    )
+  }
+
+  test("servers of their own that would have nothing to serve are refused") {
+    val own = Seq("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> "3")
+    val message = intercept[ConfigurationException](run(own :+ ("bucket_bytes" -> "8"): _*)).getMessage
+    assert(message.contains("more than 2 values") && message.contains("Set ps.shards to 2 or less"), message)
+    val settings = RunKeys.resolve(own.toMap)
+    assert(Ps.refusesBuckets(settings, 3, 1000).isEmpty && Ps.refusesBuckets(settings, 2, 1000).nonEmpty)
+    assert(Ps.refusesBuckets(RunKeys.resolve(Map("topology" -> "ps", "ps.shards" -> "3")), 2, 1).isEmpty)
   }
 
   test("servers of their own give the bits of servers at workers, and bring no statistics to the mean") {

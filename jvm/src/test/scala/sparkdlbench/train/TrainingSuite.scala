@@ -6,7 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.results.{EventFile, Json}
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
-import java.nio.file.{Files, Paths}
+import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.atomic.AtomicBoolean
 import scala.jdk.CollectionConverters._
 
@@ -23,15 +23,26 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
   private def blocksLeft: Int =
     org.apache.spark.SparkEnv.get.blockManager.getMatchingBlockIds(_.name.contains("sparkdl:")).size
 
+  /** Whoever waits for the summary finds all else, what was sampled too. */
+  private def assertSummaryLast(folder: Path): Unit = {
+    val files = Files.list(folder)
+    val written =
+      try files.iterator.asScala.map(file => file.getFileName.toString -> Files.getLastModifiedTime(file)).toMap
+      finally files.close()
+    assert(written.contains("resources.json"))
+    assert(written.forall { case (_, at) => at.compareTo(written("summary.json")) <= 0 }, written)
+  }
+
   test("a run trains, evaluates and leaves its files") {
     val result = run("workers" -> "2", "epochs" -> "8")
     val summary = Json.read(result.summary)
     assert(summary.path("status").asText === "success")
     assert(summary.path("final").path("test_accuracy").asDouble > 0.9)
     val folder = Paths.get(result.folder)
-    Seq("run.json", "events.jsonl", "summary.json", "page.html").foreach(file =>
+    Seq("run.json", "events.jsonl", "steps.json", "phases.json", "page.html").foreach(file =>
       assert(Files.exists(folder.resolve(file)), file)
     )
+    assertSummaryLast(folder)
     val events = Files.readAllLines(folder.resolve("events.jsonl")).asScala.map(Json.read(_).path("key").asText)
     val engine = Json.read(Files.readString(folder.resolve("run.json"))).path("engine")
     assert(engine.path("blas").asText.nonEmpty)
@@ -168,6 +179,7 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     val last = Files.list(results).iterator.asScala.toSeq.maxBy(_.toString)
     val summary = Json.read(Files.readString(last.resolve("summary.json")))
     assert(summary.path("status").asText === "cancelled" && summary.path("error").asText.nonEmpty)
+    assertSummaryLast(last)
   }
 
   test("a slice that is gone ends the run with who misses it and who should hold it: rank, host and executor") {

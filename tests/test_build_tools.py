@@ -66,17 +66,45 @@ def test_maven_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
     assert [path.name.rpartition("-")[0] for path in (tmp_path / "tools").iterdir()] == ["apache-maven"]
 
 
-def test_the_launcher_of_sbt_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
-    # A folder that is no build: sbt itself need not start for this.
+def do_not_start_sbt(programs: Path) -> None:
+    """The java there tells with which words it would start sbt's launcher."""
     java = programs / "java"
     java.write_text(
         java.read_text().replace("exec", 'case "$*" in *sbt-launch-*) echo "started $*"; exit;; esac\nexec')
     )
+
+
+def test_the_launcher_of_sbt_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
+    do_not_start_sbt(programs)
     done = call("sbt", ["compile"], programs, tmp_path / "tools")
     assert done.returncode == 0, done.stderr
     (launcher,) = (tmp_path / "tools").iterdir()
     assert re.fullmatch(r"sbt-launch-[0-9.]+\.jar", launcher.name)
     assert done.stdout.rstrip().endswith(f"-jar {launcher} compile")
+
+
+def test_the_launcher_that_an_installed_maven_brings_is_whole_and_comes_once(programs: Path, tmp_path: Path) -> None:
+    do_not_start_sbt(programs)
+    tools, calls = tmp_path / "tools", tmp_path / "calls"
+    writes = (
+        f'#!{which("bash")}\necho called >>"{calls}"\nfor word in "$@"; do case "$word" in -DoutputDirectory=*)\n'
+        'for other in "$@"; do case "$other" in -Dartifact=*)\n'
+        'echo half >"${word#*=}/sbt-launch-${other##*:}.jar";; esac; done;; esac; done\n'
+    )
+    maven = programs / "mvn"
+    maven.write_text(writes + "exit 1\n")
+    maven.chmod(0o755)
+    done = call("sbt", ["compile"], programs, tools)
+    assert done.returncode == 1
+    assert "Maven could not bring the launcher" in done.stderr
+    assert list(tools.iterdir()) == []
+    maven.write_text(writes)
+    for _ in range(2):
+        done = call("sbt", ["compile"], programs, tools)
+        assert done.returncode == 0, done.stderr
+        (launcher,) = tools.iterdir()
+        assert done.stdout.rstrip().endswith(f"-jar {launcher} compile")
+    assert calls.read_text() == "called\n" * 2
 
 
 @pytest.mark.parametrize("name", ["sbt", "mvn"])

@@ -188,6 +188,39 @@ def test_tests_that_never_end_are_ended(capfd: pytest.CaptureFixture[str]) -> No
     assert "has not ended after 1 s" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("spark", "minors", "chosen"),
+    [
+        ("4.1", {"python3": 11}, "python3"),
+        ("4.1", {"python3": 14, "python3.13": 13, "python3.12": 12}, "python3.13"),
+        ("4.1", {"python3": 14}, "python3"),
+        ("4.1", {"python3": 9, "python3.10": 10}, "python3.10"),
+        ("4.1", {"python3": 9}, ""),
+        ("3.5", {"python3": 13, "python3.12": 12, "python3.11": 11}, "python3.11"),
+        ("3.5", {"python3": 12}, "python3"),
+    ],
+)
+def test_the_python_that_make_chooses(
+    programs: Path, tmp_path: Path, spark: str, minors: dict[str, int], chosen: str
+) -> None:
+    for name, minor in minors.items():
+        # The one that runs this, made to think that it is another.
+        program = f"import sys; sys.version_info = (3, {minor}, 0); exec(sys.argv[1])"
+        (programs / name).write_text(f"#!{which('bash')}\nexec '{sys.executable}' -c '{program}' \"$2\"\n")
+        (programs / name).chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = subprocess.run(
+        [str(which("make")), "--eval", "choice: ; @echo '$(PYTHON)'", "choice", f"SPARK={spark}"],
+        cwd=tmp_path,
+        env={"PATH": str(programs)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.stdout.strip() == chosen
+
+
 MADE = [
     *("target/jars-4/ours.jar", "jvm/target/scala-2.13/ours.jar", "dist/ours.whl", ".pytest_cache/v", ".mypy_cache/v"),
     *(".ruff_cache/v", ".hypothesis/v", "tests/compare/__pycache__/a.pyc", "python/sparkdl_bench/__pycache__/a.pyc"),

@@ -17,11 +17,13 @@ ifeq ($(SPARK),4.1)
   PYSPARK := pyspark==4.1.4
   LINE := 4
   SCALA := 2.13.16
+  NEWEST_PYTHON := 13
 else ifeq ($(SPARK),3.5)
   VENV := .venv-3.5
   PYSPARK := pyspark==3.5.9 numpy<2
   LINE := 3.5
   SCALA := 2.12.18
+  NEWEST_PYTHON := 11
 else
   $(error SPARK=$(SPARK) is not known; valid are SPARK=4.1 (the default) and SPARK=3.5)
 endif
@@ -29,8 +31,9 @@ endif
 # Words for the commands behind bench, bench-* and soak; from make's command line alone.
 ARGS :=
 
-PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
-  $(shell $(name) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $(name))))
+# One that this Spark and the pinned versions of pyproject.toml are made for, where the PATH has it; else any from 3.10 on.
+PYTHON ?= $(firstword $(foreach newest,$(NEWEST_PYTHON) 99,$(foreach name,python3 python3.13 python3.12 python3.11 python3.10,\
+  $(shell $(name) -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, $(newest)))' 2>/dev/null && echo $(name)))))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed-$(LINE)
 CORE := $(VENV)/.core-$(LINE)

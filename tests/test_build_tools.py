@@ -66,17 +66,45 @@ def test_maven_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
     assert [path.name.rpartition("-")[0] for path in (tmp_path / "tools").iterdir()] == ["apache-maven"]
 
 
-def test_the_launcher_of_sbt_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
-    # A folder that is no build: sbt itself need not start for this.
+def do_not_start_sbt(programs: Path) -> None:
+    """The java there tells with which words it would start sbt's launcher."""
     java = programs / "java"
     java.write_text(
         java.read_text().replace("exec", 'case "$*" in *sbt-launch-*) echo "started $*"; exit;; esac\nexec')
     )
+
+
+def test_the_launcher_of_sbt_comes_by_its_coordinates(programs: Path, tmp_path: Path) -> None:
+    do_not_start_sbt(programs)
     done = call("sbt", ["compile"], programs, tmp_path / "tools")
     assert done.returncode == 0, done.stderr
     (launcher,) = (tmp_path / "tools").iterdir()
     assert re.fullmatch(r"sbt-launch-[0-9.]+\.jar", launcher.name)
     assert done.stdout.rstrip().endswith(f"-jar {launcher} compile")
+
+
+def test_the_launcher_that_an_installed_maven_brings_is_whole_and_comes_once(programs: Path, tmp_path: Path) -> None:
+    do_not_start_sbt(programs)
+    tools, calls = tmp_path / "tools", tmp_path / "calls"
+    writes = (
+        f'#!{which("bash")}\necho called >>"{calls}"\nfor word in "$@"; do case "$word" in -DoutputDirectory=*)\n'
+        'for other in "$@"; do case "$other" in -Dartifact=*)\n'
+        'echo half >"${word#*=}/sbt-launch-${other##*:}.jar";; esac; done;; esac; done\n'
+    )
+    maven = programs / "mvn"
+    maven.write_text(writes + "exit 1\n")
+    maven.chmod(0o755)
+    done = call("sbt", ["compile"], programs, tools)
+    assert done.returncode == 1
+    assert "Maven could not bring the launcher" in done.stderr
+    assert list(tools.iterdir()) == []
+    maven.write_text(writes)
+    for _ in range(2):
+        done = call("sbt", ["compile"], programs, tools)
+        assert done.returncode == 0, done.stderr
+        (launcher,) = tools.iterdir()
+        assert done.stdout.rstrip().endswith(f"-jar {launcher} compile")
+    assert calls.read_text() == "called\n" * 2
 
 
 @pytest.mark.parametrize("name", ["sbt", "mvn"])
@@ -158,6 +186,39 @@ def test_tests_that_never_end_are_ended(capfd: pytest.CaptureFixture[str]) -> No
     sleeping = [sys.executable, "-c", "import subprocess; subprocess.run(['sleep', '1000'])"]
     assert run_tests.run(sleeping, dict(os.environ), limit_s=1.0) == 124
     assert "has not ended after 1 s" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("spark", "minors", "chosen"),
+    [
+        ("4.1", {"python3": 11}, "python3"),
+        ("4.1", {"python3": 14, "python3.13": 13, "python3.12": 12}, "python3.13"),
+        ("4.1", {"python3": 14}, "python3"),
+        ("4.1", {"python3": 9, "python3.10": 10}, "python3.10"),
+        ("4.1", {"python3": 9}, ""),
+        ("3.5", {"python3": 13, "python3.12": 12, "python3.11": 11}, "python3.11"),
+        ("3.5", {"python3": 12}, "python3"),
+    ],
+)
+def test_the_python_that_make_chooses(
+    programs: Path, tmp_path: Path, spark: str, minors: dict[str, int], chosen: str
+) -> None:
+    for name, minor in minors.items():
+        # The one that runs this, made to think that it is another.
+        program = f"import sys; sys.version_info = (3, {minor}, 0); exec(sys.argv[1])"
+        (programs / name).write_text(f"#!{which('bash')}\nexec '{sys.executable}' -c '{program}' \"$2\"\n")
+        (programs / name).chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    done = subprocess.run(
+        [str(which("make")), "--eval", "choice: ; @echo '$(PYTHON)'", "choice", f"SPARK={spark}"],
+        cwd=tmp_path,
+        env={"PATH": str(programs)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.stdout.strip() == chosen
 
 
 MADE = [

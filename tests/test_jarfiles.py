@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ def test_a_jar_of_the_other_line_alone_is_named(make_jars: Any) -> None:
 
 
 def test_without_natives_training_is_refused_and_listing_is_not(make_jars: Any) -> None:
-    make_jars({THIN_4: []})
-    with pytest.raises(ConfigurationError, match="sparkdl-bench jars fetch"):
+    folder = make_jars({THIN_4: []})
+    # Into that very folder: no other is looked into where SPARKDL_JARS is set.
+    with pytest.raises(ConfigurationError, match=rf"`sparkdl-bench jars fetch {re.escape(str(folder))}`"):
         find_jars("4.1.0")
     assert find_jars("4.1.0", natives=False).dependencies == ()
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import shutil
+import threading
+import time
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from zipfile import ZipFile
 
 import pytest
+from click.testing import CliRunner
 
-from sparkdl_bench import jars
+from sparkdl_bench import jars, ucx
+from sparkdl_bench.bench import hdfs
+from sparkdl_bench.commands.jars import command
 from sparkdl_bench.errors import ConfigurationError
 
 PLATFORM = "linux-x86_64"
@@ -20,8 +29,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("COURSIER_CACHE", raising=False)
-    monkeypatch.delenv(jars.SETTINGS_VARIABLE, raising=False)
+    monkeypatch.setattr(jars, "_homes", lambda: [folder])  # not that of the password file
+    for name in ("COURSIER_CACHE", "XDG_CACHE_HOME", jars.SETTINGS_VARIABLE):
+        monkeypatch.delenv(name, raising=False)
     return folder
 
 
@@ -44,6 +54,29 @@ def registry(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     )
     monkeypatch.setenv(jars.SETTINGS_VARIABLE, str(settings))
     return folder
+
+
+class FakeIvy:
+    """In the place of Ivy: makes small jars, slowly, and counts how often it is asked for each."""
+
+    def __init__(self) -> None:
+        self.asked: Counter[str] = Counter()
+
+    def retrieve(self, wanted: list[jars.Coordinates], room: Path) -> None:
+        self.asked.update(str(jar) for jar in wanted)
+        time.sleep(0.02)
+        for jar in wanted:
+            write_jar(room / jar.file_name, str(jar))
+
+    def asked_once_for(self, wanted: list[jars.Coordinates]) -> bool:
+        return self.asked == Counter(str(jar) for jar in wanted)
+
+
+@pytest.fixture
+def ivy(home: Path, monkeypatch: pytest.MonkeyPatch) -> FakeIvy:
+    fake = FakeIvy()
+    monkeypatch.setattr(jars, "_retrieve", fake.retrieve)
+    return fake
 
 
 def write_jar(path: Path, text: str) -> None:
@@ -90,15 +123,144 @@ def test_what_is_there_is_not_brought_again(registry: Path, tmp_path: Path, monk
     assert {path: path.stat().st_mtime_ns for path in first} == before
 
 
-@pytest.mark.parametrize("repository", [".m2/repository", ".cache/coursier/v1/https/some.registry/maven2"])
-def test_copies_of_maven_and_sbt_are_taken_first(home: Path, registry: Path, tmp_path: Path, repository: str) -> None:
-    jar = jars.coordinates(PLATFORM)[1]
-    local = home / repository / jar.organization.replace(".", "/") / jar.name / jar.version / jar.file_name
+@pytest.mark.parametrize(
+    "folder",
+    [
+        ".m2/repository/{maven}",
+        ".cache/coursier/v1/https/some.registry/maven2/{maven}",
+        ".cache/coursier/v1/https/some.registry/{maven}",
+        ".cache/coursier/v1/https/user%40some.mirror/artifactory/api/maven-central/{maven}",
+        ".ivy2/cache/{organization}/{name}/jars",
+        ".ivy2.5.2/cache/{organization}/{name}/bundles",
+    ],
+)
+def test_copies_of_maven_sbt_and_spark_submit_are_taken_first(
+    home: Path, ivy: FakeIvy, tmp_path: Path, folder: str
+) -> None:
+    others = jars.coordinates(PLATFORM)
+    jar = others.pop(1)
+    maven = str(Path(jar.path).parent)
+    local = home / folder.format(maven=maven, organization=jar.organization, name=jar.name) / jar.file_name
     local.parent.mkdir(parents=True)
     write_jar(local, "the local copy")
     texts = [text_in(path) for path in jars.fetch(tmp_path / "jars", PLATFORM)]
     assert texts[1] == "the local copy"
-    assert texts[0] == str(jars.coordinates(PLATFORM)[0])
+    assert ivy.asked_once_for(others)
+
+
+@pytest.mark.parametrize(("variable", "below"), [("COURSIER_CACHE", ""), ("XDG_CACHE_HOME", "coursier/v1")])
+def test_a_cache_of_sbt_that_the_user_has_moved(
+    ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, below: str
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "moved"))
+    for jar in jars.coordinates(PLATFORM):
+        local = tmp_path / "moved" / below / "https" / "some.registry" / "maven2" / jar.path
+        local.parent.mkdir(parents=True, exist_ok=True)
+        write_jar(local, "the local copy")
+    assert {text_in(path) for path in jars.fetch(tmp_path / "jars", PLATFORM)} == {"the local copy"}
+    assert ivy.asked_once_for([])
+
+
+def test_the_home_of_a_jvm_is_looked_into_where_home_is_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "own"))
+    monkeypatch.setattr(jars.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir=str(tmp_path / "jvm")))
+    assert jars._homes() == [tmp_path / "own", tmp_path / "jvm"]
+    monkeypatch.setenv("HOME", str(tmp_path / "jvm"))
+    assert jars._homes() == [tmp_path / "jvm"]
+
+
+def test_what_one_folder_got_no_other_folder_or_line_asks_for_again(ivy: FakeIvy, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    asked = [[str(first)], [], ["--line", "3.5"], ["--line", "4"], [str(second)]]
+    told: list[Path] = []
+    for words in asked:
+        done = CliRunner().invoke(command, ["fetch", *words, "--platform", PLATFORM], catch_exceptions=False)
+        told += [Path(line) for line in done.output.splitlines()]
+    wanted = jars.coordinates(PLATFORM)
+    assert ivy.asked_once_for(wanted)
+    assert [text_in(path) for path in told] == [str(jar) for jar in wanted] * len(asked)
+    assert len({path.parent for path in told}) == 4  # the line of the pyspark installed is one of the two
+    # A jar takes its room once, and outlives the folder that it was brought into.
+    assert len({path.stat().st_ino for path in told}) == len(wanted)
+    shutil.rmtree(first)
+    jars.fetch(tmp_path / "third", PLATFORM)
+    assert ivy.asked_once_for(wanted)
+
+
+def test_platforms_do_not_stand_for_each_other(ivy: FakeIvy, tmp_path: Path) -> None:
+    for platform in jars.PLATFORMS:
+        jars.fetch(tmp_path / platform, platform)
+        assert {path.name for path in (tmp_path / platform).iterdir()} == {
+            jar.file_name for jar in jars.coordinates(platform)
+        }
+    assert set(ivy.asked.values()) == {1}
+
+
+def test_two_fetches_at_once_ask_once(ivy: FakeIvy, tmp_path: Path) -> None:
+    fetches = [
+        threading.Thread(target=jars.fetch, args=(tmp_path / name, PLATFORM)) for name in ("one", "two", "three")
+    ]
+    for fetch in fetches:
+        fetch.start()
+    for fetch in fetches:
+        fetch.join(60)
+    assert ivy.asked_once_for(jars.coordinates(PLATFORM))
+    assert len(list(tmp_path.glob("*/pytorch-*.jar"))) == 2 * len(fetches)
+
+
+def test_a_cache_that_cannot_be_written_hinders_nobody(home: Path, ivy: FakeIvy, tmp_path: Path) -> None:
+    (home / ".cache").write_text("no folder")
+    assert all(path.is_file() for path in jars.fetch(tmp_path / "jars", PLATFORM))
+
+
+def test_a_copy_that_breaks_off_leaves_no_half_of_a_jar(
+    home: Path, ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = jars.coordinates(PLATFORM)[0]
+    local = home / ".m2" / "repository" / jar.path
+    local.parent.mkdir(parents=True)
+    write_jar(local, "the local copy")
+
+    def refuse(*_: object) -> None:
+        raise OSError("another file system")
+
+    def break_off(source: Path, target: Path) -> None:
+        target.write_bytes(source.read_bytes()[:10])
+        raise OSError("no room left")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    monkeypatch.setattr(shutil, "copyfile", break_off)
+    with pytest.raises(ConfigurationError, match=r"cannot be written: no room left"):
+        jars.fetch(tmp_path / "jars", PLATFORM)
+    assert list((tmp_path / "jars").iterdir()) == []
+
+
+def test_the_libraries_of_ucx_come_once(ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    downloads = []
+
+    def download(room: Path) -> Path:
+        downloads.append(room)
+        wheel = room / "libucx.whl"
+        with ZipFile(wheel, "w") as made:
+            for name in ucx._LIBRARIES:
+                made.writestr(ucx._WHEEL_FOLDER + name, name)
+        return wheel
+
+    monkeypatch.setattr(ucx, "_download", download)
+    first, second = (ucx.fetch(tmp_path / name, PLATFORM) for name in ("first", "second"))
+    assert [path.name for path in second] == [ucx.JUCX.file_name, ucx.LIBRARIES_JAR]
+    assert [path.read_bytes() for path in second] == [path.read_bytes() for path in first]
+    assert len(downloads) == 1
+    assert ivy.asked_once_for([ucx.JUCX])
+
+
+def test_the_jars_of_hdfs_are_those_that_the_build_has_brought() -> None:
+    build = (Path(__file__).resolve().parents[1] / "build.sbt").read_text()
+    listed = re.findall(r'"([^"]+)" % "([^"]+)" % "([^"]+)" % MiniHdfs', build)
+    assert [jars.Coordinates(*each) for each in listed] == list(hdfs.JARS[: len(listed)])
+    assert len(listed) == 4
 
 
 def test_a_jar_that_nobody_has_is_named_and_the_rest_is_kept(registry: Path, tmp_path: Path) -> None:

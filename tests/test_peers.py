@@ -106,6 +106,10 @@ class TestEnvironment:
         with pytest.raises(ConfigurationError, match=r"3\.10 to 3\.9"):
             find_python((3, 9))
 
+    def test_no_python_that_is_new_enough_is_an_error(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"3\.98 to 3\.99.*none of python3\.99, python3\.98 is on"):
+            find_python((3, 99), (3, 98))
+
     def test_credentials_in_what_an_installer_said_are_not_repeated(self) -> None:
         assert (
             tail("ERROR: https://user:secret@index.example/simple failed\n")

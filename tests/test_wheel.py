@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
 
 import pyspark
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 import test_smoke
 import test_unprepared
 from conftest import CommandLine
+from sparkdl_bench.config import tomllib
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
 from standalone import SPARK_HOME, spark_environment
@@ -45,6 +50,23 @@ def test_the_smoke_test_installs_what_the_package_needs() -> None:
     listed = re.search(r"(?ms)^dependencies = \[(.*?)\]", (ROOT / "pyproject.toml").read_text())[1]
     needed = set(re.findall(r'"([a-z]+)[^"]*"', listed)) - {"pyspark"}
     assert needed == set(test_smoke.BESIDE)
+
+
+def test_pinned_versions_are_made_for_the_oldest_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    for text in [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]:
+        requirement = Requirement(text)
+        if "==" not in text.partition(";")[0]:
+            continue  # whoever installs it gets one that is made for his Python
+        if requirement.marker and not requirement.marker.evaluate({"python_version": oldest}):
+            continue
+        try:
+            found = metadata.distribution(requirement.name)
+        except metadata.PackageNotFoundError:
+            continue  # an extra that no test needs
+        assert found.version in requirement.specifier, text
+        assert oldest in SpecifierSet(found.metadata["Requires-Python"] or ""), text
 
 
 def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:

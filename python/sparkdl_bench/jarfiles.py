@@ -68,9 +68,11 @@ def find_jars(version: str, *, natives: bool = True) -> Jars:
     thin = _find_thin(line)
     dependencies = _find_dependencies(line)
     if natives and not dependencies:
+        chosen = os.environ.get(FOLDER_VARIABLE)
         raise ConfigurationError(
             f"The jars of native code for Spark {line} were not found in {_listed(_folders(line))}. Bring them with "
-            f"`sparkdl-bench jars fetch`, or set {FOLDER_VARIABLE} to the folder that holds them."
+            f"`sparkdl-bench jars fetch{f' {chosen}' if chosen else ''}`, or set {FOLDER_VARIABLE} to the folder that "
+            "holds them."
         )
     _check_readable(thin)
     return Jars(line, thin, dependencies)

@@ -1,29 +1,38 @@
 """Brings the jars of native code by their Maven coordinates, through the Ivy that every pyspark holds.
 
 `--packages` takes no classifiers and clusters may have no way out, so the jars can be brought beforehand. Their
-coordinates stand in `natives.properties`, which the build reads too. What Maven or sbt has brought to this host is not
-brought again. No registry is named here: Ivy's own default is asked, or, where `SPARKDL_IVY_SETTINGS` names an Ivy
-settings file (a company's mirror), what that file says.
+coordinates stand in `natives.properties`, which the build reads too. Nothing is brought twice to one host: what Ivy has
+brought is kept in the user's cache, for whatever folder wants it next, and what Maven, sbt or `spark-submit --packages`
+has brought is taken from where they keep it. No registry is named here: Ivy's own default is asked, or, where
+`SPARKDL_IVY_SETTINGS` names an Ivy settings file (a company's mirror), what that file says.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
+import pwd
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from xml.sax.saxutils import quoteattr
 
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
+from sparkdl_bench.jarfiles import cache_folder
 
 PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
 SETTINGS_VARIABLE = "SPARKDL_IVY_SETTINGS"
 _COORDINATES = Path(__file__).with_name("natives.properties")
 _FETCH_TIMEOUT_SECONDS = 3600
+# Folders between a registry's host and its groups in the cache of sbt: `maven2`, or a mirror's own path.
+_REGISTRY_DEPTHS = range(4)
 
 
 class FetchFailedError(SparkDLError):
@@ -43,12 +52,17 @@ class Coordinates:
     def file_name(self) -> str:
         return f"{self.name}-{self.version}{f'-{self.classifier}' if self.classifier else ''}.jar"
 
+    @property
+    def path(self) -> str:
+        """Where a folder in Maven's layout has it."""
+        return f"{self.organization.replace('.', '/')}/{self.name}/{self.version}/{self.file_name}"
+
     def __str__(self) -> str:
         return ":".join(part for part in (self.organization, self.name, self.version, self.classifier) if part)
 
 
 def fetch(directory: Path, platform: str = "linux-x86_64") -> list[Path]:
-    """Brings the jars of native code for a platform into a directory; what lies there already is not brought again.
+    """Brings the jars of native code for a platform into a directory; what this host has already is not brought again.
 
     Both Spark lines need the same ones. A platform without MKL (all but Linux on x86-64) gets OpenBLAS alone.
 
@@ -75,11 +89,12 @@ def fetch_jars(directory: Path, wanted: list[Coordinates]) -> list[Path]:
             directory.mkdir(parents=True, exist_ok=True)
             room = Path(tempfile.mkdtemp(prefix=".fetch-", dir=directory))
         except OSError as error:
-            raise ConfigurationError(
-                f"The directory '{directory}' for the jars cannot be written: {error}. Choose another one."
-            ) from error
+            raise _unwritable(directory, error) from error
         try:
-            _bring(missing, room)
+            with _alone():
+                _bring(missing, room)
+        except OSError as error:
+            raise _unwritable(directory, error) from error
         finally:
             # Also after a failure: what has arrived is whole and need not be brought again.
             for jar in missing:
@@ -87,6 +102,12 @@ def fetch_jars(directory: Path, wanted: list[Coordinates]) -> list[Path]:
                     (room / jar.file_name).replace(directory / jar.file_name)
             shutil.rmtree(room, ignore_errors=True)
     return paths
+
+
+def _unwritable(directory: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"The directory '{directory}' for the jars cannot be written: {error}. Choose another one."
+    )
 
 
 def coordinates(platform: str) -> list[Coordinates]:
@@ -115,11 +136,31 @@ def _properties(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def place_copy(jar: Coordinates, room: Path) -> bool:
+    """Places a jar in `room` that was brought to this host before; False where it was not."""
+    for path in _copies(jar):
+        if path.is_file():
+            _link(path, room / jar.file_name)
+            return True
+    return False
+
+
+def keep(jar: Coordinates, path: Path) -> None:
+    """Keeps a jar that has just arrived, for other folders; where the cache cannot be written nothing is kept."""
+    with suppress(OSError):
+        kept = _repository() / jar.path
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _link(path, kept)
+
+
 def _bring(jars: list[Coordinates], room: Path) -> None:
-    elsewhere = [jar for jar in jars if not _place_local_copy(jar, room)]
+    elsewhere = [jar for jar in jars if not place_copy(jar, room)]
     # One module at a time: Ivy hands over all or nothing, and these are large.
     for name in dict.fromkeys(jar.name for jar in elsewhere):
-        _retrieve([jar for jar in elsewhere if jar.name == name], room)
+        module = [jar for jar in elsewhere if jar.name == name]
+        _retrieve(module, room)
+        for jar in module:
+            keep(jar, room / jar.file_name)
 
 
 def _retrieve(jars: list[Coordinates], room: Path) -> None:
@@ -132,11 +173,12 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
             f"{SETTINGS_VARIABLE} names the Ivy settings file '{chosen}', which is not there. Correct the path "
             "or unset it."
         )
+    arrived = room / "arrived"
     command = [
         *(_java(), "-jar", str(ivy())),
         *(("-settings", chosen) if chosen else ()),
         *("-cache", str(room / "cache"), "-ivy", str(descriptor), "-confs", "default", "-warn"),
-        *("-retrieve", f"{room}/[artifact]-[revision](-[classifier]).[ext]"),
+        *("-retrieve", f"{arrived}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     try:
         done = subprocess.run(  # noqa: S603
@@ -152,7 +194,9 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
             f"The jars did not arrive within {_FETCH_TIMEOUT_SECONDS} seconds. Check that this host reaches a Maven "
             f"registry; behind a mirror, name an Ivy settings file in {SETTINGS_VARIABLE}."
         ) from error
-    absent = [str(jar) for jar in jars if not (room / jar.file_name).is_file()]
+    # What an Ivy that failed or was stopped has left may be the half of a jar.
+    whole = done.returncode == 0
+    absent = [str(jar) for jar in jars if not (whole and (arrived / jar.file_name).is_file())]
     if absent:
         messages = "\n".join(
             line
@@ -163,6 +207,8 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
             f"Ivy could not bring {', '.join(absent)}. Check that this host reaches a Maven registry; behind a mirror, "
             f"name an Ivy settings file in {SETTINGS_VARIABLE}. Ivy said:\n{messages[-3000:]}"
         )
+    for jar in jars:
+        (arrived / jar.file_name).replace(room / jar.file_name)
 
 
 def _descriptor(jars: list[Coordinates]) -> str:
@@ -186,31 +232,68 @@ def _descriptor(jars: list[Coordinates]) -> str:
 """
 
 
-def _place_local_copy(jar: Coordinates, room: Path) -> bool:
-    """Places a jar that Maven or sbt has brought to this host before; False where neither has."""
-    for repository in _local_repositories():
-        path = repository / jar.organization.replace(".", "/") / jar.name / jar.version / jar.file_name
-        if path.is_file():
-            target = room / jar.file_name
-            try:
-                target.hardlink_to(path)
-            except OSError:
-                shutil.copyfile(path, target)
-            return True
-    return False
+def _repository() -> Path:
+    """Where this package keeps what was brought for it, in Maven's layout."""
+    return cache_folder("repository")
 
 
-def _local_repositories() -> list[Path]:
-    """Folders in Maven's layout on this host: Maven's own, and each registry's in the cache of sbt (Coursier)."""
-    home = Path.home()
-    caches = [home / ".cache" / "coursier" / "v1", home / "Library" / "Caches" / "Coursier" / "v1"]
-    if os.environ.get("COURSIER_CACHE"):
-        caches.insert(0, Path(os.environ["COURSIER_CACHE"]))
-    found = [
-        home / ".m2" / "repository",
-        *(folder for cache in caches for folder in sorted(cache.glob("https/*/maven2"))),
+def _copies(jar: Coordinates) -> Iterator[Path]:
+    """Where a jar lies, or would lie, that this package, Maven, sbt or `spark-submit --packages` has brought here."""
+    yield _repository() / jar.path
+    homes = _homes()
+    for home in homes:
+        yield home / ".m2" / "repository" / jar.path
+    for cache in _sbt_caches(homes):
+        for depth in _REGISTRY_DEPTHS:
+            yield from sorted(cache.glob("/".join(["http*", "*", *["*"] * depth, jar.path])))
+    for home in homes:
+        for ivy_home in (".ivy2", ".ivy2.5.2"):
+            yield from (home / ivy_home / "cache" / jar.organization / jar.name).glob(f"*/{jar.file_name}")
+
+
+def _homes() -> list[Path]:
+    """The user's home, and what a JVM takes for it: that of the password file, whatever HOME says."""
+    homes = [Path.home()]
+    with suppress(KeyError):
+        homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
+    return list(dict.fromkeys(homes))
+
+
+def _sbt_caches(homes: list[Path]) -> list[Path]:
+    """Where sbt (Coursier) keeps what it has brought, each registry in a folder of its address."""
+    chosen = os.environ.get("COURSIER_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME")
+    return [
+        *([Path(chosen)] if chosen else []),
+        *([Path(base) / "coursier" / "v1"] if base else []),
+        *(home / ".cache" / "coursier" / "v1" for home in homes),
+        *(home / "Library" / "Caches" / "Coursier" / "v1" for home in homes),
     ]
-    return [folder for folder in found if folder.is_dir()]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Links or copies a file; `target` is there whole or not at all."""
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as room:
+        draft = Path(room) / target.name
+        try:
+            draft.hardlink_to(source)
+        except OSError:
+            shutil.copyfile(source, draft)
+        draft.replace(target)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Lets a user's fetches take turns, so that the second one finds what the first has brought."""
+    lock: IO[str] | None = None
+    with suppress(OSError):  # a cache that cannot be written keeps nothing to find
+        _repository().mkdir(parents=True, exist_ok=True)
+        lock = (_repository() / ".lock").open("w")
+    with lock or nullcontext():
+        if lock:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _java() -> str:

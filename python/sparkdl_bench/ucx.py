@@ -20,7 +20,9 @@ PLATFORM = "linux-x86_64"
 JUCX = jars.Coordinates("org.openucx", "jucx", VERSION)
 # The name tells of CUDA, and nothing of CUDA is needed or taken.
 REQUIREMENT = f"libucx-cu12=={VERSION}"
-LIBRARIES_JAR = f"ucx-libraries-{VERSION}-{PLATFORM}.jar"
+# Ours alone: no registry has it.
+LIBRARIES = jars.Coordinates("io.github.sparkdl-bench", "ucx-libraries", VERSION, PLATFORM)
+LIBRARIES_JAR = LIBRARIES.file_name
 _PLATFORM_TAGS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 _RESOURCES = f"sparkdlbench/native/ucx/{PLATFORM}"
 _LIBRARIES = ("libucm.so.0", "libucs.so.0", "libuct.so.0", "libucp.so.0", "ucx/libuct_cma.so.0")
@@ -29,7 +31,7 @@ _PIP_TIMEOUT_S = 600
 
 
 def fetch(directory: Path, platform: str) -> list[Path]:
-    """Brings both jars into a directory; what lies there already is not brought again.
+    """Brings both jars into a directory; what this host has already is not brought again.
 
     Raises:
         ConfigurationError: another platform than Linux on x86-64, or a directory that cannot be written.
@@ -42,7 +44,9 @@ def fetch(directory: Path, platform: str) -> list[Path]:
     if not libraries.is_file():
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=directory) as room:
             draft = Path(room) / LIBRARIES_JAR
-            _pack(_download(Path(room)), draft)
+            if not jars.place_copy(LIBRARIES, Path(room)):
+                _pack(_download(Path(room)), draft)
+                jars.keep(LIBRARIES, draft)
             draft.replace(libraries)
     return [jucx, libraries]
 

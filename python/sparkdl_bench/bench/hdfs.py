@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -18,12 +17,28 @@ from sparkdl_bench.errors import RunFailedError
 
 _MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
 _START_S = 120.0
-_FETCH_S = 1800.0
-_MODULES = (
-    ("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
-    ("org.slf4j", "slf4j-simple", "1.7.36"),
-    ("org.junit.jupiter", "junit-jupiter-api", "5.10.2"),
-    ("org.mockito", "mockito-core", "4.11.0"),
+# As sbt resolves the four of `MiniHdfs` in build.sbt, so that a host that has built has them already.
+JARS = tuple(
+    jars.Coordinates(*coordinates.split(":"))
+    for coordinates in (
+        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+        "org.slf4j:slf4j-simple:1.7.36",
+        "org.junit.jupiter:junit-jupiter-api:5.10.2",
+        "org.mockito:mockito-core:4.11.0",
+        # What these need.
+        "org.apache.hadoop:hadoop-client-api:3.5.0",
+        "org.xerial.snappy:snappy-java:1.1.10.4",
+        "org.apache.hadoop:hadoop-client-runtime:3.5.0",
+        "org.slf4j:slf4j-api:1.7.36",
+        "org.opentest4j:opentest4j:1.3.0",
+        "org.junit.platform:junit-platform-commons:1.10.2",
+        "org.apiguardian:apiguardian-api:1.1.2",
+        "net.bytebuddy:byte-buddy:1.12.19",
+        "net.bytebuddy:byte-buddy-agent:1.12.19",
+        "org.objenesis:objenesis:3.3",
+        "commons-logging:commons-logging:1.3.0",
+        "com.google.code.findbugs:jsr305:3.0.2",
+    )
 )
 
 
@@ -32,44 +47,10 @@ def default_folder() -> Path:
     return Path(base, "sparkdl-bench", "hdfs-3.5.0")
 
 
-def fetch(folder: Path) -> list[Path]:
-    """The jars, brought by their coordinates with all that they need."""
-    done = folder / ".complete"
-    if not done.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = folder / "ivy.xml"
-        wanted = "".join(
-            f'<dependency org="{org}" name="{name}" rev="{version}" conf="default->default"/>'
-            for org, name, version in _MODULES
-        )
-        descriptor.write_text(
-            '<ivy-module version="2.0"><info organisation="sparkdl-bench" module="hdfs"/><configurations>'
-            f'<conf name="default"/></configurations><dependencies>{wanted}</dependencies></ivy-module>',
-            encoding="utf-8",
-        )
-        chosen = os.environ.get(jars.SETTINGS_VARIABLE)
-        command = [
-            *(machine.java(), "-jar", str(jars.ivy())),
-            *(("-settings", chosen) if chosen else ()),
-            *("-cache", str(folder / "cache"), "-ivy", str(descriptor), "-confs", "default", "-warn"),
-            *("-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
-        ]
-        ended = subprocess.run(  # noqa: S603
-            command, capture_output=True, text=True, timeout=_FETCH_S, check=False, stdin=subprocess.DEVNULL
-        )
-        if ended.returncode != 0 or not list(folder.glob("hadoop-client-minicluster-*.jar")):
-            raise jars.FetchFailedError(
-                f"Ivy could not bring HDFS's jars: {(ended.stdout + ended.stderr)[-2000:].strip()}"
-            )
-        shutil.rmtree(folder / "cache", ignore_errors=True)  # a second copy of every jar
-        done.touch()
-    return sorted(folder.glob("*.jar"))
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
     """The URI of an HDFS that lives as long as the context; `folder` holds its jars, or will."""
-    class_path = os.pathsep.join(str(jar) for jar in fetch(folder))
+    class_path = os.pathsep.join(str(jar) for jar in jars.fetch_jars(folder, list(JARS)))
     with tempfile.TemporaryDirectory(prefix="sparkdl-hdfs-") as name:
         room = Path(name)
         port = _free_port()

@@ -29,7 +29,7 @@ class Environment:
         requirements: pinned requirements, with their dependencies.
         without_dependencies: pinned requirements whose own dependency lists are wrong (`pip install --no-deps`).
         imports: modules that must import for the environment to count as whole.
-        newest_python: the newest Python (major, minor) that the pinned versions have wheels for.
+        oldest_python, newest_python: between which (major, minor) the pinned versions have wheels.
         disk_gb: room that it takes, told before it is made.
     """
 
@@ -37,6 +37,7 @@ class Environment:
     requirements: tuple[str, ...]
     without_dependencies: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    oldest_python: tuple[int, int] = _OLDEST
     newest_python: tuple[int, int] = _NEWEST
     disk_gb: float = 0.1
 
@@ -75,7 +76,7 @@ class Environment:
         with _locked(directory / f".{self.name}.lock"):
             if self.is_ready(directory):
                 return False
-            base = find_python(self.newest_python)
+            base = find_python(self.newest_python, self.oldest_python)
             shutil.rmtree(self.folder(directory), ignore_errors=True)
             _run([base, "-m", "venv", str(self.folder(directory))], f"making the virtual environment of '{self.name}'")
             self._pip(directory, self.requirements, [])
@@ -114,18 +115,18 @@ class Environment:
             )
 
 
-def find_python(newest: tuple[int, int]) -> str:
+def find_python(newest: tuple[int, int], oldest: tuple[int, int] = _OLDEST) -> str:
     """This Python when it is new and old enough, otherwise the newest `python3.x` on the PATH that is."""
-    if _OLDEST <= sys.version_info[:2] <= newest:
+    if oldest <= sys.version_info[:2] <= newest:
         return sys.executable
-    wanted = [f"python3.{minor}" for minor in range(newest[1], _OLDEST[1] - 1, -1)]
+    wanted = [f"python3.{minor}" for minor in range(newest[1], oldest[1] - 1, -1)]
     for name in wanted:
         program = shutil.which(name)
         # A version manager's shim may exist for a version that is not active: ask it.
         if program and _answers(program):
             return program
     raise ConfigurationError(
-        f"This peer's pinned packages need Python 3.{_OLDEST[1]} to 3.{newest[1]}, but this is Python "
+        f"This peer's pinned packages need Python 3.{oldest[1]} to 3.{newest[1]}, but this is Python "
         f"{sys.version.split()[0]} and none of {', '.join(wanted)} is on the PATH. Install one of them and try again."
     )
 

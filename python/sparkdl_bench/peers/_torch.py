@@ -8,6 +8,7 @@ TORCH = Environment(
     name="torch",
     requirements=("torch==2.15.0", "numpy==2.2.6"),
     imports=("torch", "numpy"),
+    oldest_python=(3, 11),
     newest_python=(3, 13),
     disk_gb=5.4,
 )

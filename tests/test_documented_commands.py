@@ -1,0 +1,144 @@
+"""What the documentation tells people to use is there: commands, options, targets, files (none is run here). What it
+shows of other languages can be read, and its formulas give our rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from sparkdl_bench.cli import cli
+from sparkdl_bench.compare import peer_data
+from sparkdl_bench.config import tomllib
+from sparkdl_bench.peers.programs.measure import _same_start
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Options of Spark's, Ivy's, MPI's and NVIDIA's own programs.
+OTHERS = {"--class", "--conf", "--jars", "--master", "--mca", "--packages", "--properties-file", "--repositories"}
+OTHERS |= {"--query-gpu"}
+
+
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """The code blocks, each with its language."""
+    return re.findall(r"```(\w*)\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def snippets(document: Path) -> Iterator[str]:
+    """Lines of code blocks, with those that go on joined, and code within the text."""
+    for language, block in blocks(document):
+        if language in ("", "bash"):
+            yield from block.replace("\\\n", " ").splitlines()
+    text = document.read_text(encoding="utf-8")
+    # A line of a table or of the text ends no code.
+    yield from re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL).replace("\n", " "))
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """Words of each command; one that is wrapped in variables or comes after another counts as one, too."""
+    for snippet in snippets(document):
+        for part in re.split(r"&&|;", snippet):
+            try:
+                words = shlex.split(part)
+            except ValueError:  # an apostrophe of the text
+                words = part.split()
+            while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
+                words.pop(0)
+            if words:
+                yield words
+
+
+def resolved(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command of `sparkdl-bench` that these words begin with, and the rest."""
+    command: click.Command = cli
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z-]+", rest[0]):
+        found = command.get_command(click.Context(command), rest[0])
+        assert found, f"`sparkdl-bench {' '.join(words)}`: there is no {rest[0]}"
+        command = found
+        rest.pop(0)
+    return command, rest
+
+
+def options(command: click.Command) -> set[str]:
+    return {name for each in command.params for name in (*each.opts, *each.secondary_opts)} | {"--help", "--version"}
+
+
+def all_options(command: click.Command) -> set[str]:
+    found = options(command)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child
+            found |= all_options(child)
+    return found
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_and_their_options(document: Path) -> None:
+    for words in commands(document):
+        if Path(words[0]).name != "sparkdl-bench":
+            continue
+        command, rest = resolved(words[1:])
+        for word in rest:
+            name = word.partition("=")[0]
+            if name.startswith("--"):
+                assert name in options(command), f"`{' '.join(words)}`: {command.name} has no {name}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_options_that_stand_alone(document: Path) -> None:
+    known = all_options(cli) | OTHERS
+    for snippet in snippets(document):
+        for name in re.findall(r"(?:^|\s)\[?(--[a-z][a-z-]+)", snippet):
+            assert name in known, f"`{snippet}`: nothing has an option {name}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_targets_of_make(document: Path) -> None:
+    targets = set(re.findall(r"(?m)^([a-z][a-z -]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    known = {name for line in targets for name in line.split()}
+    for words in commands(document):
+        if words[0] == "make":
+            for word in words[1:]:
+                if re.fullmatch(r"[a-z][a-z-]*", word):
+                    assert word in known, f"`{' '.join(words)}`: the Makefile has no {word}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_of_the_repository(document: Path) -> None:
+    for snippet in snippets(document):
+        for name in re.findall(r"(?<![\w/.-])((?:conf|project|tests|docs)/[\w./-]*\w\.\w+)", snippet):
+            assert (ROOT / name).exists(), f"`{snippet}`: there is no {name}"
+    for name in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
+        assert (document.parent / name).exists(), f"a link to {name}, which is not there"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_blocks_can_be_read(document: Path) -> None:
+    readers = {"python": lambda text: compile(text, document.name, "exec"), "toml": tomllib.loads, "json": json.loads}
+    for language, block in blocks(document):
+        if language in readers:
+            readers[language](block)
+
+
+def test_the_formulas_of_data_md_give_our_rows() -> None:
+    found: dict[str, Any] = {"floor": math.floor}
+    for language, block in blocks(ROOT / "docs" / "data.md"):
+        if language == "python" and "def " in block:
+            exec(block, found)
+    for seed, epoch, rows in ((0, 0, 1), (7, 3, 1000), (123456789, 0, 257)):
+        assert found["order"](seed, epoch, rows) == _same_start.row_order(seed, epoch, rows).tolist()
+    for rows, share in ((1437, 1 / 3), (10, 0.01), (1000, 0.999)):
+        assert found["taken"](rows, share) == peer_data.taken_rows(rows, share)
+    tested = found["testing"](1438, 5)
+    assert [row // 5 for row in tested] == list(range(1438 // 5))
+    assert {row % 5 for row in tested} == set(range(5))

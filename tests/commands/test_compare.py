@@ -141,10 +141,14 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
 def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
     conf = tmp_path / "faulty.toml"
     text = write(tmp_path).read_text()
-    # Two executors cannot be had with one core each and two for a task: found when the session is there.
-    text = text.replace('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]').replace(
-        'baseline = { codec = "fp32" }', ""
-    )
+    # No task gets three cores of two: found when the session starts.
+    for old, new in (
+        ('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]'),
+        ('baseline = { codec = "fp32" }', ""),
+        ("epochs = 2", 'epochs = 2\nmaster = "local[2]"'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
     conf.write_text(text)
     done = command_line.run("compare", str(conf), "--results", str(tmp_path / "out"))
     assert done.returncode == 1

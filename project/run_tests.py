@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SCALA_REPORTS = ROOT / "jvm" / "target" / "test-reports"
 PYTHON_REPORTS = ROOT / "target" / "test-reports"
 
-# Two files of tests at once: tests that wait for processes to start leave the cores idle. In the files' order, in which
-# the last ones are short.
+# Two files of tests at once: tests that wait for processes to start leave the cores idle. In the order of
+# tests/conftest.py, in which the last ones are short.
 AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 # Of one language's tests, which take about 15 minutes.
 LIMIT_S = 2400.0

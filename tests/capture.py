@@ -9,6 +9,8 @@ import sys
 import threading
 from types import TracebackType
 
+import numpy as np
+
 _ETH_P_ALL = 3
 _SO_ATTACH_FILTER = 26
 _SO_RCVBUFFORCE = 33
@@ -63,7 +65,8 @@ class LoopbackCapture:
     def count(self, needles: list[bytes], ports: range | None = None) -> int:
         """How many of the byte strings appear somewhere, or somewhere from or to one of `ports`."""
         streams = list(self.streams.values()) if ports is None else self.at(ports)
-        return sum(any(needle in stream for stream in streams) for needle in needles)
+        found = set().union(*(_found(needles, bytes(stream)) for stream in streams))
+        return sum(needle in found for needle in needles)
 
     def at(self, ports: range) -> list[bytearray]:
         """The streams from or to one of `ports`."""
@@ -89,6 +92,19 @@ class LoopbackCapture:
         end = _ETHERNET_BYTES + length if length else len(packet)
         if data < end:
             self.streams.setdefault((source, destination), bytearray()).extend(packet[data:end])
+
+
+def _found(needles: list[bytes], stream: bytes) -> set[bytes]:
+    """Those that the stream holds. In one pass: thousands of searches one by one take longer than the capture."""
+    wanted = set(needles)
+    lengths = {len(needle) for needle in wanted}
+    begins = np.zeros(1 << 16, dtype=bool)
+    begins[[int.from_bytes(needle[:2], "little") for needle in wanted]] = True
+    data = np.frombuffer(stream, np.uint8).astype(np.uint16)
+    found: set[bytes] = set()
+    for at in np.flatnonzero(begins[data[:-1] | data[1:] << 8]).tolist():
+        found.update(piece for length in lengths if (piece := stream[at : at + length]) in wanted)
+    return found
 
 
 def _attach(raw: socket.socket, ports: range) -> None:

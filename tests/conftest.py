@@ -29,6 +29,15 @@ os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:
 hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("tests")
 
+# The files that take longest, which begin first: so all processes of a whole run end at about the same time. The wheel
+# and the doors of a JVM team, of which each has sbt at work in this checkout, do not come at the same time.
+LONGEST = [
+    *("test_recovery.py", "test_wheel.py", "commands/test_compare.py", "compare/test_files.py", "test_doors.py"),
+    *("commands/test_run.py", "test_security.py", "test_peers.py", "test_out_of_band.py", "test_runs.py"),
+    *("test_training.py", "test_data.py", "commands/test_doctor.py", "test_batch_shares.py", "test_loss_curves.py"),
+    "test_namespaces.py",
+]
+
 # What we ship: files that `compare` takes name a base, files that `run` takes do not.
 _SHIPPED = sorted((ROOT / "conf" / "runs").glob("*.toml"))
 COMPARISON_FILES = [path for path in _SHIPPED if "\nbase = " in path.read_text(encoding="utf-8")]
@@ -45,14 +54,20 @@ def shared_data(name: str) -> Path:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `on_one_line` are run on the default Spark line alone."""
+    """The longest files first; tests marked `on_one_line` on the default Spark line alone."""
     import pyspark
 
+    items.sort(key=_turn)
     if spark_line(pyspark.__version__) == DEFAULT_LINE:
         return
     for item in items:
         if item.get_closest_marker("on_one_line"):
             item.add_marker(pytest.mark.skip(reason=f"it is the same on every Spark line: run on {DEFAULT_LINE}"))
+
+
+def _turn(item: pytest.Item) -> int:
+    name = item.path.relative_to(ROOT / "tests").as_posix()
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 class FakeApi:

@@ -1,14 +1,17 @@
-"""A process that trains one run after the other in one session; for test_loss_curves.py.
+"""A process that trains runs in one session, some at once; for test_loss_curves.py.
 
-`python curves_run.py CASE.json OUT.json`: `spark` (properties), `results` (a folder) and `runs` (keywords of `Trainer`
-by name). OUT gets each run's `losses`, one an epoch, and counted `bytes` by channel; or the text of its error.
+`python curves_run.py CASE.json OUT.json`: `spark` (properties), `results` (a folder), `runs` (keywords of `Trainer` by
+name) and `at_once` (how many of them). OUT gets each run's `losses`, one an epoch, and counted `bytes` by channel; or
+the text of its error.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -17,20 +20,24 @@ from sparkdl_bench.errors import SparkDLError
 
 
 def main() -> None:
+    sys.modules["matplotlib.figure"] = None  # type: ignore[assignment] # a run that draws nothing is over sooner
     case = json.loads(Path(sys.argv[1]).read_text())
     builder = SparkSession.builder
     for key, value in case["spark"].items():
         builder = builder.config(key, value)
     spark = sparkdl_bench.configure(builder).getOrCreate()
-    found: dict[str, object] = {}
-    for name, settings in case["runs"].items():
+
+    def train(item: tuple[str, dict[str, Any]]) -> tuple[str, object]:
+        name, settings = item
         try:
-            fitted = sparkdl_bench.Trainer(results=case["results"], **settings).fit(spark)
+            fitted = sparkdl_bench.Trainer(results=case["results"], name=name, **settings).fit(spark)
         except SparkDLError as error:
-            found[name] = str(error)
-        else:
-            losses = [epoch["train_loss"] for epoch in fitted.history]
-            found[name] = {"losses": losses, "bytes": fitted.summary["bytes"]}
+            return name, str(error)
+        losses = [epoch["train_loss"] for epoch in fitted.history]
+        return name, {"losses": losses, "bytes": fitted.summary["bytes"]}
+
+    with ThreadPoolExecutor(case["at_once"]) as pool:
+        found = dict(pool.map(train, case["runs"].items()))
     Path(sys.argv[2]).write_text(json.dumps(found))
     spark.stop()
 

@@ -1,7 +1,8 @@
 """Synchronous SGD is one computation: step by step the same losses over every topology and transport, to rounding.
 
-Three executors of one core, so that nothing is exchanged within a process; what one worker makes of the same batches
-is the measure. The suite `CombinationLaws` goes through all algorithms, with ranks as threads of one process.
+Three executors, each with one rank of a run, so that nothing is exchanged within a process; what one worker makes of
+the same batches is the measure. The suite `CombinationLaws` goes through all algorithms, with ranks as threads of one
+process.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ pytestmark = pytest.mark.on_one_line
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 600
 STEPS = 50
+EXECUTORS = 3
+# While the ranks of one run meet, for which Spark looks once a second, another one computes. Fewer than executors, so
+# that none of them has room for all ranks of a run.
+AT_ONCE = 2
 TRAIN_ROWS = 1438
 COMMON: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": [32]},
     "data": "digits",
-    "workers": 3,
+    "workers": EXECUTORS,
     # One step an epoch, so that the epochs' losses are those of the steps.
     "batch": TRAIN_ROWS,
     "epochs": STEPS,
@@ -87,8 +92,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     runs = {ALONE: {"transport": "block-stream", "workers": 1}}
     runs |= {name: each.settings for name, each in CASES.items() if not each.missing}
     given = {
-        "spark": {"spark.master": "local-cluster[3,1,1024]"},
+        # Once all executors are there, each has room for a rank of each run, and Spark gives each one of them.
+        "spark": {
+            "spark.master": f"local-cluster[{EXECUTORS},{AT_ONCE},1024]",
+            "spark.cores.max": str(EXECUTORS * AT_ONCE),
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        },
         "results": str(folder / "results"),
+        "at_once": AT_ONCE,
         "runs": {name: {**COMMON, **settings} for name, settings in runs.items()},
     }
     (folder / "case.json").write_text(json.dumps(given))

@@ -37,12 +37,12 @@ def over_tcp(name: str, **settings: object) -> dict[str, object]:
 
 
 # A job a step is slow, and a few steps of it show the same.
-_FEW = {"transport": "shuffle", "max_steps": 10}
+_FEW = {"max_steps": 10}
 RUNS: dict[str, dict[str, object]] = {
     "block-stream": {"transport": "block-stream"},
-    "block-manager": {"transport": "block-manager"},
-    "shuffle": _FEW,
-    "shuffle-tree": {**_FEW, "topology": "tree"},
+    "block-manager": {"transport": "block-manager", **_FEW},
+    "shuffle": {"transport": "shuffle", **_FEW},
+    "shuffle-tree": {"transport": "shuffle", "topology": "tree", **_FEW},
     "tcp": over_tcp("tcp"),
     "tcp-tls": over_tcp("tcp-tls", tls=True),
 }

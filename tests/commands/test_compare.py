@@ -54,16 +54,14 @@ def records_of(results: Path) -> list[dict[str, object]]:
     return store.open_folder(folder).records()
 
 
-@pytest.mark.parametrize(("fresh", "transport"), [("true", "block-stream"), ("false", "block-manager")])
-def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, fresh: str, transport: str) -> None:
-    conf = write(tmp_path, fresh=fresh, transport=transport)
-    results, page = tmp_path / "out", tmp_path / "report.html"
-    done = command_line.run("compare", str(conf), "--results", str(results))
+def check(results: Path, done: subprocess.CompletedProcess[str], fresh: bool) -> None:
+    """A whole comparison: what it said last, and what it keeps of each cell."""
     assert done.returncode == 0, done.stderr
     assert "codec fp32" in done.stdout
     assert "[2/2]" in done.stderr
     records = records_of(results)
     assert {record["group"] for record in records} == {"codec fp32", "codec bf16"}
+    assert all(record["status"] == "success" for record in records)
     for record in records:
         metrics, layers = record["metrics"], record["layers_s"]
         assert isinstance(metrics, dict)
@@ -76,25 +74,15 @@ def test_a_comparison_and_its_report(command_line: CommandLine, tmp_path: Path, 
         assert layers["idle"] + abs(layers["other"]) < 0.35 * epochs_s
         # A session of its own waits for executors; the last of those that share one finds them there.
         assert layers["cluster manager"] >= 0
-        if fresh == "true" or record is records[-1]:
-            assert (layers["cluster manager"] > 0) == (fresh == "true")
+        if fresh or record is records[-1]:
+            assert (layers["cluster manager"] > 0) == fresh
         # The layers add up to the process's wall clock, and hardly any of it is unknown.
-        if fresh == "true":
+        if fresh:
             assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02)
             assert abs(layers["other"]) < 0.02 * sum(layers.values())
             assert layers["evaluation"] > 0
             # Tasks are launched and their code is unpacked before the first step of a single stage, too.
             assert layers["task launch"] + layers["serialisation"] + layers["job submission"] > 0
-    if fresh == "false":
-        return  # what comes after does not know how the runs were started
-    [folder] = results.iterdir()
-    made = command_line.run("report", str(folder), "-o", str(page))
-    assert made.returncode == 0, made.stderr
-    assert "Recommendation" in page.read_text()
-    # It is finished: going on runs nothing.
-    again = command_line.run("compare", str(conf), "--results", str(results), "--resume")
-    assert again.returncode == 0, again.stderr
-    assert "2 of 2 cells are there already." in again.stderr
 
 
 def _folder_of(results: Path, record: Mapping[str, object]) -> Path:
@@ -102,8 +90,16 @@ def _folder_of(results: Path, record: Mapping[str, object]) -> Path:
     return folder / str(record["folder"])
 
 
-def test_a_killed_comparison_goes_on_and_leaves_no_process(command_line: CommandLine, tmp_path: Path) -> None:
-    conf, results = write(tmp_path), tmp_path / "out"
+def test_a_comparison_whose_cells_share_an_application(command_line: CommandLine, tmp_path: Path) -> None:
+    results = tmp_path / "out"
+    conf = write(tmp_path, fresh="false", transport="block-manager")
+    check(results, command_line.run("compare", str(conf), "--results", str(results)), fresh=False)
+
+
+def test_a_killed_comparison_goes_on_to_its_report_and_leaves_no_process(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    conf, results, page = write(tmp_path), tmp_path / "out", tmp_path / "report.html"
     process = command_line.start("compare", str(conf), "--results", str(results))
     _wait(lambda: len(list(results.glob("*/cells/*.json"))) == 1 and len(list(results.glob("*/runs/*"))) == 2)
     time.sleep(2)
@@ -113,15 +109,20 @@ def test_a_killed_comparison_goes_on_and_leaves_no_process(command_line: Command
     [first] = folder.glob("cells/*.json")
     before = first.read_text()
     done = command_line.run("compare", str(conf), "--results", str(results), "--resume")
-    assert done.returncode == 0, done.stderr
+    check(results, done, fresh=True)
     assert "1 of 2 cells are there already." in done.stderr
     assert first.read_text() == before
-    records = records_of(results)
-    assert len(records) == 2
-    assert all(record["status"] == "success" for record in records)
+    assert len(records_of(results)) == 2
     # One whole run a cell, and nothing of the killed one goes on.
     assert len(list(folder.glob("runs/*/*/steps.json"))) == 2
     assert marked(store.open_folder(folder).mark, "SPARKDL_COMPARISON") == []
+    made = command_line.run("report", str(folder), "-o", str(page))
+    assert made.returncode == 0, made.stderr
+    assert "Recommendation" in page.read_text()
+    # It is finished: going on runs nothing.
+    again = command_line.run("compare", str(conf), "--results", str(results), "--resume")
+    assert again.returncode == 0, again.stderr
+    assert "2 of 2 cells are there already." in again.stderr
 
 
 def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tmp_path: Path) -> None:
@@ -140,10 +141,14 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
 def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
     conf = tmp_path / "faulty.toml"
     text = write(tmp_path).read_text()
-    # Two executors cannot be had with one core each and two for a task: found when the session is there.
-    text = text.replace('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]').replace(
-        'baseline = { codec = "fp32" }', ""
-    )
+    # No task gets three cores of two: found when the session starts.
+    for old, new in (
+        ('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]'),
+        ('baseline = { codec = "fp32" }', ""),
+        ("epochs = 2", 'epochs = 2\nmaster = "local[2]"'),
+    ):
+        assert old in text
+        text = text.replace(old, new)
     conf.write_text(text)
     done = command_line.run("compare", str(conf), "--results", str(tmp_path / "out"))
     assert done.returncode == 1
@@ -183,7 +188,7 @@ def test_the_torch_peers_start_as_we_do(command_line: CommandLine, tmp_path: Pat
         assert sum(phases.values()) == pytest.approx(mean_ms, rel=0.02)
         assert (phases["wait"] > 0) == waits
     alone, both = single.facts["history"], ddp.facts["history"]
-    changed = ("epochs=3", "data.share=0.5", f"results={tmp_path / 'ours'}")
+    changed = ("epochs=3", "data.share=0.5", f"results={tmp_path / 'ours'}", "master=local[2]")
     sets = [word for assignment in changed for word in ("--set", assignment)]
     run = command_line.run("run", str(ROOT / "conf/runs/digits-mlp.toml"), *sets)
     assert run.returncode == 0, run.stderr

@@ -30,15 +30,10 @@ def test_one_axis_with_its_keys(command_line: CommandLine) -> None:
     assert ", 1.72 MB sent a step by each of 2 workers" in lines[lenet + 1]
 
 
-def test_all_keys(command_line: CommandLine) -> None:
+def test_all_keys_are_told_and_in_the_documentation(command_line: CommandLine) -> None:
     done = command_line.run("list", "keys")
     assert done.returncode == 0, done.stderr
     assert "workers  Number of ranks" in done.stdout
-
-
-def test_all_keys_are_in_the_documentation(command_line: CommandLine) -> None:
-    done = command_line.run("list", "keys")
-    assert done.returncode == 0, done.stderr
     lines = [line for name in ("configuration", "data") for line in (DOCS / f"{name}.md").read_text().splitlines()]
     names = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert len(names) > 100

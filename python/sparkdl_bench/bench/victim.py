@@ -23,6 +23,7 @@ from sparkdl_bench.errors import RunFailedError
 
 Weights = dict[str, npt.NDArray[np.float32]]
 CHECKPOINT_EVERY = 500  # steps
+EPOCHS = 200
 _BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -54,7 +55,7 @@ class Victim:
         given = {
             "master": "local-cluster[2,1,1024]",
             "workers": 2,
-            "epochs": 400,
+            "epochs": EPOCHS,
             "checkpoint": {"dir": self.checkpoints.as_uri(), "every": CHECKPOINT_EVERY},
             "results": str(folder / "results"),
             **settings,

@@ -19,7 +19,7 @@ class ClippingSuite extends AnyFunSuite with LocalRuns {
 
   test("a step is as long as the limit times the learning rate where the gradient is longer, and as it was where not") {
     def after(steps: Int, more: (String, String)*) = run(more :+ ("max_steps" -> steps.toString): _*).weights
-    for (topology <- Seq("sliced", "ring", "recursive"); workers <- Seq("1", "3")) {
+    for ((topology, workers) <- Seq("sliced" -> "1", "sliced" -> "3", "ring" -> "3", "recursive" -> "3")) {
       val chosen = Seq("topology" -> topology, "workers" -> workers)
       val (start, one) = (after(1, chosen: _*), after(2, chosen: _*))
       val free = length(start, one) / 0.5

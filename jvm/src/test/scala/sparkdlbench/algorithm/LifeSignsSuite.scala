@@ -47,7 +47,8 @@ class LifeSignsSuite extends AnyFunSuite {
   }
 
   test("servers wait as long as workers tell them that they live") {
-    for (shards <- 1 to 2; seed <- Seq(None, Some(3L))) {
+    val cases = for (shards <- 1 to 2; seed <- Seq(None, Some(3L))) yield (shards, seed)
+    ThreadGroup.together(cases) { case (shards, seed) =>
       val seen = train(shards, short.copy(delaySeed = seed)) { (_, signs) =>
         (1 to 20).foreach { _ => Thread.sleep(200); signs.alive() }
       }

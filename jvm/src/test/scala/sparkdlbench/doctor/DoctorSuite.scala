@@ -182,7 +182,9 @@ class DoctorSuite extends AnyFunSuite {
     assert(ExecutorProbe.missingDevices(None).isEmpty)
   }
 
-  test("a real cluster: healthy; too few slots; data that are not there; what transports find; what the session says") {
+  test(
+    "a real cluster: healthy; too few slots; data that are not there; what transports find; too little memory; a core that is held; what the session says"
+  ) {
     LocalCluster.run(2, 1, LocalCluster.prepared :+ ("spark.executorEnv.UCX_NET_DEVICES" -> "lo"): _*) { sc =>
       for (name <- Seq("block-manager", "block-stream", "tcp"))
         assert(Doctor.session(sc, run + ("transport" -> name)).isEmpty, name)
@@ -193,6 +195,9 @@ class DoctorSuite extends AnyFunSuite {
         "/nothing/there"
       )
       transportsFind(sc)
+      val large = run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")
+      assertOne(Doctor.session(sc, large), "memory", "spark.executor.memory")
+      besideAnotherJob(sc)
       // Last: the session is not as it says from here on.
       SparkTestSupport.set(sc, "spark.network.crypto.enabled", "true")
       assertOne(Doctor.session(sc, run + ("transport" -> "tcp")), "encryption", "transport tcp would send")
@@ -202,29 +207,20 @@ class DoctorSuite extends AnyFunSuite {
     }
   }
 
-  test("too little memory in a real cluster") {
-    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
-      val large = run ++ Map("model.hidden" -> "8192,8192", "transport" -> "block-stream")
-      assertOne(Doctor.session(sc, large), "memory", "spark.executor.memory")
-    }
-  }
-
-  test("native libraries that an executor of a real cluster cannot unpack") {
-    val blocked = Files.createTempFile("not-a-folder", "")
-    LocalCluster.run(1, 1) { sc =>
-      val wrong = Map("workers" -> "1", RunKeysOfEngine.cache -> blocked.resolve("cache").toString)
-      assertOne(Doctor.session(sc, run ++ wrong), "native-libraries", blocked.toString)
-    }
-  }
-
   test("UCX devices that the hosts of a real cluster do not have") {
     LocalCluster.run(1, 1, "spark.executorEnv.UCX_NET_DEVICES" -> "mlx5_9:1") { sc =>
       assertOne(Doctor.session(sc, run + ("workers" -> "1")), "ucx-devices", "mlx5_9", "executor 0 on 127.0.0.1")
     }
   }
 
-  test("a real cluster without our plugin, where nothing takes the streams of block-stream in") {
+  test(
+    "a real cluster without our plugin: native libraries that cannot be unpacked; nothing takes the streams of block-stream in"
+  ) {
     LocalCluster.run(2, 1) { sc =>
+      // First: an executor that has the libraries unpacks none.
+      val blocked = Files.createTempFile("not-a-folder", "")
+      val wrong = run + (RunKeysOfEngine.cache -> blocked.resolve("cache").toString)
+      assertOne(Doctor.session(sc, wrong), "native-libraries", "executor 0 on 127.0.0.1", blocked.toString)
       assertOne(
         Doctor.session(sc, run + ("transport" -> "block-stream")),
         "transport",
@@ -236,27 +232,29 @@ class DoctorSuite extends AnyFunSuite {
     }
   }
 
-  test("an executor of a real cluster whose core another job holds") {
-    LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>
-      val sign = Files.createTempDirectory("busy").resolve("runs").toString
-      sc.setJobGroup("other", "another job", interruptOnCancel = true)
-      val other = sc
-        .parallelize(Seq(1), 1)
-        .map { one =>
-          Files.createFile(Paths.get(sign))
-          Thread.sleep(120000)
-          one
-        }
-        .collectAsync()
-      sc.clearJobGroup()
-      try {
-        val end = System.nanoTime() + 60000000000L
-        while (!Files.exists(Paths.get(sign)) && System.nanoTime() < end) Thread.sleep(20)
-        assertOne(Doctor.session(sc, run), "executors", "2 executors are registered, and no task came to executor")
-        // With dynamic allocation it may have been about to go.
-        SparkTestSupport.set(sc, "spark.dynamicAllocation.enabled", "true")
-        assertOne(Doctor.session(sc, run), "dynamic-allocation", "spark.executor.instances")
-      } finally other.cancel()
+  /** An executor whose only core another job holds. */
+  private def besideAnotherJob(sc: SparkContext): Unit = {
+    val sign = Files.createTempDirectory("busy").resolve("runs").toString
+    sc.setJobGroup("other", "another job", interruptOnCancel = true)
+    val other = sc
+      .parallelize(Seq(1), 1)
+      .map { one =>
+        Files.createFile(Paths.get(sign))
+        Thread.sleep(120000)
+        one
+      }
+      .collectAsync()
+    sc.clearJobGroup()
+    try {
+      val end = System.nanoTime() + 60000000000L
+      while (!Files.exists(Paths.get(sign)) && System.nanoTime() < end) Thread.sleep(20)
+      assertOne(Doctor.session(sc, run), "executors", "2 executors are registered, and no task came to executor")
+      // With dynamic allocation it may have been about to go.
+      SparkTestSupport.set(sc, "spark.dynamicAllocation.enabled", "true")
+      assertOne(Doctor.session(sc, run), "dynamic-allocation", "spark.executor.instances")
+    } finally {
+      other.cancel()
+      SparkTestSupport.set(sc, "spark.dynamicAllocation.enabled", "false")
     }
   }
 

@@ -43,8 +43,10 @@ class RankGroupLaws extends OnOneLine {
     }
 
     test(s"${topology.name}: late and reordered arrival, in one buffer and in two, over any groups") {
-      for (groups <- several; seed <- 1L to 2L; inPlace <- Seq(false, true); codec <- TestCodecs.plain)
-        check(CollectiveCheck(topology, codec, codec, 41, 14, 4, inPlace), groups, Some(seed))
+      ThreadGroup.together(1L to 2L) { seed =>
+        for (groups <- several; inPlace <- Seq(false, true); codec <- TestCodecs.plain)
+          check(CollectiveCheck(topology, codec, codec, 41, 14, 4, inPlace), groups, Some(seed))
+      }
     }
 
     test(s"${topology.name}: every rank alone is the topology's own schedule") {

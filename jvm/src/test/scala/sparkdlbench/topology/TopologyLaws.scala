@@ -45,16 +45,17 @@ class TopologyLaws extends OnOneLine {
     }
 
     test(s"${topology.name}: late and reordered arrival, buffers read as late as can be") {
-      for {
-        size <- Seq(2, 3, 4, 5)
-        seed <- 1L to 3L
-        (gradientCodec, parameterCodec) <- pairs(topology, size)
-        inPlace <- Seq(false, true) if !inPlace || (gradientCodec eq parameterCodec)
-      } check(
-        CollectiveCheck(topology, gradientCodec, parameterCodec, 41, 14, 5, inPlace),
-        size,
-        InMemoryConditions(delaySeed = Some(seed))
-      )
+      ThreadGroup.together(1L to 3L) { seed =>
+        for {
+          size <- Seq(2, 3, 4, 5)
+          (gradientCodec, parameterCodec) <- pairs(topology, size)
+          inPlace <- Seq(false, true) if !inPlace || (gradientCodec eq parameterCodec)
+        } check(
+          CollectiveCheck(topology, gradientCodec, parameterCodec, 41, 14, 5, inPlace),
+          size,
+          InMemoryConditions(delaySeed = Some(seed))
+        )
+      }
     }
 
     test(s"${topology.name}: the same inputs give the same bits on all ranks, whatever the arrival") {

@@ -48,13 +48,18 @@ class CheckpointClockSuite extends OnOneLine {
     }
   }
 
+  /** Steps as short as can be, of which checkpoints are the furthest apart. */
+  private lazy val shortest = run(3, 5 * interval + 5, _ => 1L)
+
   private def intervals(taken: Seq[(Long, Long)]): Seq[Long] =
     taken.map(_._2).zip(0L +: taken.map(_._2)).map { case (end, start) => end - start }
 
   test("all ranks take it after the same step, as late as a step at most") {
     val short = for (ranks <- 1 to 4; stepNanos <- Seq(130L, 999L, 1000L, 2500L)) yield (ranks, stepNanos)
     for ((ranks, stepNanos) <- short ++ Seq(1 -> 1L, 3 -> 1L, 4 -> 7L)) {
-      val results = run(ranks, 5 * interval / math.min(stepNanos, 1000) + 5, _ => stepNanos)
+      val results =
+        if ((ranks, stepNanos) == ((3, 1L))) shortest
+        else run(ranks, 5 * interval / math.min(stepNanos, 1000) + 5, _ => stepNanos)
       assert(results.forall(_._1.map(_._1) == results.head._1.map(_._1)))
       assert(results.head._1.size >= 4)
       intervals(results.head._1).foreach(length =>
@@ -67,12 +72,12 @@ class CheckpointClockSuite extends OnOneLine {
   }
 
   test("a checkpoint costs about log2 of its steps in announcements of 8 bytes, which every rank answers") {
-    val results = run(3, 4000, _ => 1L)
+    val results = shortest
     val announcements = results.head._2 / 8 / 2
     assert(results.tail.forall(_._2 == 8 * announcements))
-    assert(results.head._1.size == 4 - 1 || results.head._1.size == 4)
+    assert(results.head._1.size == 5 - 1 || results.head._1.size == 5)
     assert(
-      announcements <= 4 * 14,
+      announcements <= 5 * 14,
       s"$announcements announcements for ${results.head._1.size} checkpoints of 1000 steps"
     )
   }
@@ -91,7 +96,7 @@ class CheckpointClockSuite extends OnOneLine {
 
   test("steps that become slower or faster do not make ranks disagree; groups of ranks either") {
     val groups = Some(RankGroups(IndexedSeq(IndexedSeq(0, 2), IndexedSeq(1, 3))))
-    for (seed <- 1L to 3L) {
+    ThreadGroup.together(1L to 3L) { seed =>
       val results = run(4, 1500, made => if ((made / 100) % 2 == 0) 1L else 20L, groups, seed)
       assert(results.forall(_._1.map(_._1) == results.head._1.map(_._1)))
       // Until the next look at the clock it may take as long as half of the old estimate at the new speed.

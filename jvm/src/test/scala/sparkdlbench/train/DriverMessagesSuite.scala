@@ -36,7 +36,7 @@ class DriverMessagesSuite extends AnyFunSuite {
     )
     val summary = Json.read(TrainingRun.prepare(sc, settings).train().summary)
     assert(summary.path("final").path("steps").asInt == steps)
-    Thread.sleep(2000) // what is sent at a task's end arrives
+    Thread.sleep(1000) // what is sent at a task's end arrives
     val after = DriverMessages.soFar
     val messages = after.map { case (kind, count) => kind -> (count - before.getOrElse(kind, 0L)) }.filter(_._2 > 0)
     val ms = summary.path("final").path("ms_per_step_median").asDouble

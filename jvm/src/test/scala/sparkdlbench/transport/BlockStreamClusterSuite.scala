@@ -80,24 +80,28 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     )
     LocalCluster.run(2, 1, LocalCluster.prepared ++ short: _*) { sc =>
       // With host_local the messages go through memory, and only the connection's own signs of life through the socket.
-      for ((hostLocal, progress) <- Seq("off" -> "auto", "on" -> "auto", "off" -> "network")) {
-        val answers = LocalCluster.ranks(sc, 2, settings(hostLocal, progress)) { group =>
-          val transport = new BlockStream().connect(group)
-          try {
-            val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
-            transport.open(lanes, _ => None)
-            (0L until 2L).map { sequence =>
-              Thread.sleep(3500)
+      val ways = Seq(settings("off"), settings("on"), settings("off", "network"))
+      // One wait for all: each has a connection of its own.
+      val answers = LocalCluster.ranks(sc, 2, ways.head) { group =>
+        val lanes = Seq(Lane(0, 1, 0, 64), Lane(1, 0, 1, 64))
+        val transports = ways.zipWithIndex.map { case (way, number) =>
+          new BlockStream().connect(Chosen(Numbered(group, number.toString), way))
+        }
+        try {
+          transports.foreach(_.open(lanes, _ => None))
+          for (sequence <- 0L until 2L) yield {
+            Thread.sleep(3500)
+            transports.map { transport =>
               transport.send(lanes(1 - group.rank), sequence, ByteBufferOf(64))
               transport.flush()
               val bytes = transport.receive(lanes(group.rank), sequence).remaining
               transport.release(lanes(group.rank), sequence)
               bytes
-            }.sum
-          } finally transport.close()
-        }
-        assert(answers == Seq(2 * 64, 2 * 64), hostLocal)
+            }
+          }
+        } finally transports.foreach(_.close())
       }
+      assert(answers == Seq.fill(2)(Seq.fill(2)(Seq.fill(3)(64))))
       assert(Collectives.congestion(sc, new BlockStream) == Set("reno"))
     }
   }
@@ -243,6 +247,17 @@ private[transport] case class Numbered(group: GroupContext, number: String) exte
   def attemptId: String = s"${group.attemptId}-$number"
   def secret: RunSecret = group.secret
   def settings: Settings = group.settings
+  def timeoutMillis: Long = group.timeoutMillis
+  def allGather(text: String): IndexedSeq[String] = group.allGather(text)
+  def isKilled: Boolean = group.isKilled
+}
+
+/** The same group with settings of its own. */
+private[transport] case class Chosen(group: GroupContext, settings: Settings) extends GroupContext {
+  def rank: Int = group.rank
+  def size: Int = group.size
+  def attemptId: String = group.attemptId
+  def secret: RunSecret = group.secret
   def timeoutMillis: Long = group.timeoutMillis
   def allGather(text: String): IndexedSeq[String] = group.allGather(text)
   def isKilled: Boolean = group.isKilled

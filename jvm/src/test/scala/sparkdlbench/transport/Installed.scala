@@ -11,11 +11,19 @@ private[transport] object Installed extends Assertions {
 
   /** The executors' class path for transport `ucx`: this JVM's folders, and the jar that `sparkdl-bench jars fetch --ucx` brings. */
   def forUcx: (String, String) = {
-    val jar = cache.resolve(s"sparkdl-bench/jars/optional/ucx-libraries-${UcxLibraries.Version}-linux-x86_64.jar")
-    assume(Files.isRegularFile(jar), s"$jar is not there: bring it with `sparkdl-bench jars fetch --ucx`")
+    assumeUcx()
     val folders = sys.props("java.class.path").split(File.pathSeparator).filterNot(_.endsWith(".jar")).toSeq
-    "spark.executor.extraClassPath" -> (folders :+ jar.toString).mkString(File.pathSeparator)
+    "spark.executor.extraClassPath" -> (folders :+ ucxJar.toString).mkString(File.pathSeparator)
   }
+
+  /** For an application in which other transports are tested too: the same, or nothing where it is not there. */
+  def forUcxIfThere: Seq[(String, String)] = if (Files.isRegularFile(ucxJar)) Seq(forUcx) else Nil
+
+  def assumeUcx(): Unit =
+    assume(Files.isRegularFile(ucxJar), s"$ucxJar is not there: bring it with `sparkdl-bench jars fetch --ucx`"): Unit
+
+  private def ucxJar: Path =
+    cache.resolve(s"sparkdl-bench/jars/optional/ucx-libraries-${UcxLibraries.Version}-linux-x86_64.jar")
 
   /** For transport `mpi`. */
   def assumeMpi(): Unit = {

@@ -37,6 +37,13 @@ object LocalCluster {
 
   /** Runs `body` in an application of its own on `executors` processes of `cores` task slots. */
   def run[T](executors: Int, cores: Int, settings: (String, String)*)(body: SparkContext => T): T = {
+    val sc = start(executors, cores, settings: _*)
+    try body(sc)
+    finally stop(sc)
+  }
+
+  /** The same for several tests of a suite, which ends it by `stop`. */
+  def start(executors: Int, cores: Int, settings: (String, String)*): SparkContext = {
     // Spark's workers take their home from here, in a JVM whose environment cannot be changed any more.
     SparkTestSupport.useLoopback()
     sys.props("spark.testing") = "true"
@@ -52,12 +59,18 @@ object LocalCluster {
       .set("spark.executor.extraJavaOptions", "-XX:+UseSerialGC")
       .set("spark.task.maxFailures", "1")
     settings.foreach { case (key, value) => conf.set(key, value) }
-    try {
-      val sc = new SparkContext(conf)
-      try { awaitExecutors(sc, executors); body(sc) }
-      finally sc.stop()
-    } finally Seq("spark.testing", "spark.test.home").foreach(sys.props.remove)
+    val sc =
+      try new SparkContext(conf)
+      catch { case error: Throwable => clearProperties(); throw error }
+    try { awaitExecutors(sc, executors); sc }
+    catch { case error: Throwable => stop(sc); throw error }
   }
+
+  def stop(sc: SparkContext): Unit =
+    try sc.stop()
+    finally clearProperties()
+
+  private def clearProperties(): Unit = Seq("spark.testing", "spark.test.home").foreach(sys.props.remove)
 
   /** On a busy machine one may come so long after another that a run would not wait for it. */
   private def awaitExecutors(sc: SparkContext, executors: Int): Unit = {

@@ -35,9 +35,15 @@ class ShuffleSuite extends AnyFunSuite with LocalRuns {
     under(local.toFile).map(_.getName).filter(_.startsWith("shuffle_"))
   }
 
+  private val others = collection.mutable.Map.empty[Int, RunResult]
+
+  /** What `block-manager` makes with so many workers, once for all tests. */
+  private def byBlockManager(workers: Int): RunResult =
+    others.getOrElseUpdate(workers, run("transport" -> "block-manager", "workers" -> workers.toString))
+
   for (exchanges <- Seq("two", "one"); workers <- 1 to 4)
     test(s"$exchanges exchanges, $workers workers: block-manager's weights and losses, bit for bit") {
-      val other = run("transport" -> "block-manager", "workers" -> workers.toString)
+      val other = byBlockManager(workers)
       val ours =
         run("transport" -> "shuffle", "shuffle.exchanges" -> exchanges, "workers" -> workers.toString)
       assert(ours.weights === other.weights)
@@ -172,7 +178,7 @@ class ShuffleSuite extends AnyFunSuite with LocalRuns {
         )
       val (first, second) = (run(settings: _*), run(settings: _*))
       assert(first.weights === second.weights)
-      val one = run("transport" -> "block-manager", "workers" -> "1")
+      val one = byBlockManager(1)
       val apart = first.weights.zip(one.weights).map { case (a, b) => math.abs(a - b) }.max
       assert(apart < 1e-5, s"weights differ by $apart")
       val aggregators = sparkdlbench.topology.Tree.levels(workers, depth)

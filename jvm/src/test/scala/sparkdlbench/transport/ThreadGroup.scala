@@ -1,6 +1,8 @@
 package sparkdlbench.transport
 
 import java.util.concurrent.TimeUnit
+import scala.concurrent.duration.DurationInt
+import scala.concurrent.{Await, ExecutionContext, Future}
 
 /** Ranks as threads: runs the same function on every rank of an in-memory group. */
 object ThreadGroup {
@@ -38,6 +40,12 @@ object ThreadGroup {
       throw first
     }
     results.toIndexedSeq.map(_.get)
+  }
+
+  /** What comes of each case, all at once: for groups whose ranks sleep most of the time. */
+  def together[A, B](cases: Seq[A])(body: A => B): Seq[B] = {
+    implicit val threads: ExecutionContext = ExecutionContext.fromExecutor(task => new Thread(task).start())
+    Await.result(Future.traverse(cases)(each => Future(body(each))), 10.minutes)
   }
 
   private def runRank[T](

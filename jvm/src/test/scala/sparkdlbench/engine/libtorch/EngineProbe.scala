@@ -7,11 +7,14 @@ import java.lang.management.ManagementFactory
 
 /**
  * What the tests run in JVMs of their own, because a JVM can hold one BLAS: trains a small net with the settings given as
- * `key=value` arguments and prints facts, losses and how busy other threads were, as `name: value` lines.
+ * `key=value` arguments and prints facts and losses as `name: value` lines; after `Share`, which takes seconds, also how busy
+ * other threads were.
  */
 object EngineProbe {
+  val Share = "--share"
+
   def main(arguments: Array[String]): Unit = {
-    val settings = arguments.toSeq.map { argument =>
+    val settings = arguments.toSeq.filter(_ != Share).map { argument =>
       val parts = argument.split("=", 2)
       parts(0) -> parts(1)
     }
@@ -21,7 +24,7 @@ object EngineProbe {
       engine.facts.foreach { case (name, value) => println(s"$name: $value") }
       println("losses: " + EngineFixture.losses(engine, spec, 32, 20, 0.1f).mkString(" "))
       engine.close()
-      println(s"other threads' share: ${shareOfOtherThreads(settings)}")
+      if (arguments.contains(Share)) println(s"other threads' share: ${shareOfOtherThreads(settings)}")
     } catch {
       case error: ConfigurationException => println(s"refused: ${error.getMessage}")
     }

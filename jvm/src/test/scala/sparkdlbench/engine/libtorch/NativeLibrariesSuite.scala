@@ -60,9 +60,9 @@ class NativeLibrariesSuite extends OnOneLine {
   // Without MKL's jars, as on processors that it does not exist for.
   private lazy val openblas = {
     val entries = ownClassPath.split(File.pathSeparator).toSeq.filterNot(new File(_).getName.startsWith("mkl-"))
-    new Probe(entries.mkString(File.pathSeparator), Seq("engine.blas=openblas")).await()
+    new Probe(entries.mkString(File.pathSeparator), Seq(EngineProbe.Share, "engine.blas=openblas")).await()
   }
-  private lazy val byDefault = probe()
+  private lazy val byDefault = probe(EngineProbe.Share)
 
   test("the default on x86-64 is MKL in its reproducible mode, and is what is loaded") {
     assume(isX86, s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")

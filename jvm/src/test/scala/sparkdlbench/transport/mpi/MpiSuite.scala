@@ -41,9 +41,15 @@ class MpiSuite extends AnyFunSuite {
     }
   }
 
-  test("two ranks an executor, each with an MPI process of its own") {
+  test("two ranks an executor, each with an MPI process of its own, below a folder with a space in its name") {
     Installed.assumeMpi()
-    LocalCluster.run(2, 2)(sums(_, 4, settings(), Seq(100003), Seq("sliced", "ring", "recursive", "ps")))
+    val folder = Files.createDirectory(Files.createTempDirectory("mpi").resolve("with a space"))
+    val options = s"-XX:+UseSerialGC '-Djava.io.tmpdir=$folder'"
+    LocalCluster.run(2, 2, "spark.executor.extraJavaOptions" -> options) { sc =>
+      val folders = LocalCluster.ranks(sc, 4, settings())(_ => sys.props("java.io.tmpdir"))
+      assert(folders == Seq.fill(4)(folder.toString))
+      sums(sc, 4, settings(), Seq(100003), Seq("sliced", "ring", "recursive", "ps"))
+    }
   }
 
   test("it never claims to encrypt, and options that begin another process are refused") {

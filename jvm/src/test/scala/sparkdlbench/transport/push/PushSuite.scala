@@ -185,7 +185,8 @@ class PushSuite extends AnyFunSuite {
   }
 
   test("a peer that sends nothing is named with host, executor and phase, within the bound") {
-    for (processes <- Seq(Seq("a", "b"), Seq("a", "a")); mode <- Seq("off", "on")) {
+    val cases = for (processes <- Seq(Seq("a", "b"), Seq("a", "a")); mode <- Seq("off", "on")) yield (processes, mode)
+    ThreadGroup.together(cases) { case (processes, mode) =>
       val start = System.nanoTime()
       val result = besideTheSilent(World(processes, mode, timeoutMillis = 3000))(_.receive(fromSilent, 0))
       val message = intercept[RunFailedException](result.get).getMessage

@@ -4,14 +4,14 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
-import sparkdlbench.train.{RankReport, RankReports}
+import sparkdlbench.train.{DriverBoards, MeetingLeft, MeetingMessage, RankMeetings, RankReport, RankReports}
 
 import java.util.{Collections, Map => JMap}
 
 /**
- * `spark.plugins=sparkdlbench.SparkDLPlugin`: prepares a session for the `block-stream` transport and carries the ranks'
- * progress to the driver. On Spark 4.x this alone is enough: the plugin runs before the shuffle manager is made and wraps
- * whichever one the session names. On Spark 3.5 the shuffle manager must be named beside it:
+ * `spark.plugins=sparkdlbench.SparkDLPlugin`: prepares a session for the `block-stream` transport, lets ranks meet at the
+ * driver, and carries their progress there. On Spark 4.x this alone is enough: the plugin runs before the shuffle manager
+ * is made and wraps whichever one the session names. On Spark 3.5 the shuffle manager must be named beside it:
  * {{{
  * spark.shuffle.manager=org.apache.spark.sparkdlbench.SparkDLShuffleManager
  * spark.driver.extraClassPath=<this jar>
@@ -29,16 +29,18 @@ final class SparkDLPlugin extends SparkPlugin {
       Collections.emptyMap()
     }
 
-    override def receive(message: Any): AnyRef = {
-      message match {
-        case report: RankReport => RankReports.deliver(report)
-        case report: ResourceReport => ResourceLog.deliver(report)
-        case other =>
-          throw new IllegalArgumentException(
-            s"The driver was sent a ${other.getClass.getName}, which it does not know."
-          )
-      }
-      null
+    override def receive(message: Any): AnyRef = message match {
+      case meeting: MeetingMessage => RankMeetings.answer(meeting)
+      case report: RankReport =>
+        RankReports.deliver(report)
+        null
+      case report: ResourceReport =>
+        ResourceLog.deliver(report)
+        null
+      case other =>
+        throw new IllegalArgumentException(
+          s"The driver was sent a ${other.getClass.getName}, which it does not know."
+        )
     }
 
     override def registerMetrics(appId: String, plugin: PluginContext): Unit =
@@ -74,6 +76,14 @@ object SparkDLPlugin {
    *   is: a message one way may reach the driver after the end of the task that sent it, when the run's file is written already
    */
   def reportResources(report: ResourceReport, awaited: Boolean): Unit = if (awaited) ask(report) else send(report)
+
+  /** The driver's boards, where the ranks of all executors meet; None in a session without the plugin, which has no way there. */
+  private[sparkdlbench] def boards: Option[DriverBoards] = Option(executor).map { plugin =>
+    new DriverBoards {
+      override def ask(message: MeetingMessage): Array[String] = plugin.ask(message).asInstanceOf[Array[String]]
+      override def tell(message: MeetingLeft): Unit = plugin.send(message)
+    }
+  }
 
   private def send(message: AnyRef): Unit = {
     val context = executor

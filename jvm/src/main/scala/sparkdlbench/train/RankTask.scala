@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.{AnyOutcome, RunFailedException}
+import sparkdlbench.{AnyOutcome, RunFailedException, SparkDLPlugin}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
@@ -23,6 +23,7 @@ import sparkdlbench.transport.{
 }
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
+import scala.util.Try
 
 /**
  * What one rank of a one-stage run brings back.
@@ -59,7 +60,7 @@ final case class RankOutcome(
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
 final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankReport => Unit) {
   private val group = new BarrierGroup(setup, context)
-  private val attempt = setup.submission * RankTask.AttemptsPerSubmission + context.stageAttemptNumber()
+  private val attempt = group.attempt
   private val epochs = ArrayBuffer.empty[EpochReport]
   private val stepNanos = new ArrayBuilder.ofLong
   private val refusedBefore = Mailbox.refusedStreams
@@ -333,15 +334,22 @@ private object RankTask {
   val ReportNanos = 1000000000L
 
   /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
-  val AttemptsPerSubmission = 10000
+  private val AttemptsPerSubmission = 10000
+
+  /** The attempts of a run, counted over its submissions; each is after those that began before it. */
+  def attempt(setup: RunSetup, stageAttempt: Int): Int = setup.submission * AttemptsPerSubmission + stageAttempt
 }
 
 /**
- * The rendezvous of a barrier stage. All meetings of an attempt are over within `start_timeout` of this rank's start, whether the driver hears
- * of them or not: without the plugin it does not, and Spark's own wait may last a year (`spark.barrier.sync.timeout`).
+ * The rendezvous of a barrier stage: over the driver's boards where the session has the plugin, else by Spark's own. All meetings of an attempt
+ * are over within `start_timeout` of this rank's start, whether the driver hears of them or not: without the plugin it does not, and Spark's own
+ * wait may last a year (`spark.barrier.sync.timeout`).
  */
 private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskContext) extends GroupContext {
   val rank: Int = context.partitionId()
+
+  /** Counted over the run's submissions. */
+  val attempt: Int = RankTask.attempt(setup, context.stageAttemptNumber())
   def size: Int = setup.ranks
   def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
   def secret: RunSecret = setup.secret
@@ -356,17 +364,33 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
     gathered += 1
     if (SparkEnv.get.executorId == RankTask.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
-    else bySpark(text, leftMillis)
+    else
+      SparkDLPlugin.boards
+        .fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
+        .getOrElse(throw if (isKilled) new CancelledException else late)
+        .get
   }
 
+  private def byDriver(boards: DriverBoards, text: String, millis: Long): Option[Try[IndexedSeq[String]]] =
+    DriverRendezvous.allGather(
+      boards,
+      RankMeeting(setup.runId, attempt, size, gathered),
+      rank,
+      text,
+      millis,
+      isKilled
+    )
+
   /** In a thread of its own, as Spark's wait hears of no interrupt. */
-  private def bySpark(text: String, millis: Long): IndexedSeq[String] = {
-    var met = false
+  private def bySpark(text: String, millis: Long): Option[Try[IndexedSeq[String]]] = {
+    var ended = false
     try {
-      val outcome = BoundedWait.of(s"sparkdl-meeting-${setup.runId}-$rank", millis)(context.allGather(text))
-      met = outcome.nonEmpty
-      outcome.getOrElse(throw late).get.toIndexedSeq
-    } finally if (!met) BarrierMeeting.leave(context, "the rank waits no longer for the others")
+      val outcome = BoundedWait.of(s"sparkdl-meeting-${setup.runId}-$rank", millis, isKilled)(
+        context.allGather(text).toIndexedSeq
+      )
+      ended = outcome.nonEmpty
+      outcome
+    } finally if (!ended) BarrierMeeting.leave(context, "the rank waits no longer for the others")
   }
 
   private def late: RunFailedException = {

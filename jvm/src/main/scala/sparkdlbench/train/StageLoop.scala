@@ -15,7 +15,7 @@ import scala.util.{Failure, Success, Try}
 
 /**
  * The loop of the one-stage shape: one barrier stage for the whole training; the ranks' tasks live as long as it. The driver
- * only listens to reports whose number does not grow with the steps.
+ * keeps the boards where they meet, and then only listens to reports whose number does not grow with the steps.
  *
  * After a loss Spark retries the stage, and the ranks go on from the newest checkpoint. When Spark has given up, the driver submits the
  * stage anew; with as many workers as there are slots, when no executor has come in place of a lost one for
@@ -65,12 +65,16 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
       cancelled: () => Boolean
   ): Try[Seq[RankOutcome]] = {
     val box = RankReports.open(setup.runId)
+    RankMeetings.open(setup.runId, RankTask.attempt(setup, 0))
     def receive(report: RankReport): Unit = { watched.receive(report); reports.receive(report) }
-    val outcome = watched.run(
-      runStage(setup),
-      () => Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive),
-      cancelled
-    )
+    val outcome =
+      try
+        watched.run(
+          runStage(setup),
+          () => Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive),
+          cancelled
+        )
+      finally RankMeetings.close(setup.runId)
     while (!box.isEmpty) receive(box.poll())
     outcome.map(_.toSeq.sortBy(_.rank))
   }

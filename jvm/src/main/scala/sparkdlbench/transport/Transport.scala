@@ -28,7 +28,10 @@ trait GroupContext {
   def settings: Settings
   def timeoutMillis: Long
 
-  /** Every rank's text, by rank. A collective call; slow (Spark polls once a second): for the rendezvous alone. */
+  /**
+   * Every rank's text, by rank. A collective call, for the rendezvous alone: the texts go over the driver, and in a session without the plugin
+   * Spark looks for them once a second.
+   */
   def allGather(text: String): IndexedSeq[String]
 
   /** True when the task was asked to end; every wait checks it. */

@@ -68,6 +68,7 @@ class DriverMessagesSuite extends AnyFunSuite {
         }
         val all = (short.others.keySet ++ long.others.keySet).toSeq.sorted
         val grown = all.map(kind => kind -> (long.others.getOrElse(kind, 0L) - short.others.getOrElse(kind, 0L)))
+        for (run <- Seq(short, long)) assert(run.texts == 2, "one meeting of two ranks")
         // 9,000 steps more; clean-up of earlier runs by the driver's garbage collector may fall into either.
         assert(grown.map(_._2).filter(_ > 0).sum < 60, grown)
         // The same counting sees a transport that does ask the driver: two jobs a step.
@@ -92,6 +93,7 @@ private object DriverMessagesSuite {
     "ExpireDeadHosts" -> 0.2,
     "ReviveOffers" -> 4.0, // the driver to itself: every second, and when a task begins or ends
     "PluginMessage(StepReport)" -> 1.1,
+    "PluginMessage(MeetingPoll)" -> 20.0, // of the rank that is ready first, until the other one is
     "PluginMessage(ResourceReport)" -> 1.1 // each executor every two seconds
   )
 
@@ -99,5 +101,6 @@ private object DriverMessagesSuite {
     private def isTimed(kind: String): Boolean = timed.contains(kind.split(' ').last)
     val byTime: Map[String, Long] = messages.filter { case (kind, _) => isTimed(kind) }
     val others: Map[String, Long] = messages.filterNot { case (kind, _) => isTimed(kind) }
+    val texts: Long = messages.filter { case (kind, _) => kind.endsWith("PluginMessage(MeetingText)") }.values.sum
   }
 }

@@ -365,33 +365,28 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
     if (SparkEnv.get.executorId == RankTask.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
     else
-      SparkDLPlugin.boards
-        .fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
-        .getOrElse(throw if (isKilled) new CancelledException else late)
-        .get
+      SparkDLPlugin.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
   }
 
-  private def byDriver(boards: DriverBoards, text: String, millis: Long): Option[Try[IndexedSeq[String]]] =
-    DriverRendezvous.allGather(
-      boards,
-      RankMeeting(setup.runId, attempt, size, gathered),
-      rank,
-      text,
-      millis,
-      isKilled
-    )
+  private def byDriver(boards: DriverBoards, text: String, millis: Long): IndexedSeq[String] = {
+    val meeting = RankMeeting(setup.runId, attempt, size, gathered)
+    met(DriverRendezvous.allGather(boards, meeting, rank, text, millis, isKilled))
+  }
 
   /** In a thread of its own, as Spark's wait hears of no interrupt. */
-  private def bySpark(text: String, millis: Long): Option[Try[IndexedSeq[String]]] = {
+  private def bySpark(text: String, millis: Long): IndexedSeq[String] = {
     var ended = false
     try {
       val outcome = BoundedWait.of(s"sparkdl-meeting-${setup.runId}-$rank", millis, isKilled)(
         context.allGather(text).toIndexedSeq
       )
       ended = outcome.nonEmpty
-      outcome
+      met(outcome) // before it leaves, for then Spark kills this task as well
     } finally if (!ended) BarrierMeeting.leave(context, "the rank waits no longer for the others")
   }
+
+  private def met(outcome: Option[Try[IndexedSeq[String]]]): IndexedSeq[String] =
+    outcome.getOrElse(throw if (isKilled) new CancelledException else late).get
 
   private def late: RunFailedException = {
     val host = SparkEnv.get.blockManager.blockManagerId.host

@@ -7,6 +7,7 @@ import org.apache.spark.scheduler.{
   SparkListenerStageCompleted,
   SparkListenerTaskEnd
 }
+import org.apache.spark.sparkdlbench.SparkFacts
 
 import scala.collection.immutable.ListMap
 import scala.collection.mutable
@@ -33,7 +34,7 @@ final class SparkLayers(group: String) extends SparkListener {
   private val early = mutable.ArrayBuffer.empty[Part]
 
   override def onJobStart(event: SparkListenerJobStart): Unit = synchronized {
-    if (Option(event.properties).exists(_.getProperty(GroupProperty) == group)) {
+    if (Option(event.properties).exists(_.getProperty(SparkFacts.JobGroup) == group)) {
       jobCount += 1
       jobs(event.jobId) = new Job(event.time, event.stageIds.toSet)
     }
@@ -136,9 +137,6 @@ object SparkLayers {
 
   /** Parts kept: those of some hundred jobs, which are more than any run makes before its first step. */
   private val MostEarly = 1000
-
-  /** The property of a job that `SparkContext.setJobGroup` sets. */
-  private val GroupProperty = "spark.jobGroup.id"
 
   /** Inside the tasks: all that a run does itself. */
   val Run = "run"

@@ -1,8 +1,16 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
+import org.apache.spark.scheduler.{
+  SparkListener,
+  SparkListenerJobStart,
+  SparkListenerStageCompleted,
+  SparkListenerTaskStart
+}
+import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.AnyOutcome
 
+import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
 import scala.util.Try
 
@@ -34,6 +42,7 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup) {
     @volatile var outcome: Option[Try[T]] = None
     val thread = new Thread(() => outcome = Some(AnyOutcome.of(job)), s"sparkdl-stage-${setup.runId}")
     thread.setDaemon(true)
+    slots.open()
     thread.start()
     try
       while (outcome.isEmpty) {
@@ -43,6 +52,7 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup) {
         if (cancelled() || complaint.nonEmpty) sc.cancelJobGroup(setup.runId)
       }
     catch { case cause: Throwable => end(thread, cause); throw cause }
+    finally slots.close()
     outcome.get
   }
 
@@ -67,36 +77,53 @@ private[train] object WatchedJob {
 }
 
 /** Watches whether the stage's tasks run. */
-private final class SlotWatch(sc: SparkContext, setup: RunSetup) {
+private final class SlotWatch(sc: SparkContext, setup: RunSetup) extends AutoCloseable {
   private val limit = setup.settings(Checkpointing.replacementSeconds)
+  private val stages = new BegunStages(setup.runId)
   private var idleSince = System.nanoTime()
-  private var lookedAt = 0L
   var complaint: Option[String] = None
+
+  def open(): Unit = {
+    sc.addSparkListener(stages)
+    idleSince = System.nanoTime()
+  }
 
   def look(): Unit = {
     val now = System.nanoTime()
-    if (now - lookedAt > SlotWatch.LookNanos) {
-      lookedAt = now
-      if (allRun) idleSince = now
-      if (complaint.isEmpty && now - idleSince > limit * 1000000000L)
-        complaint = Some(
-          s"The training's ${setup.ranks} tasks run at the same time or not at all, and for $limit s (recovery.replacement_wait) there were not as many " +
-            "slots: other jobs of this session hold them, or an executor was lost and none came in its place. End the other jobs, give the session " +
-            "more executors, or raise recovery.replacement_wait."
-        )
-    }
+    if (stages.anyRuns) idleSince = now
+    if (complaint.isEmpty && now - idleSince > limit * 1000000000L)
+      complaint = Some(
+        s"The training's ${setup.ranks} tasks run at the same time or not at all, and for $limit s (recovery.replacement_wait) there were not as many " +
+          "slots: other jobs of this session hold them, or an executor was lost and none came in its place. End the other jobs, give the session " +
+          "more executors, or raise recovery.replacement_wait."
+      )
   }
 
-  private def allRun: Boolean = {
-    val stages =
-      sc.statusTracker.getJobIdsForGroup(setup.runId).flatMap(sc.statusTracker.getJobInfo(_)).flatMap(_.stageIds)
-    stages.flatMap(sc.statusTracker.getStageInfo(_)).exists { stage =>
-      stage.numTasks == setup.ranks && stage.numActiveTasks + stage.numCompletedTasks >= setup.ranks
-    }
-  }
+  override def close(): Unit = sc.removeSparkListener(stages)
 }
 
-private object SlotWatch { val LookNanos = 500000000L }
+/**
+ * The stages of a Spark job group that have got slots, and have not failed. Where one task of a barrier stage begins all do. By Spark's events,
+ * because its status tracker may learn of a task's begin with the executors' next heartbeat, ten seconds later.
+ */
+private final class BegunStages(group: String) extends SparkListener {
+  private val ofGroup = ConcurrentHashMap.newKeySet[Int]()
+  private val begun = ConcurrentHashMap.newKeySet[(Int, Int)]()
+
+  def anyRuns: Boolean = !begun.isEmpty
+
+  override def onJobStart(job: SparkListenerJobStart): Unit =
+    if (Option(job.properties).exists(_.getProperty(SparkFacts.JobGroup) == group))
+      job.stageIds.foreach(ofGroup.add(_): Unit)
+
+  override def onTaskStart(task: SparkListenerTaskStart): Unit =
+    if (ofGroup.contains(task.stageId)) begun.add((task.stageId, task.stageAttemptId)): Unit
+
+  override def onStageCompleted(stage: SparkListenerStageCompleted): Unit = {
+    val info = stage.stageInfo
+    if (info.failureReason.nonEmpty) begun.remove((info.stageId, info.attemptNumber())): Unit
+  }
+}
 
 /** Watches whether the ranks of an attempt meet; from then on they watch each other. */
 private[train] final class StartWatch(setup: RunSetup, nanoTime: () => Long = () => System.nanoTime()) {

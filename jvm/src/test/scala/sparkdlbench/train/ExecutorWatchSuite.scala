@@ -42,7 +42,7 @@ class ExecutorWatchSuite extends AnyFunSuite {
     LocalCluster.run(2, 1) { sc =>
       val results = Files.createTempDirectory("results").toString
       val settings = Map("workers" -> "2", "batch" -> "50", "model.hidden" -> "32", "transport" -> "block-manager")
-      val wait = Map("recovery.replacement_wait" -> "20", "results" -> results)
+      val wait = Map("recovery.replacement_wait" -> "8", "results" -> results)
       val setup = TrainingRun.prepare(sc, settings ++ wait).setup
       sc.setJobGroup(setup.runId, "a training", interruptOnCancel = false)
       val group = new RankGroup(sc, setup)
@@ -50,7 +50,7 @@ class ExecutorWatchSuite extends AnyFunSuite {
       SparkTestSupport.killExecutors(sc)
       eventually("all executors are gone")(SparkFacts.slots(sc) == 0)
       val told = group.explained(Try(group.run(_ => 1)).failed.get)
-      assert(told.isInstanceOf[RunFailedException] && told.getMessage.contains("not a single executor for 20 s"), told)
+      assert(told.isInstanceOf[RunFailedException] && told.getMessage.contains("not a single executor for 8 s"), told)
       group.close()
     }
   }

@@ -25,6 +25,26 @@ class WatchedJobSuite extends AnyFunSuite with LocalRuns {
     while (WatchedJobSuite.running.get > 0 && System.nanoTime() < end) Thread.sleep(20)
     assert(WatchedJobSuite.running.get == 0, "tasks still run")
   }
+
+  test("tasks that run are seen to run before any heartbeat, and those that get no slots not to") {
+    val setup = prepared("recovery.replacement_wait" -> "1").setup
+    def job(millis: Long): Unit = {
+      sc.setJobGroup(setup.runId, "a training", interruptOnCancel = false)
+      sc.parallelize(0 until 2, 2).barrier().mapPartitions { tasks => Thread.sleep(millis); tasks }.count(): Unit
+    }
+    def watched(millis: Long): WatchedJob = {
+      val watch = new WatchedJob(sc, setup)
+      watch.run(job(millis), () => Thread.sleep(20), () => false): Unit
+      watch
+    }
+    assert(watched(4000).complaint.isEmpty)
+    val slots = sc.defaultParallelism // of a local master: its threads
+    val other = sc.parallelize(0 until slots, slots).foreachAsync(_ => Thread.sleep(6000))
+    val without = watched(0)
+    assert(without.complaint.get.contains("for 1 s (recovery.replacement_wait)"))
+    assert(without.lackedSlots && !other.isCompleted)
+    scala.concurrent.Await.ready(other, scala.concurrent.duration.Duration(60, "s")): Unit
+  }
 }
 
 /** In an object, so that tasks need nothing of the suite. */

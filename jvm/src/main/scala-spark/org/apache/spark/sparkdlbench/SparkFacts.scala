@@ -21,6 +21,9 @@ final case class KnownExecutor(id: String, address: String, slots: Int, register
 /** What only Spark itself knows about a session. */
 object SparkFacts {
 
+  /** Property of a job that names its group. */
+  val JobGroup: String = SparkContext.SPARK_JOB_GROUP_ID
+
   /** Tasks that can run at the same time now, counted by Spark's own scheduler. */
   def slots(sc: SparkContext): Int = sc.maxNumConcurrentTasks(sc.resourceProfileManager.defaultResourceProfile)
 

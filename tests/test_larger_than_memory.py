@@ -8,6 +8,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +22,16 @@ pytestmark = pytest.mark.on_one_line
 HERE = Path(__file__).resolve().parent
 TIMEOUT_SECONDS = 300
 MEBI = 1 << 20
-HEAP = 512 * MEBI
+HEAP = 480 * MEBI  # Spark takes executors of 450 MiB and more
 SIDE = 100  # of an image; so a row has 10,000 values
-CLASSES = 8
-ROWS = CLASSES * SIDE * SIDE  # 800 MB of one byte a value
+CLASSES = 7
+ROWS = CLASSES * SIDE * SIDE  # 700 MB of one byte a value
 TEST_ROWS = 50
 BATCH = 500
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> object:
+def folder(tmp_path: Path) -> Iterator[Path]:
     if shutil.disk_usage(tmp_path).free < 5 * ROWS * SIDE * SIDE:
         pytest.skip(f"a set of {ROWS * SIDE * SIDE >> 20} MiB and its copy need more room than '{tmp_path}' has")
     write(tmp_path / "data")
@@ -41,7 +42,7 @@ def folder(tmp_path: Path) -> object:
 
 
 def write(data: Path) -> None:
-    """Row r is black but for pixel r mod 10,000, and of class r div 10,000: no two rows are alike. In a sparse file."""
+    """Row r is black but for pixel r mod 10,000, and of class r div 10,000: no two rows are alike."""
     width = SIDE * SIDE
     data.mkdir()
     idx.write(data, idx.TEST, idx.Set(np.zeros((TEST_ROWS, SIDE, SIDE), np.uint8), np.zeros(TEST_ROWS, np.uint8)))
@@ -85,12 +86,12 @@ def test_each_row_is_visited_once_and_none_is_on_the_heap(folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads((folder / "out.json").read_text())
-    assert f"-Xmx{HEAP // MEBI}" in found["command"].replace("-Xmx512m", "-Xmx512M")
+    assert f"-Xmx{HEAP // MEBI}M" in found["command"]
     # On the heap it has no place.
     assert "data.memory_limit=" in found["refusal"]
     assert found["visits"] == [pytest.approx(1, abs=0.02), pytest.approx(1, abs=0.02)]
     size = ROWS * SIDE * SIDE
-    assert size > 1.4 * HEAP
+    assert size > 1.3 * HEAP
     # Pages of the mapped file count as resident while there is memory for them, and are the system's to take back.
     assert found["anonymous"] < HEAP + 400 * MEBI
     assert found["anonymous"] < 0.75 * (HEAP + size)

@@ -10,7 +10,8 @@ import sparkdlbench.model.ModelSpec
  */
 final class TorchVariant extends EngineVariant {
   def name = "torch"
-  def doc = "PyTorch, every layer kind by autograd, in a Python process beside each worker; on the CPU or a GPU (engine.device)"
+  def doc =
+    "PyTorch, every layer kind by autograd, in a Python process beside each worker; on the CPU or a GPU (engine.device)"
   override def keys: Seq[Key[_]] = PythonEngine.keys
 
   def check(spec: ModelSpec, threads: Int, settings: Settings): Unit = PythonEngine.check(name, spec, settings)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,16 @@ def test_a_local_session_of_spark_3_5_takes_native_epoll_where_it_loads(
     assert mode("3.5", **{"spark.shuffle.io.mode": "NIO"}) == "NIO"
     monkeypatch.setattr(session, "_has_native_epoll", lambda: False)
     assert mode("3.5") is None
+
+
+def test_engines_that_are_python_processes_get_this_python_on_this_host(jars: Jars) -> None:
+    python, path = "spark.sparkdl.engine.python", "spark.sparkdl.engine.pythonPath"
+    settings = session.session_settings(jars, {"spark.master": "local-cluster[2,1,2048]"})
+    assert settings[python] == sys.executable
+    assert (Path(settings[path]) / "sparkdl_bench" / "session.py").is_file()  # the checkout, which nobody has installed
+    own = session.session_settings(jars, {"spark.master": "local", python: "/own/python"})
+    assert own[python] == "/own/python"
+    assert python not in session.session_settings(jars, {"spark.master": "yarn"})
 
 
 @pytest.mark.parametrize("master", ["local[2]", "yarn"])

@@ -6,6 +6,7 @@ import itertools
 import os
 import platform
 import shlex
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,8 @@ _LOCAL_SETTINGS = {
     # The driver allocates whole blocks for every broadcast, and every stage broadcasts its task.
     "spark.broadcast.blockSize": "256k",
 }
+_ENGINE_PYTHON = "spark.sparkdl.engine.python"
+_ENGINE_PATH = "spark.sparkdl.engine.pythonPath"
 # Nobody looks at finished jobs where Spark's own page is off.
 _WITHOUT_PAGE = {"spark.ui.retainedJobs": "50", "spark.ui.retainedStages": "50", "spark.ui.retainedTasks": "1000"}
 
@@ -134,7 +137,7 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
         page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
         # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
         epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
-        ours = {**_LOCAL_SETTINGS, **page, **epoll}
+        ours = {**_LOCAL_SETTINGS, **page, **epoll, **_own_python()}
         settings.update({name: value for name, value in ours.items() if name not in settings})
     else:
         _merge(settings, "spark.jars", paths, ",")
@@ -149,6 +152,14 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
     if bring and local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
         _wrap_shuffle_manager(settings)
     return settings
+
+
+def _own_python() -> dict[str, str]:
+    """Engines that are Python processes compute with this one, and with the package as it is here: executors of this
+    host know neither."""
+    folder = Path(__file__).resolve().parents[1]
+    installed = folder.name in ("site-packages", "dist-packages")
+    return {_ENGINE_PYTHON: sys.executable, **({} if installed else {_ENGINE_PATH: str(folder)})}
 
 
 def _has_native_epoll() -> bool:

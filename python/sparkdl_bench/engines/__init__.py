@@ -1,10 +1,13 @@
-"""Engines of one process, over the same specification as the JVM's: yardsticks and oracles, no Spark. One file each."""
+"""Engines of one process, over the same specification as the JVM's: yardsticks and oracles, no Spark. One file each.
+
+A run takes one by its name too (`engine.name`): `_process` then puts it beside each task, over memory that both map.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -47,6 +50,27 @@ class Evaluation:
     correct: int
 
 
+@dataclass(frozen=True)
+class Memory:
+    """Flat arrays that an engine computes in. Whoever brings them writes the initial values, too.
+
+    Attributes:
+        parameters, gradients: in the specification's layout.
+        statistics: those of batch normalisation.
+    """
+
+    parameters: Values
+    gradients: Values
+    statistics: Values
+
+    @classmethod
+    def fresh(cls, spec: ModelSpec, seed: int, double: bool) -> Memory:
+        """Arrays of an engine's own, with the initial weights of that seed; `double`: of 64 bits."""
+        kind: Any = np.float64 if double else np.float32
+        parameters = spec.initial_parameters(seed).astype(kind)
+        return cls(parameters, np.zeros_like(parameters), spec.initial_statistics().astype(kind))
+
+
 class Engine(Protocol):
     """One model, loaded. Loss is the softmax cross-entropy in nats."""
 
@@ -73,19 +97,32 @@ class Engine(Protocol):
         """Forward pass only."""
         ...
 
+    @property
+    def facts(self) -> Mapping[str, str]:
+        """What really computes: device, versions."""
+        ...
+
 
 @dataclass(frozen=True)
 class EngineVariant:
-    """An engine by name. `load(spec, seed, double)` sets the initial weights; `double`: 64-bit, for oracles."""
+    """An engine by name.
+
+    Attributes:
+        load: of (spec, seed, double) sets the initial weights; `double`: 64-bit, for oracles.
+        over: of (spec, seed, memory, device) computes in that memory; `seed` is that of dropout masks, `device` as in
+            `engine.device`: `cpu`, `cuda` or `cuda:N`.
+    """
 
     name: str
     doc: str
     load: Callable[[ModelSpec, int, bool], Engine]
+    over: Callable[[ModelSpec, int, Memory, str], Engine]
 
 
 def discover() -> dict[str, EngineVariant]:
     """Every engine by name. Importing an engine's file needs no optional package; loading it may."""
-    found = (importlib.import_module(f"{__name__}.{each.name}").ENGINE for each in pkgutil.iter_modules(__path__))
+    names = (each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_"))
+    found = (importlib.import_module(f"{__name__}.{name}").ENGINE for name in names)
     return {engine.name: engine for engine in found}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Values
+from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Memory, Values
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import Layer, ModelSpec
 
@@ -14,9 +16,16 @@ KINDS = ("linear", "relu", "tanh", "sigmoid", "flatten", "log-softmax")
 
 
 class NumpyEngine:
-    """See `Engine`. Suffixes are shapes: B rows, I and O inputs and outputs of a layer, C classes."""
+    """See `Engine`. Suffixes are shapes: B rows, I and O inputs and outputs of a layer, C classes.
 
-    def __init__(self, spec: ModelSpec, seed: int, double: bool) -> None:
+    Args:
+        memory: that it computes in; None: its own, with the initial weights of `seed`.
+
+    Raises:
+        ConfigurationError: the model is no chain of the layers that it has.
+    """
+
+    def __init__(self, spec: ModelSpec, seed: int, double: bool, memory: Memory | None = None) -> None:
         for index, layer in enumerate(spec.layers):
             if layer.kind not in KINDS or (index > 0 and layer.inputs != (spec.layers[index - 1].name,)):
                 raise ConfigurationError(
@@ -25,10 +34,17 @@ class NumpyEngine:
                 )
         self._spec = spec
         self._type: Any = np.float64 if double else np.float32
-        self.parameters: Values = spec.initial_parameters(seed).astype(self._type)
-        self.gradients: Values = np.zeros_like(self.parameters)
-        self.statistics: Values = np.zeros(0, self._type)
+        memory = memory or Memory.fresh(spec, seed, double)
+        self.parameters: Values = memory.parameters
+        self.gradients: Values = memory.gradients
+        self.statistics: Values = memory.statistics
         self._offsets = {each.name: each for each in spec.parameters}
+        # Behind it nobody needs the gradient of what a layer reads.
+        self._first = next((index for index, layer in enumerate(spec.layers) if layer.kind == "linear"), 0)
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        return {"device": "cpu", "python": platform.python_version(), "numpy": np.__version__}
 
     def step(self, batch: Batch, weight: float) -> float:
         values = self._forward(batch)
@@ -37,7 +53,9 @@ class NumpyEngine:
         gradient[np.arange(len(batch.labels)), batch.labels] -= 1
         gradient *= self._type(weight)
         for index in reversed(range(len(self._spec.layers))):
-            gradient = self._backward(self._spec.layers[index], values[index], values[index + 1], gradient)
+            self._keep_gradients(self._spec.layers[index], values[index], gradient)
+            if index > self._first:
+                gradient = self._backward(self._spec.layers[index], values[index + 1], gradient)
         return loss
 
     def evaluate(self, batch: Batch) -> Evaluation:
@@ -47,7 +65,7 @@ class NumpyEngine:
         return Evaluation(len(batch.labels), loss, correct)
 
     def _forward(self, batch: Batch) -> list[Values]:
-        values: list[Values] = [batch.features.reshape(len(batch.labels), -1).astype(self._type)]
+        values: list[Values] = [batch.features.reshape(len(batch.labels), -1).astype(self._type, copy=False)]
         for layer in self._spec.layers:
             values.append(self._output(layer, values[-1]))
         return values
@@ -68,11 +86,16 @@ class NumpyEngine:
             return _log_softmax(x_BI)
         return x_BI
 
-    def _backward(self, layer: Layer, x: Values, y: Values, dy: Values) -> Values:
+    def _keep_gradients(self, layer: Layer, x_BI: Values, dy_BO: Values) -> None:
+        """Writes those of the layer's own parameters."""
         if layer.kind == "linear":
-            self._tensor(self.gradients, f"{layer.name}.weight")[:] = dy.T @ x
+            np.matmul(dy_BO.T, x_BI, out=self._tensor(self.gradients, f"{layer.name}.weight"))
             if layer.integer("bias", 1):
-                self._tensor(self.gradients, f"{layer.name}.bias")[:] = dy.sum(axis=0)
+                self._tensor(self.gradients, f"{layer.name}.bias")[:] = dy_BO.sum(axis=0)
+
+    def _backward(self, layer: Layer, y: Values, dy: Values) -> Values:
+        """The gradient of the layer's input."""
+        if layer.kind == "linear":
             return np.asarray(dy @ self._tensor(self.parameters, f"{layer.name}.weight"))
         if layer.kind == "relu":
             return np.where(y > 0, dy, self._type(0))
@@ -101,4 +124,13 @@ def _loss(logits_BC: Values, labels: Any) -> tuple[float, Values]:
     return float(-picked.sum(dtype=np.float64)), np.exp(log_probabilities_BC)
 
 
-ENGINE = EngineVariant("numpy", "NumPy alone: multi-layer perceptrons, from scratch", NumpyEngine)
+def _over(spec: ModelSpec, seed: int, memory: Memory, device: str) -> NumpyEngine:
+    if device != "cpu":
+        raise ConfigurationError(
+            f"The engine 'numpy' was to compute on device '{device}', and it has the CPU alone. Take device cpu, or "
+            "the engine 'torch'."
+        )
+    return NumpyEngine(spec, seed, False, memory)
+
+
+ENGINE = EngineVariant("numpy", "NumPy alone: multi-layer perceptrons, from scratch", NumpyEngine, _over)

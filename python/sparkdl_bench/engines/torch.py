@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Values
+from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Memory, Values
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import INPUT, Layer, ModelSpec, initializers
 
@@ -25,12 +26,15 @@ class TorchEngine:
 
     Args:
         device: `cpu`, `cuda` (the first GPU) or `cuda:N`.
+        memory: the host's arrays; None: its own, with the initial weights of `seed`.
 
     Raises:
         ConfigurationError: a layer of a kind that it does not have; a device that this PyTorch does not find.
     """
 
-    def __init__(self, spec: ModelSpec, seed: int, double: bool, device: str = "cpu") -> None:
+    def __init__(
+        self, spec: ModelSpec, seed: int, double: bool, device: str = "cpu", memory: Memory | None = None
+    ) -> None:
         torch = _torch()
         self._device = _found(device)
         for layer in spec.layers:
@@ -40,10 +44,10 @@ class TorchEngine:
                     f"{', '.join(sorted(_FORWARD))}."
                 )
         self._spec, self._seed = spec, seed
-        kind = np.float64 if double else np.float32
-        self._host_parameters: Values = spec.initial_parameters(seed).astype(kind)
-        self._host_statistics: Values = spec.initial_statistics().astype(kind)
-        self._host_gradients: Values = np.zeros_like(self._host_parameters)
+        memory = memory or Memory.fresh(spec, seed, double)
+        self._host_parameters: Values = memory.parameters
+        self._host_statistics: Values = memory.statistics
+        self._host_gradients: Values = memory.gradients
         # On the CPU the same memory.
         self._flat = torch.from_numpy(self._host_parameters).to(self._device)
         self._flat_statistics = torch.from_numpy(self._host_statistics).to(self._device)
@@ -56,6 +60,18 @@ class TorchEngine:
             self._tensors[place.name] = tensor
         self._statistics = {
             place.name: self._flat_statistics[place.offset : place.offset + place.length] for place in spec.statistics
+        }
+
+    @property
+    def facts(self) -> Mapping[str, str]:
+        torch = _torch()
+        gpu = {"gpu": str(torch.cuda.get_device_name(self._device))} if self._device.type == "cuda" else {}
+        return {
+            "device": str(self._device),
+            **gpu,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "torch.threads": str(torch.get_num_threads()),
         }
 
     @property
@@ -259,4 +275,8 @@ def _torch() -> Any:
     return torch
 
 
-ENGINE = EngineVariant("torch", "PyTorch in one process: every layer kind, by autograd", TorchEngine)
+def _over(spec: ModelSpec, seed: int, memory: Memory, device: str) -> TorchEngine:
+    return TorchEngine(spec, seed, False, device, memory)
+
+
+ENGINE = EngineVariant("torch", "PyTorch in one process: every layer kind, by autograd", TorchEngine, _over)

@@ -91,8 +91,8 @@ final class ExecutorChecks(facts: Seq[ExecutorFacts], spark: String, build: Map[
     failed.headOption.toSeq.map { first =>
       Finding(
         "native-libraries",
-        s"The engine cannot be loaded in ${failed.map(named).mkString(", ")}. ${first.engine.get} sparkdl-bench jars fetch brings the native libraries; " +
-          "engine.cache names the folder on the executors' hosts into which they are unpacked."
+        s"The engine cannot be loaded in ${failed.map(named).mkString(", ")}. ${first.engine.get} sparkdl-bench jars fetch brings the native libraries of " +
+          "libtorch; engine.cache names the folder on the executors' hosts into which they are unpacked."
       )
     }
   }

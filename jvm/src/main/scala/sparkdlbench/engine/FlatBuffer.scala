@@ -11,21 +11,13 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
  * @param length
  *   number of fp32 values; 0 is allowed
  */
-final class FlatBuffer(val length: Int) {
-  if (length.toLong * 4 + FlatBuffer.Alignment > Int.MaxValue)
-    throw new ConfigurationException(
-      s"A flat buffer of $length fp32 values (${length.toLong * 4} bytes) is over the JVM's limit of ${Int.MaxValue} bytes a buffer; " +
-        "use a model with fewer than 536 million parameters."
-    )
+final class FlatBuffer private (val length: Int, memory: ByteBuffer) {
+
+  /** In memory of its own, all zeros. */
+  def this(length: Int) = this(length, FlatBuffer.allocate(length))
 
   /** All bytes, native order, position 0. Do not move its position: take a `duplicate`. */
-  val bytes: ByteBuffer = {
-    val memory = ByteBuffer.allocateDirect(math.max(1, length) * 4 + FlatBuffer.Alignment)
-    // Not alignedSlice: it rounds the end down as well, and may leave less than `length` values.
-    val misaligned = memory.alignmentOffset(0, FlatBuffer.Alignment)
-    val start = (FlatBuffer.Alignment - misaligned) % FlatBuffer.Alignment
-    memory.slice(start, length * 4).order(ByteOrder.nativeOrder())
-  }
+  val bytes: ByteBuffer = memory.slice(0, length * 4).order(ByteOrder.nativeOrder())
 
   /** All values, position 0. Do not move its position: take a `duplicate` or a `slice`. */
   val floats: FloatBuffer = bytes.asFloatBuffer()
@@ -44,4 +36,29 @@ object FlatBuffer {
 
   /** The most values a buffer can hold. */
   val MaxLength: Int = (Int.MaxValue - Alignment) / 4
+
+  /**
+   * In memory that others hold too, such as a mapped file.
+   *
+   * @param memory
+   *   direct, begins on a 64-byte boundary, with room for `length` values
+   */
+  def over(memory: ByteBuffer, length: Int): FlatBuffer = {
+    require(memory.isDirect && memory.alignmentOffset(0, Alignment) == 0, "the memory is not direct, or not aligned")
+    require(memory.capacity >= length.toLong * 4, s"${memory.capacity} bytes have no room for $length values")
+    new FlatBuffer(length, memory)
+  }
+
+  /** Aligned, with room for `length` values. */
+  private def allocate(length: Int): ByteBuffer = {
+    if (length.toLong * 4 + Alignment > Int.MaxValue)
+      throw new ConfigurationException(
+        s"A flat buffer of $length fp32 values (${length.toLong * 4} bytes) is over the JVM's limit of ${Int.MaxValue} bytes a buffer; " +
+          "use a model with fewer than 536 million parameters."
+      )
+    val memory = ByteBuffer.allocateDirect(math.max(1, length) * 4 + Alignment)
+    // Not alignedSlice: it rounds the end down as well, and may leave less than `length` values.
+    val misaligned = memory.alignmentOffset(0, Alignment)
+    memory.slice((Alignment - misaligned) % Alignment, length * 4)
+  }
 }

@@ -6,6 +6,7 @@ import org.bytedeco.openblas.global.openblas_full
 import org.bytedeco.pytorch.global.torch
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.engine.EngineDevice
 
 import java.nio.file.{Path, Paths}
 
@@ -79,8 +80,7 @@ object NativeLibraries {
     Seq("on", "off"),
     "oneDNN for convolutions; off: they are matrix products of the BLAS"
   )
-  val device: Key[String] = Key.choice("engine.device", "cpu", Seq("cpu", "cuda"), "Where the engine computes")
-  val keys: Seq[Key[_]] = Seq(blas, cbwr, cache, onednn, device)
+  val keys: Seq[Key[_]] = Seq(blas, cbwr, cache, onednn, EngineDevice.key)
 
   private final case class Choice(blas: String, cbwr: String, onednn: String) {
     override def toString: String =
@@ -125,11 +125,11 @@ object NativeLibraries {
     Choice(name, if (name == "mkl") settings(cbwr) else "off", settings(onednn))
   }
 
-  private[libtorch] def checkDevice(settings: Settings): Unit = if (settings(device) == "cuda")
+  private[libtorch] def checkDevice(settings: Settings): Unit = if (settings(EngineDevice.key) != EngineDevice.Cpu)
     throw new ConfigurationException(
-      "engine.device=cuda was asked for, and the engine 'libtorch' computes on the CPU: its flat buffers are host memory, and the " +
-        "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or compute from Python on hosts with a GPU: " +
-        "sparkdl_bench.engines.torch.TorchEngine(spec, seed, False, device=\"cuda\") with a PyTorch built with CUDA (docs/models.md)."
+      s"engine.device=${settings(EngineDevice.key)} was asked for, and the engine 'libtorch' computes on the CPU: its flat buffers are host memory, and the " +
+        "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or engine.name=torch, which computes on a GPU " +
+        "with the PyTorch of the hosts' own Python (docs/models.md)."
     )
 
   /** @param library which of the two */

@@ -168,7 +168,7 @@ private[push] object ProcessMark {
 }
 
 /** Files that several processes map. */
-private[transport] object MappedFile {
+private[sparkdlbench] object MappedFile {
   private val CollectMillis = 50L
 
   /**

@@ -1,0 +1,194 @@
+package sparkdlbench.engine.python
+
+import org.apache.spark.SparkEnv
+import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLException}
+import sparkdlbench.config.Settings
+import sparkdlbench.results.{Facts, Json}
+
+import java.io.{DataInputStream, DataOutputStream, EOFException, File, IOException}
+import java.net.InetAddress
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Path}
+import java.util.concurrent.TimeUnit
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+/**
+ * The Python process beside a rank: `python -m sparkdl_bench.engines._process`, whose file says what is written to its standard input and
+ * read from its standard output. It ends with its input, so with the rank or the rank's JVM, however that ends. Every wait for it
+ * is bounded (`engine.timeout`). Used by one thread at a time.
+ *
+ * @param engine
+ *   name of the engine in it
+ * @param python
+ *   the program
+ * @param said
+ *   the file that its standard error is
+ */
+private[python] final class PythonProcess private (
+    engine: String,
+    python: String,
+    process: Process,
+    said: Path,
+    limitSeconds: Int
+) extends AutoCloseable {
+  import PythonProcess._
+
+  private val requests = new DataOutputStream(process.getOutputStream)
+  private val answers = new DataInputStream(process.getInputStream)
+
+  /** What goes wrong before its first answer is the installation's fault. */
+  private var hasAnswered = false
+
+  /** Since when it is waited for, `System.nanoTime`. */
+  @volatile private var waitingSince: Option[Long] = None
+  @volatile private var isLate = false
+  private val watch = new Thread(() => keepWatch(), s"sparkdl-engine-$engine")
+  watch.setDaemon(true)
+  watch.start()
+
+  /** The first request: what to compute, as one line of JSON. @return what really computes */
+  def begin(question: String): Map[String, String] = {
+    val facts = exchange(_.write(s"$question\n".getBytes(UTF_8)))(_ => words())
+    hasAnswered = true
+    Json.read(facts).properties().asScala.map(each => each.getKey -> each.getValue.asText).toMap
+  }
+
+  /** The gradient of the batch that lies in the shared memory. @return the sum of the rows' losses */
+  def step(rows: Int, step: Long, weight: Float): Double = compute(StepRequest, rows, step, weight.toDouble)._1
+
+  /** Of the batch that lies there: the sum of the losses, and the rows that are classified rightly. */
+  def evaluate(rows: Int): (Double, Long) = compute(EvaluationRequest, rows, 0L, 1.0)
+
+  private def compute(what: Int, rows: Int, step: Long, weight: Double): (Double, Long) = exchange { out =>
+    out.writeInt(what)
+    out.writeInt(rows)
+    out.writeLong(step)
+    out.writeDouble(weight)
+  }(in => (in.readDouble(), in.readLong()))
+
+  private def exchange[T](ask: DataOutputStream => Unit)(read: DataInputStream => T): T = {
+    waitingSince = Some(System.nanoTime())
+    try {
+      ask(requests)
+      requests.flush()
+      answers.readInt() match {
+        case Done => read(answers)
+        case Mendable => throw new ConfigurationException(words())
+        case Failed => throw new RunFailedException(s"The engine '$engine' failed on host $host: ${words()}$lastWords.")
+        case other => throw new IOException(s"it answered with the number $other")
+      }
+    } catch { case error: IOException => throw broken(error) }
+    finally waitingSince = None
+  }
+
+  private def words(): String = {
+    val length = answers.readInt()
+    if (length < 0 || length > MostWords) throw new IOException(s"it announced $length bytes of text")
+    val content = answers.readNBytes(length)
+    if (content.length < length) throw new EOFException("its answer ends in the middle")
+    new String(content, UTF_8)
+  }
+
+  /** What to say where it does not answer, or with something else than answers. */
+  private def broken(cause: IOException): SparkDLException = {
+    val ended = process.waitFor(EndMillis, TimeUnit.MILLISECONDS)
+    val what =
+      if (isLate) s"did not answer within $limitSeconds s (engine.timeout) and was stopped"
+      else if (ended) s"ended with status ${process.exitValue}"
+      else s"is none of ours: ${cause.getMessage}"
+    val message =
+      s"The engine '$engine' computes in a Python process beside each worker, and that on host $host ($python) $what$lastWords."
+    if (hasAnswered)
+      new RunFailedException(
+        s"$message Status 137 is that of a process that was killed, most often for want of memory: it counts against " +
+          "spark.executor.memoryOverhead. Where steps take longer, raise engine.timeout.",
+        cause
+      )
+    else new ConfigurationException(s"$message ${remedy(engine)}", cause)
+  }
+
+  private def lastWords: String = {
+    val text = Try(new String(Files.readAllBytes(said), UTF_8)).getOrElse("").replaceAll("\\s+", " ").trim
+    if (text.isEmpty) "" else s"; it said: ${text.takeRight(SaidAtMost)}"
+  }
+
+  /** Ends a process that is waited for longer than it may be: what waits for it then finds it ended. */
+  private def keepWatch(): Unit = while (process.isAlive) {
+    if (waitingSince.exists(System.nanoTime() - _ > limitSeconds * 1000000000L)) {
+      isLate = true
+      process.destroyForcibly(): Unit
+    }
+    Thread.sleep(WatchMillis)
+  }
+
+  def close(): Unit = {
+    try requests.close() // the end of its input
+    catch { case _: IOException => () } // it has ended before
+    val ended =
+      try process.waitFor(CloseMillis, TimeUnit.MILLISECONDS)
+      catch {
+        case _: InterruptedException =>
+          Thread.currentThread().interrupt()
+          false
+      }
+    if (!ended) process.destroyForcibly(): Unit
+    Files.deleteIfExists(said): Unit
+  }
+}
+
+private[python] object PythonProcess {
+  private val Module = "sparkdl_bench.engines._process"
+  private val Done = 0
+  private val Mendable = 1
+  private val Failed = 2
+  private val StepRequest = 1
+  private val EvaluationRequest = 2
+  private val WatchMillis = 200L
+  private val EndMillis = 2000L
+  private val CloseMillis = 5000L
+  private val MostWords = 1 << 20
+  private val SaidAtMost = 1500
+
+  /** Starts the process; `begin` is the first that waits for it. @param threads of its matrix library */
+  def start(engine: String, threads: Int, settings: Settings): PythonProcess = {
+    val python = program(settings(PythonEngine.python))
+    val said = Files.createTempFile("sparkdl-engine-", ".log")
+    val builder = new ProcessBuilder(python, "-m", Module).redirectError(said.toFile)
+    val variables = builder.environment()
+    // Read by the libraries when they are loaded.
+    Seq("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS").foreach(variables.put(_, threads.toString))
+    val path = Seq(settings(PythonEngine.pythonPath), variables.getOrDefault("PYTHONPATH", "")).filter(_.nonEmpty)
+    if (path.nonEmpty) variables.put("PYTHONPATH", path.mkString(File.pathSeparator)): Unit
+    val process =
+      try builder.start()
+      catch {
+        case error: IOException =>
+          Files.deleteIfExists(said)
+          throw new ConfigurationException(
+            s"The engine '$engine' computes in a Python process beside each worker, and on host $host '$python' cannot be started (${error.getMessage}). " +
+              remedy(engine),
+            error
+          )
+      }
+    new PythonProcess(engine, python, process, said, settings(PythonEngine.timeoutSeconds))
+  }
+
+  /** As PySpark chooses the Python of its workers, where the key does not say. */
+  private def program(configured: String): String =
+    if (configured != PythonEngine.Auto) configured
+    else
+      Option(SparkEnv.get)
+        .flatMap(_.conf.getOption("spark.pyspark.python"))
+        .orElse(sys.env.get("PYSPARK_PYTHON"))
+        .getOrElse("python3")
+
+  private def remedy(engine: String): String = {
+    val version = Facts.build.getOrElse("version", "")
+    val needed = if (engine == "torch") s"sparkdl-bench[torch]==$version" else s"sparkdl-bench==$version"
+    s"Every host needs a Python with the package of this version (pip install '$needed'); engine.python names it, engine.python_path folders to look for " +
+      "packages in. Or set engine.name=libtorch, which needs none."
+  }
+
+  private def host: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
+}

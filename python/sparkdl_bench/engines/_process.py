@@ -1,0 +1,141 @@
+"""An engine in a process of its own beside a task of Spark, whose JVM asks it (`engine/python/PythonProcess.scala`).
+
+`python -m sparkdl_bench.engines._process` reads requests from its standard input and answers each on its standard
+output, until the input ends. The first request is a line of JSON, the others are binary, numbers big-endian; rows,
+weights and gradients stand in files that both map, numbers as the host has them.
+
+    request 1   {"version", "engine", "device", "seed", "rows", "model", "files": {"parameters", "gradients",
+                "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's file holds features (fp32),
+                and from those bytes on labels (int64) and ids (int32), room for `rows` rows each
+    answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
+    request n   int32 what (1 step, 2 evaluation), int32 rows, int64 number of the step, float64 weight
+    answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0)
+    any answer  int32 1 (the user can mend it) or 2, int32 length, that many bytes of UTF-8: why there is no other
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkdl_bench import engines, models
+from sparkdl_bench.engines import Batch, Memory
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
+from sparkdl_bench.version import __version__
+
+_DONE, _MENDABLE, _FAILED = 0, 1, 2
+_STEP, _EVALUATION = 1, 2
+_REQUEST = struct.Struct(">iiqd")
+_RESULT = struct.Struct(">idq")
+_WORDS = struct.Struct(">ii")
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all of a terminal's processes; the JVM ends us
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # What libraries print must not get between the answers.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        serve(sys.stdin.buffer, answers)
+    except BrokenPipeError:  # the JVM has gone
+        os._exit(1)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answers until the requests end."""
+    try:
+        served = _Served(json.loads(requests.readline()))
+    except Exception as error:
+        _refuse(answers, error)
+        return
+    _tell(answers, _DONE, json.dumps(served.facts))
+    while len(request := requests.read(_REQUEST.size)) == _REQUEST.size:
+        try:
+            loss, correct = served.compute(*_REQUEST.unpack(request))
+        except Exception as error:
+            _refuse(answers, error)
+        else:
+            answers.write(_RESULT.pack(_DONE, loss, correct))
+            answers.flush()
+
+
+class _Served:
+    """The engine, over the mapped files."""
+
+    def __init__(self, question: Mapping[str, Any]) -> None:
+        if question["version"] != __version__:
+            raise ConfigurationError(
+                f"The jar of sparkdl-bench is of version {question['version']}, and the Python package that "
+                f"{sys.executable} finds in '{Path(engines.__file__).parents[1]}' of {__version__}. Install both from "
+                "one version on every host, or name a Python that has it with engine.python."
+            )
+        spec = models.read(question["model"])
+        self._rows, self._width = int(question["rows"]), int(np.prod(spec.input_shape))
+        files = question["files"]
+        memory = Memory(
+            _floats(files["parameters"], spec.parameter_count),
+            _floats(files["gradients"], spec.parameter_count),
+            _floats(files["statistics"], spec.statistics_count),
+        )
+        batch = _mapped(files["batch"])
+        self._features = np.frombuffer(batch, np.float32, self._rows * self._width).reshape(self._rows, self._width)
+        self._labels = np.frombuffer(batch, np.int64, self._rows, int(question["labels_at"]))
+        self._ids = np.frombuffer(batch, np.int32, self._rows, int(question["ids_at"]))
+        variant = engines.find(str(question["engine"]))
+        self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {"process": sys.executable, **self._engine.facts}
+
+    def compute(self, what: int, rows: int, step: int, weight: float) -> tuple[float, int]:
+        """The sum of the losses, and of an evaluation the rows that are classified rightly."""
+        if not 0 < rows <= self._rows:
+            raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
+        batch = Batch(self._features[:rows], self._labels[:rows], self._ids[:rows].tolist(), step)
+        if what == _STEP:
+            loss = self._engine.step(batch, weight)
+            _ = self._engine.gradients  # copies them out of a GPU
+            return loss, 0
+        if what == _EVALUATION:
+            found = self._engine.evaluate(batch)
+            return found.loss_sum, found.correct
+        raise ValueError(f"request {what} is neither a step ({_STEP}) nor an evaluation ({_EVALUATION})")
+
+
+def _mapped(path: str) -> mmap.mmap:
+    with Path(path).open("r+b") as file:
+        return mmap.mmap(file.fileno(), 0)
+
+
+def _floats(path: str, count: int) -> npt.NDArray[np.float32]:
+    return np.frombuffer(_mapped(path), np.float32)[:count]
+
+
+def _refuse(answers: BinaryIO, error: Exception) -> None:
+    if isinstance(error, SparkDLError):
+        _tell(answers, _MENDABLE if isinstance(error, ConfigurationError) else _FAILED, str(error))
+    else:
+        traceback.print_exc()  # to the file that standard error is
+        _tell(answers, _FAILED, f"{type(error).__name__}: {error}")
+
+
+def _tell(answers: BinaryIO, status: int, words: str) -> None:
+    content = words.encode()
+    answers.write(_WORDS.pack(status, len(content)) + content)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

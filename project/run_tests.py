@@ -83,6 +83,9 @@ def main() -> int:
     # Nothing that a test starts listens anywhere but on the loopback device.
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
 
+    # Most tests start JVMs, which it makes start faster. The test of the archive says why where there is none.
+    run([sys.executable, "-m", "sparkdl_bench", "jars", "archive"], environment)
+
     sbt = [str(ROOT / "project" / "sbt"), f"++{arguments.scala}"]
     pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORTS / 'pytest.xml'}"]
     parts = [

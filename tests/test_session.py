@@ -303,14 +303,20 @@ def test_a_connect_session_by_its_word() -> None:
 
 
 def test_our_log_configuration_only_where_the_user_has_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
-    monkeypatch.delenv("SPARK_HOME", raising=False)
+    variable = "LOG4J_CONFIGURATION_FILE"
+    for name in ("SPARK_CONF_DIR", "SPARK_HOME", variable):
+        monkeypatch.delenv(name, raising=False)
     with session._quiet_logs():
-        assert (Path(os.environ["SPARK_CONF_DIR"]) / "log4j2.properties").is_file()
-    assert "SPARK_CONF_DIR" not in os.environ
+        assert Path(os.environ[variable]).is_file()
+        assert "SPARK_CONF_DIR" not in os.environ  # which would put a folder into the class path
+    assert variable not in os.environ
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     with session._quiet_logs():
-        assert os.environ["SPARK_CONF_DIR"] == str(tmp_path)
+        assert variable not in os.environ
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    monkeypatch.setenv(variable, "/own.properties")
+    with session._quiet_logs():
+        assert os.environ[variable] == "/own.properties"
 
 
 def test_an_engines_jars_come_with_the_session(jars_35: Jars, monkeypatch: pytest.MonkeyPatch) -> None:

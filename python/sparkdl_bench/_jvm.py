@@ -178,6 +178,11 @@ def running() -> Any:
     return SparkContext._jvm
 
 
+def system_property(jvm: Any, name: str) -> str:
+    """A system property of a JVM; empty where it has none of that name."""
+    return str(jvm.java.lang.System.getProperty(name) or "")
+
+
 def spark_properties(jvm: Any) -> dict[str, str]:
     """The Spark properties that a JVM was started with, which every new Spark context of it begins with."""
     return {pair._1(): pair._2() for pair in jvm.org.apache.spark.SparkConf(True).getAll()}

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import _jvm, profiles
+from sparkdl_bench import _jvm, class_archive, profiles
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, find_jars, spark_line
@@ -35,13 +35,13 @@ _MEMORY_OPTIONS = (
     "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=1000"
 )
 _LOCAL_SETTINGS = {
-    "spark.driver.extraJavaOptions": _MEMORY_OPTIONS,
-    "spark.executor.extraJavaOptions": _MEMORY_OPTIONS,
     # The JIT compilers' threads allocate and free megabytes, which the C library would keep in an arena a thread.
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
     # The driver allocates whole blocks for every broadcast, and every stage broadcasts its task.
     "spark.broadcast.blockSize": "256k",
 }
+# Log4j's own.
+_LOG_VARIABLE = "LOG4J_CONFIGURATION_FILE"
 _ENGINE_PYTHON = "spark.sparkdl.engine.python"
 _ENGINE_PATH = "spark.sparkdl.engine.pythonPath"
 # Nobody looks at finished jobs where Spark's own page is off.
@@ -134,15 +134,16 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
         settings.setdefault("spark.driver.host", _LOOPBACK)
         settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
         settings.setdefault("spark.ui.enabled", "false")
-        page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
-        # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
-        epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
-        ours = {**_LOCAL_SETTINGS, **page, **epoll, **_own_python()}
-        settings.update({name: value for name, value in ours.items() if name not in settings})
     else:
         _merge(settings, "spark.jars", paths, ",")
     if local or jars.line == "3.5":
         _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
+    if local:
+        page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
+        # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
+        epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
+        ours = {**_LOCAL_SETTINGS, **page, **epoll, **_own_python(), **_java_options(settings)}
+        settings.update({name: value for name, value in ours.items() if name not in settings})
     # What Spark 3.5 makes before it fetches jars is on the class path or nowhere.
     early = bring or jars.line != "3.5"
     if early and jars.holds_class(PLUGIN_CLASS):
@@ -152,6 +153,13 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
     if bring and local and jars.line == "3.5" and jars.holds_class(SORTING_MANAGER):
         _wrap_shuffle_manager(settings)
     return settings
+
+
+def _java_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Options of a local session's JVMs; with the classes of a run where they were archived for this class path."""
+    paths = {settings.get(key, "") for key in class_archive.CLASS_PATH_KEYS}
+    archived = class_archive.java_option(*paths) if len(paths) == 1 else ""
+    return dict.fromkeys(class_archive.JAVA_OPTIONS_KEYS, f"{_MEMORY_OPTIONS} {archived}".strip())
 
 
 def _own_python() -> dict[str, str]:
@@ -325,14 +333,17 @@ def _spark_conf(settings: Mapping[str, str]) -> Any:
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Lets the JVM start with this package's log configuration where the user has none."""
-    own = str(Path(__file__).resolve().parent / "conf")
+    """Lets the JVM start with this package's log configuration where the user has none.
+
+    Not by SPARK_CONF_DIR: that folder would stand in the class path, and an archive of classes ends there.
+    """
     home = os.environ.get("SPARK_HOME")
-    if os.environ.get("SPARK_CONF_DIR") or (home and (Path(home) / "conf").is_dir()):
+    users = [os.environ.get(name) for name in ("SPARK_CONF_DIR", _LOG_VARIABLE)]
+    if any(users) or (home and (Path(home) / "conf").is_dir()):
         yield
         return
-    os.environ["SPARK_CONF_DIR"] = own
+    os.environ[_LOG_VARIABLE] = str(Path(__file__).resolve().parent / "conf" / "log4j2.properties")
     try:
         yield
     finally:
-        del os.environ["SPARK_CONF_DIR"]
+        del os.environ[_LOG_VARIABLE]

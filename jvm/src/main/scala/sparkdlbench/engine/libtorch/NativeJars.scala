@@ -66,6 +66,14 @@ private[libtorch] object NativeJars {
     UUID.nameUUIDFromBytes((blas +: entries).mkString("\n").getBytes(StandardCharsets.UTF_8)).toString
   }
 
+  /** Whether there are jars of natives that this package does not bring, which change what libtorch finds: those for GPUs. */
+  def hasOthers: Boolean =
+    Seq(
+      s"cuda/$platform/${System.mapLibraryName("jnicudart")}",
+      s"pytorch/$platform-gpu/${System.mapLibraryName("jnitorch")}"
+    )
+      .exists(file => isPresent(s"org/bytedeco/$file"))
+
   private def needed(blas: String): Seq[NativeJar] = {
     def jar(artifact: String, library: String, suffix: String = "") =
       NativeJar(artifact, platform + suffix, s"org/bytedeco/$artifact/$platform/${System.mapLibraryName(library)}")

@@ -105,8 +105,12 @@ object NativeLibraries {
         NativeJars.check(choice.blas)
         val folder = NativeCache.prepare(settings(cache), choice.blas)
         val result =
-          try Right(NativeCache.loading(folder, NativeJars.fingerprint(choice.blas))(loadOnce(choice, folder)))
-          catch {
+          try {
+            val fingerprint = NativeJars.fingerprint(choice.blas)
+            Right(NativeCache.loading(folder, fingerprint) {
+              FoundLibraries.remembering(folder, fingerprint)(loadOnce(choice, folder))
+            })
+          } catch {
             case error: ConfigurationException => Left(error)
             case error: LinkageError => Left(unloadable(folder, error))
           }

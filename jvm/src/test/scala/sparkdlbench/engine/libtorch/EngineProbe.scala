@@ -24,6 +24,7 @@ object EngineProbe {
       engine.facts.foreach { case (name, value) => println(s"$name: $value") }
       println("losses: " + EngineFixture.losses(engine, spec, 32, 20, 0.1f).mkString(" "))
       engine.close()
+      println(s"names searched: ${FoundLibraries.found.fold(0)(_.size)}")
       if (arguments.contains(Share)) println(s"other threads' share: ${shareOfOtherThreads(settings)}")
     } catch {
       case error: ConfigurationException => println(s"refused: ${error.getMessage}")

@@ -1,13 +1,15 @@
 package sparkdlbench.engine.libtorch
 
+import org.bytedeco.javacpp.Loader
 import sparkdlbench.OnOneLine
 import sparkdlbench.ConfigurationException
 import sparkdlbench.model.RunKeysForTests
 
 import java.io.File
+import java.net.URL
 import java.nio.charset.StandardCharsets
 import java.nio.file.attribute.UserPrincipalNotFoundException
-import java.nio.file.{FileSystemException, Files, Path}
+import java.nio.file.{FileSystemException, Files, Path, StandardOpenOption}
 import java.util.concurrent.TimeUnit
 import scala.jdk.CollectionConverters._
 
@@ -111,12 +113,39 @@ class NativeLibrariesSuite extends OnOneLine {
     assert(avx512.get("mkl.cbwr").contains("avx512") || avx512("refused").contains("engine.cbwr='avx512'"))
   }
 
-  test("three JVMs at once fill one empty cache folder") {
+  test("three JVMs at once fill one empty cache folder; a fourth searches for nothing that they have looked for") {
     withFolder { folder =>
-      val probes = (1 to 3).map(_ => new Probe(ownClassPath, Seq(s"engine.cache=$folder/deeper")))
+      val cache = Seq(s"engine.cache=$folder/deeper")
+      val probes = (1 to 3).map(_ => new Probe(ownClassPath, cache))
       val found = probes.map(_.await())
       assert(found.map(losses).distinct.size == 1)
       assert(found.forall(_("blas.library").startsWith(folder.toString)))
+      val names = found.map(_("names searched").toInt).distinct
+      assert(names.size == 1 && names.head > 10, "three JVMs found different libraries, or JavaCPP has no map any more")
+      val index = Files.walk(folder).iterator.asScala.filter(_.getFileName.toString.startsWith("found-")).toSeq
+      assert(index.size == 1, index)
+      Files.write(index.head, "only in the index\n".getBytes(StandardCharsets.UTF_8), StandardOpenOption.APPEND)
+      val fourth = new Probe(ownClassPath, cache).await()
+      assert(fourth("names searched").toInt == names.head + 1)
+      assert(losses(fourth) == losses(found.head))
+    }
+  }
+
+  test("what was found is told by its place in a jar; what the system or a folder had is looked for again") {
+    val resource = s"org/bytedeco/javacpp/${NativeJars.platform}/${System.mapLibraryName("jnijavacpp")}"
+    val url = classOf[Loader].getClassLoader.getResource(resource)
+    val map = new java.util.HashMap[String, Array[URL]]
+    map.put("jnijavacpp", Array(url))
+    map.put("renamed@.1#other@.2", Array(new URL(s"$url#libother.so.2")))
+    map.put("nowhere@.9", Array.empty)
+    map.put("in a folder", Array(new URL("file:/usr/lib/libx.so")))
+    val lines = FoundLibraries.describe(map)
+    assert(lines == Seq(s"jnijavacpp\t$resource", "nowhere@.9", s"renamed@.1#other@.2\t$resource#libother.so.2"))
+    val filled = new java.util.HashMap[String, Array[URL]]
+    FoundLibraries.fill(filled, lines :+ "gone@.1\torg/bytedeco/gone.so")
+    assert(filled.keySet.asScala == Set("jnijavacpp", "nowhere@.9", "renamed@.1#other@.2"))
+    filled.asScala.foreach { case (name, urls) =>
+      assert(urls.map(_.toString).toSeq == map.get(name).map(_.toString).toSeq)
     }
   }
 

@@ -50,6 +50,18 @@ def test_plain_lines_at_most_one_a_second(monkeypatch: pytest.MonkeyPatch) -> No
     assert steps == ["1/30", "11/30", "21/30"]
 
 
+def test_a_run_that_goes_back_goes_on_telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with shown(stream) as show:
+        for step in (20, 0, 1, 1, 2):  # an executor was lost, and there is no checkpoint
+            now += 2
+            show(Progress("running", epoch=1, epochs=1, step=step, steps=30))
+    steps = [line.split("step ")[1] for line in stream.getvalue().splitlines()]
+    assert steps == ["20/30", "1/30", "2/30"]
+
+
 def test_no_line_without_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     with shown(stream) as show:

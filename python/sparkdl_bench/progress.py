@@ -198,7 +198,8 @@ def _lines(stream: IO[str]) -> Callable[[Progress], None]:
     def show(progress: Progress) -> None:
         nonlocal last_seconds, last_step
         now = time.monotonic()
-        if progress.step > last_step and now - last_seconds >= _LINE_SECONDS:
+        # A run that lost executors goes back to a checkpoint, or to its beginning.
+        if progress.step not in (0, last_step) and now - last_seconds >= _LINE_SECONDS:
             last_seconds, last_step = now, progress.step
             stream.write(progress.describe() + "\n")
             stream.flush()

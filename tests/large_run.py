@@ -33,7 +33,9 @@ class Watch(threading.Thread):
         self.anonymous = self.mapped = 0
         self.ended = threading.Event()
         processes = psutil.Process().children(recursive=True)
-        (self.executor,) = (each for each in processes if any(_EXECUTOR in word for word in each.cmdline()))
+        # Of the shells that start Spark some are left as zombies, which have no command.
+        living = [each for each in processes if each.status() != psutil.STATUS_ZOMBIE]
+        (self.executor,) = (each for each in living if any(_EXECUTOR in word for word in each.cmdline()))
         self.command = " ".join(self.executor.cmdline())
 
     def run(self) -> None:

@@ -30,6 +30,8 @@ CLASS_PATH_KEYS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath
 JAVA_OPTIONS_KEYS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _DUMP_TIMEOUT_S = 600.0
 _END_TIMEOUT_S = 30.0
+# What these JVMs do takes less time than optimising it would.
+_IN_HASTE = "-XX:TieredStopAtLevel=1"
 # Two executors; what comes with a second worker (lanes, meetings) is loaded too.
 _MASTER = "local-cluster[2,1,1024]"
 
@@ -59,7 +61,7 @@ def find(class_path: str) -> Path | None:
 def create() -> Path:
     """Makes the archive for local sessions with the jars of this host, where there is none that fits.
 
-    One short training in two executors shows which classes a run loads; half a minute on two cores.
+    One short training in two executors shows which classes a run loads; up to a minute on two cores.
 
     Returns:
         The archive, of some 200 MB.
@@ -103,7 +105,7 @@ def create() -> Path:
 def _dump(java: Path, class_path: str, classes: Path, archive: Path) -> None:
     command = [str(java), "-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={archive}"]
     # Each class that cannot be archived (signed jars, generated ones) is a warning, and they are hundreds.
-    command += ["-Xlog:cds=error,gc*=off", "-cp", class_path]
+    command += [_IN_HASTE, "-Xlog:cds=error,gc*=off", "-cp", class_path]
     try:
         done = subprocess.run(  # noqa: S603 (the command is ours)
             command, capture_output=True, text=True, timeout=_DUMP_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
@@ -189,7 +191,7 @@ def _main() -> None:
     from sparkdl_bench.trainer import Trainer
 
     room = Path(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["folder"])
-    option = _quoted("-XX:DumpLoadedClassList=", room / "%p.lst")
+    option = f"{_quoted('-XX:DumpLoadedClassList=', room / '%p.lst')} {_IN_HASTE}"
     options = {"spark.master": _MASTER, "spark.ui.enabled": "false", **dict.fromkeys(JAVA_OPTIONS_KEYS, option)}
     with Path(os.devnull).open("wb") as nothing:
         _, settings = start_jvm(options, nothing)

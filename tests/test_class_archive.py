@@ -76,8 +76,9 @@ def test_archives_of_changed_jars_are_removed(place: Path, tmp_path: Path) -> No
     jar = tmp_path / "a.jar"
     jar.write_bytes(b"1")
     archived(place, jar)
+    (place.parent / "unknown.jsa").write_bytes(b"classes")
     class_archive._forget_stale(place.parent)
-    assert place.exists()
+    assert sorted(path.name for path in place.parent.iterdir()) == ["one.jsa", "one.json"]
     jar.unlink()
     class_archive._forget_stale(place.parent)
     assert list(place.parent.iterdir()) == []

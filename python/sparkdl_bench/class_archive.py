@@ -129,13 +129,16 @@ def _complete(lists: list[Path]) -> list[Path]:
 
 
 def _forget_stale(folder: Path) -> None:
-    """Removes archives whose jars have changed or gone: they are large, and no session will take them."""
+    """Removes archives whose jars have changed or gone, or of which nothing is said: they are large, and no session will
+    take them."""
     for stamp in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             jars = json.loads(stamp.read_text(encoding="utf-8"))["jars"]
             if jars != _described([path for path, _, _ in jars]):
-                stamp.with_suffix(".jsa").unlink(missing_ok=True)
                 stamp.unlink()
+    for archive in folder.glob("*.jsa"):
+        if not archive.with_suffix(".json").exists():
+            archive.unlink(missing_ok=True)
 
 
 def _described(paths: list[str]) -> list[list[Any]]:

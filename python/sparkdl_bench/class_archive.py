@@ -129,8 +129,7 @@ def _complete(lists: list[Path]) -> list[Path]:
 
 
 def _forget_stale(folder: Path) -> None:
-    """Removes archives whose jars have changed or gone, or of which nothing is said: they are large, and no session will
-    take them."""
+    """Removes archives whose jars have changed or gone, or of which nothing is said: they are large, and of no use."""
     for stamp in folder.glob("*.json"):
         with suppress(OSError, ValueError, KeyError, TypeError):
             jars = json.loads(stamp.read_text(encoding="utf-8"))["jars"]

@@ -13,8 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
-
+import case_session
 import sparkdl_bench
 from sparkdl_bench.errors import SparkDLError
 
@@ -22,10 +21,7 @@ from sparkdl_bench.errors import SparkDLError
 def main() -> None:
     sys.modules["matplotlib.figure"] = None  # type: ignore[assignment] # a run that draws nothing is over sooner
     case = json.loads(Path(sys.argv[1]).read_text())
-    builder = SparkSession.builder
-    for key, value in case["spark"].items():
-        builder = builder.config(key, value)
-    spark = sparkdl_bench.configure(builder).getOrCreate()
+    spark = case_session.start(case["spark"])
 
     def train(item: tuple[str, dict[str, Any]]) -> tuple[str, object]:
         name, settings = item

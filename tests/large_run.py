@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import psutil
-from pyspark.sql import SparkSession
 
+import case_session
 import sparkdl_bench
 from sparkdl_bench.errors import ConfigurationError
 
@@ -62,10 +62,7 @@ def visits(weights: npt.NDArray[np.float32], batch: int, rate: float) -> npt.NDA
 def main() -> None:
     sys.modules["matplotlib.figure"] = None  # type: ignore[assignment] # a run that draws nothing is over sooner
     case = json.loads(Path(sys.argv[1]).read_text())
-    builder = SparkSession.builder
-    for key, value in case["spark"].items():
-        builder = builder.config(key, value)
-    spark = sparkdl_bench.configure(builder).getOrCreate()
+    spark = case_session.start(case["spark"])
 
     def trainer(**more: Any) -> sparkdl_bench.Trainer:
         return sparkdl_bench.Trainer("softmax", **{**case["settings"], **more})

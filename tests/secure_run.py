@@ -11,18 +11,15 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from pyspark.sql import SparkSession
 
+import case_session
 import sparkdl_bench
 from sparkdl_bench.session import check_session
 
 sys.modules["matplotlib.figure"] = None  # type: ignore[assignment] # a run that draws nothing is over sooner
 path = Path(sys.argv[1])
 case = json.loads(path.read_text())
-builder = SparkSession.builder.master("local-cluster[2,1,1024]")
-for key, value in case["spark"].items():
-    builder = builder.config(key, value)
-spark = sparkdl_bench.configure(builder).getOrCreate()
+spark = case_session.start({"spark.master": "local-cluster[2,1,1024]", **case["spark"]})
 (row,) = check_session(spark).net(case["net"])
 assert row["correct"], row
 for name, settings in case["runs"].items():

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import CommandLine
 from sparkdl_bench import class_archive, session
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
 
-CLASS_PATH, MEMORY = "spark.driver.extraClassPath", "TrimNativeHeapInterval"
+MEMORY = "TrimNativeHeapInterval"
 
 TRAINING = """
 import json
@@ -146,5 +146,5 @@ def test_what_cannot_be_made_is_said(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.write_text(f"#!{sys.executable}\nimport sys; print('no room', file=sys.stderr); sys.exit(1)\n")
     java.chmod(0o755)
-    with pytest.raises(Exception, match="could not make the archive of classes: no room"):
+    with pytest.raises(SparkDLError, match="could not make the archive of classes: no room"):
         class_archive._dump(java, "a.jar", tmp_path / "all.txt", tmp_path / "one.jsa")

@@ -15,16 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from sparkdl_bench import _jvm, apart
+from sparkdl_bench import _jvm
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
-from sparkdl_bench.jarfiles import cache_folder
-from sparkdl_bench.peers._environment import tail
+from sparkdl_bench.jarfiles import cache_folder, checkout, configuration_folder, spark_home
 
 CLASS_PATH_KEYS = ("spark.driver.extraClassPath", "spark.executor.extraClassPath")
 JAVA_OPTIONS_KEYS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
@@ -50,12 +46,7 @@ def java_option(class_path: str) -> str:
 def find(class_path: str) -> Path | None:
     """The archive for sessions with this class path, where it was made and no jar has changed since."""
     archive = _place(class_path)
-    stamp = archive.with_suffix(".json")
-    try:
-        jars = json.loads(stamp.read_text(encoding="utf-8"))["jars"]
-        return archive if archive.is_file() and jars == _described([path for path, _, _ in jars]) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return archive if archive.is_file() and _is_current(archive) else None
 
 
 def create() -> Path:
@@ -71,11 +62,13 @@ def create() -> Path:
             no class that is found behind a folder of files).
         SparkDLError: the JVM could not make it.
     """
+    from sparkdl_bench import apart
+
     class_path = _class_path()
     found = find(class_path)
     if found is not None:
         return found
-    folder = _configuration_folder()
+    folder = configuration_folder()
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigurationError(
             f"Spark's configuration files lie in '{folder}', which stands in the class path before Spark's jars, and a "
@@ -97,12 +90,14 @@ def create() -> Path:
         _forget_stale(archive.parent)
         made.replace(archive)
         stamp = room / "stamp.json"
-        stamp.write_text(json.dumps({"java_home": described["java_home"], "jars": jars}), encoding="utf-8")
+        stamp.write_text(json.dumps({"jars": jars}), encoding="utf-8")
         stamp.replace(archive.with_suffix(".json"))
     return archive
 
 
 def _dump(java: Path, class_path: str, classes: Path, archive: Path) -> None:
+    from sparkdl_bench.peers._environment import tail
+
     command = [str(java), "-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={archive}"]
     # Each class that cannot be archived (signed jars, generated ones) is a warning, and they are hundreds.
     command += [_IN_HASTE, "-Xlog:cds=error,gc*=off", "-cp", class_path]
@@ -118,6 +113,8 @@ def _dump(java: Path, class_path: str, classes: Path, archive: Path) -> None:
 
 def _complete(lists: list[Path]) -> list[Path]:
     """Waits for the JVMs that write the lists, which are named after their process ids."""
+    import psutil
+
     end = time.monotonic() + _END_TIMEOUT_S
     while any(psutil.pid_exists(int(each.stem.removeprefix("pid"))) for each in lists):
         if time.monotonic() > end:
@@ -129,15 +126,20 @@ def _complete(lists: list[Path]) -> list[Path]:
 
 
 def _forget_stale(folder: Path) -> None:
-    """Removes archives whose jars have changed or gone, or of which nothing is said: they are large, and of no use."""
-    for stamp in folder.glob("*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            jars = json.loads(stamp.read_text(encoding="utf-8"))["jars"]
-            if jars != _described([path for path, _, _ in jars]):
-                stamp.unlink()
+    """Removes archives that no session will take: they are large."""
     for archive in folder.glob("*.jsa"):
-        if not archive.with_suffix(".json").exists():
+        if not _is_current(archive):
+            archive.with_suffix(".json").unlink(missing_ok=True)
             archive.unlink(missing_ok=True)
+
+
+def _is_current(archive: Path) -> bool:
+    """Whether its jars are as they were: False also where nothing readable says which they were."""
+    try:
+        jars = json.loads(archive.with_suffix(".json").read_text(encoding="utf-8"))["jars"]
+        return bool(jars == _described([path for path, _, _ in jars]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _described(paths: list[str]) -> list[list[Any]]:
@@ -154,22 +156,12 @@ def _described(paths: list[str]) -> list[list[Any]]:
 
 def _place(class_path: str) -> Path:
     """Where the archive is for this class path, Spark, folder of configuration files and Java."""
-    from pyspark.find_spark_home import _find_spark_home
-
     java = os.environ.get("JAVA_HOME") or shutil.which("java") or ""
-    about = [class_path, _find_spark_home(), str(_configuration_folder()), os.path.realpath(java)]  # type: ignore[no-untyped-call,unused-ignore]
+    about = [class_path, str(spark_home()), str(configuration_folder()), os.path.realpath(java)]
     key = hashlib.sha256("\n".join(about).encode()).hexdigest()[:16]
-    checkout = Path(__file__).resolve().parents[2]
-    built_here = (checkout / "build.sbt").is_file()
-    folder = checkout / "target" / "class-archives" if built_here else cache_folder("class-archives")
+    here = checkout()
+    folder = here / "target" / "class-archives" if here else cache_folder("class-archives")
     return folder / f"{key}.jsa"
-
-
-def _configuration_folder() -> Path:
-    from pyspark.find_spark_home import _find_spark_home
-
-    home = Path(_find_spark_home())  # type: ignore[no-untyped-call,unused-ignore]
-    return Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
 
 
 def _class_path() -> str:
@@ -207,4 +199,6 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
+    from sparkdl_bench import apart
+
     apart.run_program(_main)

@@ -78,6 +78,24 @@ def find_jars(version: str, *, natives: bool = True) -> Jars:
     return Jars(line, thin, dependencies)
 
 
+def checkout() -> Path | None:
+    """The checkout that this runs from; None where the package is installed."""
+    folder = Path(__file__).resolve().parents[2]
+    return folder if (folder / "build.sbt").is_file() else None
+
+
+def spark_home() -> Path:
+    """Of the Spark that pyspark starts."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home())  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def configuration_folder() -> Path:
+    """Where that Spark looks for its configuration files; it need not exist."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
+
+
 def cache_folder(line: str) -> Path:
     """Where `sparkdl-bench jars fetch` puts a line's jars unless told otherwise."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -94,9 +112,8 @@ def _folders(line: str) -> list[Path]:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         return [Path(chosen), Path(chosen) / line]
-    checkout = Path(__file__).resolve().parents[2]
-    in_checkout = [checkout / "target" / f"jars-{line}"] if (checkout / "build.sbt").is_file() else []
-    return [*in_checkout, cache_folder(line)]
+    here = checkout()
+    return [*([here / "target" / f"jars-{line}"] if here else []), cache_folder(line)]
 
 
 def _version(thin: Path) -> tuple[bool, list[int], str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import javaproperties
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.jarfiles import checkout
 
 _SUFFIX = ".conf"
 
@@ -78,7 +79,5 @@ def _find(name_or_path: str) -> Path:
 
 def _folders() -> list[Path]:
     """Of the checkout, where this runs from one, and of the package as installed."""
-    package = Path(__file__).resolve().parent
-    checkout = package.parents[1]
-    in_checkout = [checkout / "conf" / "spark"] if (checkout / "build.sbt").is_file() else []
-    return [*in_checkout, package / "conf" / "spark"]
+    here = checkout()
+    return [*([here / "conf" / "spark"] if here else []), Path(__file__).resolve().parent / "conf" / "spark"]

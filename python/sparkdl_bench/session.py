@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sparkdl_bench import _jvm, class_archive, profiles
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
-from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, find_jars, spark_line
+from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, configuration_folder, find_jars, spark_line
 from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
@@ -97,10 +97,7 @@ def standing_options() -> dict[str, str]:
 
 
 def _defaults_file() -> dict[str, str]:
-    from pyspark.find_spark_home import _find_spark_home
-
-    home = Path(_find_spark_home())  # type: ignore[no-untyped-call,unused-ignore]
-    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf", "spark-defaults.conf")
+    path = configuration_folder() / "spark-defaults.conf"
     if not path.is_file():
         return {}
     try:
@@ -129,21 +126,20 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
     settings = dict(options)
     paths = [str(path) for path in [*(jars.all if bring else []), *_engine_jars(jars, options)]]
     local = is_local(options.get("spark.master", ""))
+    if local or jars.line == "3.5":
+        _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
     if local:
         _merge(settings, "spark.driver.extraClassPath", paths, os.pathsep)
         settings.setdefault("spark.driver.host", _LOOPBACK)
         settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
         settings.setdefault("spark.ui.enabled", "false")
-    else:
-        _merge(settings, "spark.jars", paths, ",")
-    if local or jars.line == "3.5":
-        _merge(settings, "spark.executor.extraClassPath", paths, os.pathsep)
-    if local:
         page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
         # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
         epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
         ours = {**_LOCAL_SETTINGS, **page, **epoll, **_own_python(), **_java_options(settings)}
         settings.update({name: value for name, value in ours.items() if name not in settings})
+    else:
+        _merge(settings, "spark.jars", paths, ",")
     # What Spark 3.5 makes before it fetches jars is on the class path or nowhere.
     early = bring or jars.line != "3.5"
     if early and jars.holds_class(PLUGIN_CLASS):

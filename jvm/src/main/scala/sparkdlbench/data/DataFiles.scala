@@ -4,11 +4,10 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.tukaani.xz.XZInputStream
 import sparkdlbench.ConfigurationException
+import sparkdlbench.results.Facts
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
-import java.net.InetAddress
 import java.util.zip.GZIPInputStream
-import scala.util.Try
 import scala.util.control.NonFatal
 
 /** A file of a data set. @param modified milliseconds since 1970 */
@@ -62,14 +61,14 @@ private[data] object DataFiles {
       } catch {
         case cause: IOException =>
           throw new ConfigurationException(
-            s"'$qualified' (`$key`) cannot be read on host $hostName: ${cause.getMessage}. Check its name and your permissions.",
+            s"'$qualified' (`$key`) cannot be read on host ${Facts.hostName}: ${cause.getMessage}. Check its name and your permissions.",
             cause
           )
       }
     val files = found.filter(status => status.isFile && !isHidden(status.getPath)).map(fileOf).sortBy(_.path)
     if (files.isEmpty)
       throw new ConfigurationException(
-        s"There is no file at '$qualified' (`$key`) on host $hostName. Set `$key` to a file, a folder that holds files, or a pattern; " +
+        s"There is no file at '$qualified' (`$key`) on host ${Facts.hostName}. Set `$key` to a file, a folder that holds files, or a pattern; " +
           "driver and executors must all see it under the same name (write file:/… for local files when Hadoop's default file " +
           "system is another)."
       )
@@ -90,7 +89,7 @@ private[data] object DataFiles {
     catch {
       case cause: FileNotFoundException =>
         throw new ConfigurationException(
-          s"The folder '$qualified' does not exist on host $hostName. Driver and executors must all see the data under the same name.",
+          s"The folder '$qualified' does not exist on host ${Facts.hostName}. Driver and executors must all see the data under the same name.",
           cause
         )
     }
@@ -130,8 +129,6 @@ private[data] object DataFiles {
 
   def fileOf(status: FileStatus): DataFile =
     DataFile(status.getPath.toString, status.getLen, status.getModificationTime)
-
-  def hostName: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
 
   private val GzipMagic = Array(0x1f, 0x8b).map(_.toByte)
   private val XzMagic = Array(0xfd, '7', 'z', 'X', 'Z', 0).map(_.toByte)

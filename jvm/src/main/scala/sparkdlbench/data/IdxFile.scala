@@ -3,11 +3,10 @@ package sparkdlbench.data
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
 import sparkdlbench.ConfigurationException
+import sparkdlbench.results.Facts
 
 import java.io.{BufferedInputStream, DataInputStream, EOFException, FileNotFoundException, IOException, InputStream}
-import java.net.InetAddress
 import java.util.zip.{GZIPInputStream, ZipException}
-import scala.util.Try
 import scala.util.control.NonFatal
 
 /** The folder of an IDX data set. */
@@ -55,7 +54,7 @@ private[data] object IdxFolder {
     if (!isFolder(fileSystem, path))
       throw new ConfigurationException(
         s"The data folder '$path' (`data.path` = '$text') does not exist or is not a folder on host " +
-          s"$hostName. Set `data.path` to the folder of the four IDX files; driver and executors must " +
+          s"${Facts.hostName}. Set `data.path` to the folder of the four IDX files; driver and executors must " +
           "all see it under the same path (write file:/… for a local folder when Hadoop's default file system is " +
           "another)."
       )
@@ -67,14 +66,12 @@ private[data] object IdxFolder {
     catch { case _: FileNotFoundException => false }
   }
 
-  private def hostName: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
-
   private def reading[T](path: Path)(use: => T): T =
     try use
     catch {
       case cause: IOException =>
         throw new ConfigurationException(
-          s"The data folder '$path' cannot be read on host $hostName: ${cause.getMessage}. Check its name and your " +
+          s"The data folder '$path' cannot be read on host ${Facts.hostName}: ${cause.getMessage}. Check its name and your " +
             "permissions.",
           cause
         )

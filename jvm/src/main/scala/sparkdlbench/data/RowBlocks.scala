@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.results.Facts
 
 import java.io.InputStream
 import java.nio.channels.FileChannel
@@ -190,7 +191,7 @@ object RowBlocks {
     val free = Files.getFileStore(folder).getUsableSpace
     if (bytes > free)
       throw new ConfigurationException(
-        s"The decoded rows are over `data.memory_limit` and would take $bytes bytes of the folder '$folder' on host ${DataFiles.hostName}, where $free " +
+        s"The decoded rows are over `data.memory_limit` and would take $bytes bytes of the folder '$folder' on host ${Facts.hostName}, where $free " +
           "are free. Make room there, give Spark another folder for its own files (spark.local.dir), or raise `data.memory_limit` and the " +
           "executors' heap."
       )

@@ -5,7 +5,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.results.Json
+import sparkdlbench.results.{Facts, Json}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
@@ -153,7 +153,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       } finally stream.close()
     } catch {
       case cause: IOException =>
-        damaged(file, s"cannot be read on host ${DataFiles.hostName} (${cause.getMessage})", cause)
+        damaged(file, s"cannot be read on host ${Facts.hostName} (${cause.getMessage})", cause)
     }
   }
 
@@ -192,7 +192,7 @@ private[data] object RowsFolder {
       case _: FileNotFoundException => None
       case cause: IOException =>
         throw new ConfigurationException(
-          s"The folder '$path' of decoded rows cannot be read on host ${DataFiles.hostName}: ${cause.getMessage}. Check `data.cache_dir`, and " +
+          s"The folder '$path' of decoded rows cannot be read on host ${Facts.hostName}: ${cause.getMessage}. Check `data.cache_dir`, and " +
             "your permissions.",
           cause
         )
@@ -201,7 +201,7 @@ private[data] object RowsFolder {
 
   def require(path: String, hadoop: Configuration): RowsFolder = find(path, hadoop).getOrElse(
     throw new ConfigurationException(
-      s"The folder '$path' has no $Manifest, so it holds no decoded rows that host ${DataFiles.hostName} can see. Driver and executors must all " +
+      s"The folder '$path' has no $Manifest, so it holds no decoded rows that host ${Facts.hostName} can see. Driver and executors must all " +
         "see it under the same name: set `data.cache_dir` to a folder of a shared file system."
     )
   )

@@ -21,6 +21,9 @@ object Facts {
     ListMap(properties.asScala.toSeq.sorted: _*)
   }
 
+  /** This host's name, for errors that say where something is wrong. */
+  def hostName: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
+
   def host: Map[String, Any] = ListMap(
     "name" -> Try(InetAddress.getLocalHost.getHostName).getOrElse("unknown"),
     "cpu" -> cpuInfo("model name"),

@@ -3,7 +3,7 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.javacpp.Loader
 
 import java.net.URL
-import java.nio.file.{Files, Path, StandardCopyOption}
+import java.nio.file.{Files, Path}
 import java.util.{Map => JavaMap}
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -34,7 +34,7 @@ private[libtorch] object FoundLibraries {
         val known = read(file)
         known.foreach(fill(map, _))
         val result = load
-        if (known.isEmpty) write(file, describe(map))
+        if (known.isEmpty) NativeCache.write(file, describe(map))
         result
       case _ => load
     }
@@ -71,12 +71,6 @@ private[libtorch] object FoundLibraries {
 
   private def read(file: Path): Option[Seq[String]] =
     if (Files.isRegularFile(file)) Some(Files.readAllLines(file).asScala.toSeq.filter(_.nonEmpty)) else None
-
-  private def write(file: Path, lines: Seq[String]): Unit = {
-    val draft = Files.createTempFile(file.getParent, "found", ".tmp")
-    Files.write(draft, lines.asJava)
-    Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
-  }
 
   /** The key of JavaCPP's other map, of what is loaded. */
   private def loadedAs(name: String) = {

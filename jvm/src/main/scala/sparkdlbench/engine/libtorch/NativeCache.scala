@@ -89,11 +89,14 @@ private[libtorch] object NativeCache {
   private def writeManifest(folder: Path, manifest: Path): Unit = {
     val real = folder.toRealPath()
     val lines = mappedFiles(real).map(file => s"${Files.size(file)} ${real.relativize(file)}")
-    if (lines.nonEmpty) {
-      val draft = Files.createTempFile(folder, "complete", ".tmp")
-      Files.write(draft, lines.asJava)
-      Files.move(draft, manifest, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING)
-    }
+    if (lines.nonEmpty) write(manifest, lines)
+  }
+
+  /** Whole or not at all, for whoever reads it at the same time. */
+  def write(file: Path, lines: Seq[String]): Unit = {
+    val draft = Files.createTempFile(file.getParent, "draft", ".tmp")
+    Files.write(draft, lines.asJava)
+    Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING): Unit
   }
 
   private def lock(channel: FileChannel, folder: Path, shared: Boolean): FileLock = {

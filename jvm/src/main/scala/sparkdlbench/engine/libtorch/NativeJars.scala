@@ -68,11 +68,8 @@ private[libtorch] object NativeJars {
 
   /** Whether there are jars of natives that this package does not bring, which change what libtorch finds: those for GPUs. */
   def hasOthers: Boolean =
-    Seq(
-      s"cuda/$platform/${System.mapLibraryName("jnicudart")}",
-      s"pytorch/$platform-gpu/${System.mapLibraryName("jnitorch")}"
-    )
-      .exists(file => isPresent(s"org/bytedeco/$file"))
+    isPresent(s"org/bytedeco/cuda/$platform/${System.mapLibraryName("jnicudart")}") ||
+      isPresent(s"org/bytedeco/pytorch/$platform-gpu/${System.mapLibraryName("jnitorch")}")
 
   private def needed(blas: String): Seq[NativeJar] = {
     def jar(artifact: String, library: String, suffix: String = "") =

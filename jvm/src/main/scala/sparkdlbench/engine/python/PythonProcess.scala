@@ -6,7 +6,6 @@ import sparkdlbench.config.Settings
 import sparkdlbench.results.{Facts, Json}
 
 import java.io.{DataInputStream, DataOutputStream, EOFException, File, IOException}
-import java.net.InetAddress
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 import java.util.concurrent.TimeUnit
@@ -75,7 +74,8 @@ private[python] final class PythonProcess private (
       answers.readInt() match {
         case Done => read(answers)
         case Mendable => throw new ConfigurationException(words())
-        case Failed => throw new RunFailedException(s"The engine '$engine' failed on host $host: ${words()}$lastWords.")
+        case Failed =>
+          throw new RunFailedException(s"The engine '$engine' failed on host ${Facts.hostName}: ${words()}$lastWords.")
         case other => throw new IOException(s"it answered with the number $other")
       }
     } catch { case error: IOException => throw broken(error) }
@@ -98,7 +98,7 @@ private[python] final class PythonProcess private (
       else if (ended) s"ended with status ${process.exitValue}"
       else s"is none of ours: ${cause.getMessage}"
     val message =
-      s"The engine '$engine' computes in a Python process beside each worker, and that on host $host ($python) $what$lastWords."
+      s"The engine '$engine' computes in a Python process beside each worker, and that on host ${Facts.hostName} ($python) $what$lastWords."
     if (hasAnswered)
       new RunFailedException(
         s"$message Status 137 is that of a process that was killed, most often for want of memory: it counts against " +
@@ -166,7 +166,7 @@ private[python] object PythonProcess {
         case error: IOException =>
           Files.deleteIfExists(said)
           throw new ConfigurationException(
-            s"The engine '$engine' computes in a Python process beside each worker, and on host $host '$python' cannot be started (${error.getMessage}). " +
+            s"The engine '$engine' computes in a Python process beside each worker, and on host ${Facts.hostName} '$python' cannot be started (${error.getMessage}). " +
               remedy(engine),
             error
           )
@@ -189,6 +189,4 @@ private[python] object PythonProcess {
     s"Every host needs a Python with the package of this version (pip install '$needed'); engine.python names it, engine.python_path folders to look for " +
       "packages in. Or set engine.name=libtorch, which needs none."
   }
-
-  private def host: String = Try(InetAddress.getLocalHost.getHostName).getOrElse("(of unknown name)")
 }

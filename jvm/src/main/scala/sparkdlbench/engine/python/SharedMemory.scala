@@ -5,7 +5,7 @@ import sparkdlbench.engine.{Batch, FlatBuffer}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.transport.push.MappedFile
 
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path}
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer, LongBuffer}
 import scala.collection.mutable
 
@@ -53,7 +53,7 @@ private[python] final class SharedMemory(spec: ModelSpec, rows: Int) {
 
   /** A new file of zeros, mapped. */
   private def file(name: String, bytes: Long): ByteBuffer = {
-    val folders = SharedMemory.folders
+    val folders = MappedFile.folders
     val found =
       if (bytes > Int.MaxValue) None
       else MappedFile.create(folders, SharedMemory.Prefix, math.max(bytes, FlatBuffer.Alignment.toLong).toInt)
@@ -71,7 +71,4 @@ private[python] final class SharedMemory(spec: ModelSpec, rows: Int) {
 
 private[python] object SharedMemory {
   private val Prefix = "sparkdl-engine-"
-
-  private def folders: Seq[Path] =
-    Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
 }

@@ -6,7 +6,7 @@ import sparkdlbench.transport.push._
 import sparkdlbench.RunFailedException
 
 import java.nio.{ByteBuffer, ByteOrder}
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path}
 import scala.collection.mutable
 import scala.util.Try
 
@@ -148,8 +148,7 @@ private[transport] final class MpiTransport private (
   }
 
   private def newFile(own: Seq[Lane], bytes: Long): (Path, ByteBuffer) = {
-    val folders =
-      Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
+    val folders = MappedFile.folders
     if (bytes > Int.MaxValue)
       throw new RunFailedException(
         s"Rank $rank has messages of ${own.head.capacity} bytes (${own.head.purpose}), and the two that a lane keeps room for must fit into one mapped file, of less " +

@@ -171,6 +171,10 @@ private[push] object ProcessMark {
 private[sparkdlbench] object MappedFile {
   private val CollectMillis = 50L
 
+  /** Where processes of one host that are no executors' own map files: in memory where it has room there. */
+  def folders: Seq[Path] =
+    Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
+
   /**
    * A new file of `bytes` zeros in the first of `directories` that can hold it, mode 0600, mapped. None where none can. The
    * zeros are really written: a sparse file on a full tmpfs would kill the process with SIGBUS at its first use.

@@ -32,7 +32,7 @@ _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleMan
 # that may use half of the time does not ask for more heap because the machine was busy. And what the JIT compilers have
 # freed goes back to the system instead of staying in the C library (Java 17.0.9 and later). What the user set stays.
 _MEMORY_OPTIONS = (
-    "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=1000"
+    "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=20000"
 )
 _LOCAL_SETTINGS = {
     # The JIT compilers' threads allocate and free megabytes, which the C library would keep in an arena a thread.

@@ -6,7 +6,9 @@ import org.bytedeco.pytorch.{Tensor, TensorOptional}
 
 final class TorchConvolution extends TorchLayerKind {
   def name = "conv2d"
-  private[libtorch] def load(context: LayerContext): TorchLayer = new ConvolutionLayer(context)
+  private[libtorch] def load(context: LayerContext): TorchLayer =
+    if (PointwiseConvolutionLayer.fits(context)) new PointwiseConvolutionLayer(context)
+    else new ConvolutionLayer(context)
 }
 
 /**

@@ -283,6 +283,56 @@ class LibtorchEngineSuite extends OnOneLine {
     }
   }
 
+  for (withBias <- Seq(true, false); rows <- Seq(1, 2, 5))
+    test(s"a convolution of 1 × 1 is one of 3 × 3 with zeros around its weights: $rows rows, bias $withBias") {
+      // Two of them: the first computes no gradient of its input, the second does.
+      def spec(kernel: Int): ModelSpec = {
+        def convolution(name: String, in: Int, out: Int): LayerSpec = LayerSpec(
+          name,
+          "conv2d",
+          Map[String, Double](
+            "in" -> in,
+            "out" -> out,
+            "kernel" -> kernel,
+            "padding" -> (kernel / 2).toDouble,
+            "bias" -> (if (withBias) 1 else 0)
+          ),
+          "he-normal",
+          biasInitializer = if (withBias) "constant-0.1" else "zero"
+        )
+        ModelSpec(
+          "pointwise",
+          Seq(3, 9, 8),
+          5,
+          Seq(
+            convolution("conv1", 3, 6),
+            LayerSpec("tanh", "tanh"),
+            convolution("conv2", 6, 4),
+            LayerSpec("fc", "linear", Map("in" -> 288, "out" -> 5), "xavier-uniform")
+          )
+        )
+      }
+      val (narrow, wide) = (spec(1), spec(3))
+      // Where in the wide model each parameter of the narrow one lies.
+      val places = narrow.layout.zip(wide.layout).flatMap { case (small, large) =>
+        val field = large.length / small.length
+        (0 until small.length).map(i => (small.offset + i) -> (large.offset + i * field + field / 2))
+      }
+      using(load(narrow, 8)) { one =>
+        using(load(wide, 8)) { other =>
+          for (i <- 0 until other.parameters.length) other.parameters.floats.put(i, 0f)
+          places.foreach { case (from, to) => other.parameters.floats.put(to, one.parameters.floats.get(from)) }
+          val data = batch(narrow, rows, 4)
+          for (i <- 0 until one.gradients.length) one.gradients.floats.put(i, Float.NaN)
+          val (lossOfOne, lossOfOther) = (one.step(data, 0.5f, (_, _) => ()), other.step(data, 0.5f, (_, _) => ()))
+          assert((lossOfOne / lossOfOther - 1).abs < 1e-5)
+          val expected = new Array[Double](narrow.parameterCount)
+          places.foreach { case (from, to) => expected(from) = other.gradients.floats.get(to).toDouble }
+          assertClose(one.gradients.toArray, expected, 1e-5)
+        }
+      }
+    }
+
   test("a closed engine says so") {
     val engine = load(softmax(4, 3), 2)
     engine.close()

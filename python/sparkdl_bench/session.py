@@ -34,6 +34,9 @@ _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleMan
 _MEMORY_OPTIONS = (
     "-XX:G1HeapRegionSize=4m -XX:GCTimeRatio=1 -XX:+IgnoreUnrecognizedVMOptions -XX:TrimNativeHeapInterval=20000"
 )
+# A driver whose executors exchange among themselves allocates so little that minutes pass before its first collection,
+# and until then each object lies on a new page.
+_DRIVER_OPTIONS = "-XX:G1PeriodicGCInterval=15000"
 _LOCAL_SETTINGS = {
     # The JIT compilers' threads allocate and free megabytes, which the C library would keep in an arena a thread.
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
@@ -155,7 +158,9 @@ def _java_options(settings: Mapping[str, str]) -> dict[str, str]:
     """Options of a local session's JVMs; with the classes of a run where they were archived for this class path."""
     paths = {settings.get(key, "") for key in class_archive.CLASS_PATH_KEYS}
     archived = class_archive.java_option(*paths) if len(paths) == 1 else ""
-    return dict.fromkeys(class_archive.JAVA_OPTIONS_KEYS, f"{_MEMORY_OPTIONS} {archived}".strip())
+    options = f"{_MEMORY_OPTIONS} {archived}".strip()
+    of_driver, of_executor = class_archive.JAVA_OPTIONS_KEYS
+    return {of_driver: f"{_DRIVER_OPTIONS} {options}", of_executor: options}
 
 
 def _own_python() -> dict[str, str]:

@@ -189,7 +189,15 @@ def test_an_installed_collective_sums_exactly(name: str, host_local: bool, eleme
 @pytest.mark.parametrize(("name", "workers"), [("pytorch", 1), ("pytorch-ddp", 2), ("bigdl", 2)])
 def test_an_installed_trainer_lowers_the_loss(name: str, workers: int) -> None:
     case = TrainCase(
-        batch=32, hidden=(16,), workers=workers, warmup_steps=10, steps=400, rows=320, features=20, classes=5
+        batch=32,
+        hidden=(64,),
+        workers=workers,
+        steps=400,
+        warmup_steps=10,
+        rows=320,
+        learning_rate=0.5,
+        features=20,
+        classes=5,
     )
     measurement = _run(name, case)
     assert sum(sample.steps for sample in measurement.samples) == 400

@@ -12,6 +12,7 @@ import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.Phase
+import sparkdlbench.model.DropoutKind
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
@@ -74,7 +75,7 @@ final class Lbfgs extends Algorithm {
   }
 
   override def refusesModel(setup: RunSetup): Option[String] = {
-    val drops = setup.spec.layers.find(_.kind == "dropout").map { layer =>
+    val drops = setup.spec.layers.find(DropoutKind.drops).map { layer =>
       s"Algorithm lbfgs compares the loss at several points, which must not change from pass to pass, and layer '${layer.name}' of model " +
         s"${setup.spec.name} drops other values in every pass. Use a model without dropout, or another algorithm, such as sync-sgd."
     }

@@ -27,11 +27,21 @@ final class LogSoftmaxKind extends ElementwiseKind {
 
 /** While training, each value is 0 with probability `rate` and x / (1 − rate) otherwise; in evaluation, x. */
 final class DropoutKind extends ElementwiseKind {
-  def name = "dropout"
+  def name = DropoutKind.Name
   def doc = "While training, zeroes values with probability `rate` and scales the others by 1 / (1 − rate)"
-  override def options: Seq[String] = Seq("rate")
+  override def options: Seq[String] = Seq(DropoutKind.Rate)
   override def outputShape(layer: LayerSpec, inputs: Seq[Seq[Int]]): Seq[Int] = {
-    layer.number("rate", 0.5, least = 0, below = 1)
+    DropoutKind.rate(layer)
     inputs.head
   }
+}
+
+object DropoutKind {
+  val Name = "dropout"
+  val Rate = "rate"
+
+  def rate(layer: LayerSpec): Double = layer.number(Rate, 0.5, least = 0, below = 1)
+
+  /** Whether it is a dropout layer that drops anything. */
+  def drops(layer: LayerSpec): Boolean = layer.kind == Name && rate(layer) > 0
 }

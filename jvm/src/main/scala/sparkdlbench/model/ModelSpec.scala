@@ -3,6 +3,8 @@ package sparkdlbench.model
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings, Variant, Variants}
 
+import scala.util.Try
+
 /**
  * One parameter tensor's place in the flat buffer: values `offset` until `offset + length`, row-major `shape`.
  *
@@ -159,13 +161,33 @@ object ModelFamily {
     "false",
     "Every batch normalisation of the model works over all workers' rows; false: as the model's layers say"
   )
-  val keys: Seq[Key[_]] = Seq(syncBatchNorm)
+  val dropout: Key[Option[Double]] = Key(
+    "model.dropout",
+    "auto",
+    "auto, a number from 0 to below 1",
+    "Rate of every dropout layer of the model, 0 for none; auto: as the model's layers say",
+    text =>
+      if (text == "auto") Some(None) else Try(text.toDouble).toOption.filter(rate => rate >= 0 && rate < 1).map(Some(_))
+  )
+  val keys: Seq[Key[_]] = Seq(syncBatchNorm, dropout)
 
   /** The model that the settings name, for these rows. */
   def of(settings: Settings, inputShape: Seq[Int], classes: Int): ModelSpec = {
     val spec =
       Variants.find[ModelFamily]("model", settings(RunKeys.model)).build(inputShape, classes, settings)
-    if (settings(syncBatchNorm)) synchronised(spec) else spec
+    val regularised = settings(dropout).fold(spec)(dropping(spec, _))
+    if (settings(syncBatchNorm)) synchronised(regularised) else regularised
+  }
+
+  private def dropping(spec: ModelSpec, rate: Double): ModelSpec = {
+    if (!spec.layers.exists(_.kind == DropoutKind.Name))
+      throw new ConfigurationException(
+        s"model.dropout=$rate is the rate of the model's dropout layers, and the model '${spec.name}' has no layer of kind '${DropoutKind.Name}'. " +
+          "Set model.dropout=auto, or choose a model that has one, such as vgg-16 or alexnet."
+      )
+    spec.copy(layers = spec.layers.map { layer =>
+      if (layer.kind == DropoutKind.Name) layer.copy(options = layer.options.updated(DropoutKind.Rate, rate)) else layer
+    })
   }
 
   private def synchronised(spec: ModelSpec): ModelSpec = {

@@ -80,6 +80,19 @@ class ModelFamiliesSuite extends AnyFunSuite {
     assert(ModelSpec.fromJson(spec.toJson) == spec)
   }
 
+  test("model.dropout is the rate of every dropout layer, and refused where there is none") {
+    def of(name: String, rate: String) =
+      ModelFamily.of(RunKeysForTests.settings("model.name" -> name, "model.dropout" -> rate), Seq(3, 32, 32), 10)
+    def rates(rate: String) = of("vgg-16", rate).layers.filter(_.kind == "dropout").map(DropoutKind.rate)
+    assert(rates("auto") == Seq(0.3, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.5, 0.5))
+    assert(rates("0.1") == Seq.fill(10)(0.1) && rates("0") == Seq.fill(10)(0.0))
+    assert(of("vgg-16", "0").parameterCount == 14991946 && !of("vgg-16", "0").layers.exists(DropoutKind.drops))
+    val none = intercept[ConfigurationException](of("cifar-quick", "0")).getMessage
+    assert(none.contains("'cifar-quick' has no layer of kind 'dropout'") && none.contains("model.dropout=auto"), none)
+    val one = intercept[ConfigurationException](of("vgg-16", "1")).getMessage
+    assert(one.contains("model.dropout") && one.contains("auto, a number from 0 to below 1"), one)
+  }
+
   test("image models refuse flat rows, and rows that are too small") {
     assert(intercept[ConfigurationException](build("lenet", Seq(784), 10)).getMessage.contains("needs images"))
     assert(

@@ -10,6 +10,6 @@ object RunKeysForTests {
       entries.toMap,
       Variants.all[ModelFamily].flatMap(_.keys) ++ Variants
         .all[EngineVariant]
-        .flatMap(_.keys) :+ RunKeys.seed :+ RunKeys.engine
+        .flatMap(_.keys) ++ ModelFamily.keys :+ RunKeys.seed :+ RunKeys.engine :+ RunKeys.model
     )
 }

@@ -1,12 +1,12 @@
 package sparkdlbench.engine.bigdl
 
 import sparkdlbench.engine.Batch
-import sparkdlbench.model.{DropoutMask, LayerSpec}
+import sparkdlbench.model.{DropoutKind, DropoutMask, LayerSpec}
 
 final class BigDlDropout extends BigDlLayerKind {
-  def name = "dropout"
+  def name = DropoutKind.Name
   private[bigdl] def create(at: BigDlPlace): BigDlLayer = {
-    val rate = at.layer.number("rate", 0.5)
+    val rate = DropoutKind.rate(at.layer)
     // Not in place: others may read its input. What it keeps is scaled while training.
     new BigDlDropoutLayer(at.library.create("Dropout", rate, false, true), rate, at)
   }

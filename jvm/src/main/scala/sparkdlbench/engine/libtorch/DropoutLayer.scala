@@ -2,18 +2,19 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
 import sparkdlbench.engine.FlatBuffer
-import sparkdlbench.model.DropoutMask
+import sparkdlbench.model.{DropoutKind, DropoutMask}
 
 final class TorchDropout extends TorchLayerKind {
-  def name = "dropout"
-  private[libtorch] def load(context: LayerContext): TorchLayer = new DropoutLayer(context)
+  def name = DropoutKind.Name
+  private[libtorch] def load(context: LayerContext): TorchLayer =
+    if (DropoutKind.drops(context.spec)) new DropoutLayer(context) else new SameValuesLayer
 }
 
 /** y = x · mask while training, y = x otherwise; dx = dy · mask. The mask belongs to rows and step: see `DropoutMask`. */
 private[libtorch] final class DropoutLayer(context: LayerContext) extends TorchLayer {
   private val width = context.inputShape.product
   private val factors = new FlatBuffer(Math.multiplyExact(context.maxRows, width))
-  private val random = new DropoutMask(context.seed, context.index, context.spec.number("rate", 0.5))
+  private val random = new DropoutMask(context.seed, context.index, DropoutKind.rate(context.spec))
   private val staging = new Array[Float](DropoutLayer.Staging)
 
   override def worksInPlace: Boolean = true

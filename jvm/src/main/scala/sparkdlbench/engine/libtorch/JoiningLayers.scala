@@ -15,7 +15,7 @@ final class TorchAdd extends TorchLayerKind {
 
 final class TorchFlatten extends TorchLayerKind {
   def name = "flatten"
-  private[libtorch] def load(context: LayerContext): TorchLayer = new FlattenLayer
+  private[libtorch] def load(context: LayerContext): TorchLayer = new SameValuesLayer
 }
 
 /** Each input's gradient is its part of the output's. */
@@ -43,8 +43,8 @@ private[libtorch] final class AddLayer extends TorchLayer {
   }
 }
 
-/** The same values under another shape: nothing is computed where it works in place. */
-private[libtorch] final class FlattenLayer extends TorchLayer {
+/** The same values, under another shape perhaps: nothing is computed where it works in place. */
+private[libtorch] final class SameValuesLayer extends TorchLayer {
   override def worksInPlace: Boolean = true
   override def keepsValues: Boolean = true
 

@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
-import sparkdlbench.model.ModelSpec
+import sparkdlbench.model.{DropoutKind, ModelSpec}
 
 /** bytedeco's libtorch in the executor's own process: no Python worker, no copy between the network and the gradient. */
 final class LibtorchVariant extends EngineVariant {
@@ -24,7 +24,7 @@ final class LibtorchVariant extends EngineVariant {
   /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */
   def memory(spec: ModelSpec, rows: Int): EngineMemory = {
     val between = spec.shapes.drop(1).map(_.map(_.toLong).product)
-    val dropped = spec.layers.zip(between).collect { case (layer, width) if layer.kind == "dropout" => width }.sum
+    val dropped = spec.layers.zip(between).collect { case (layer, width) if DropoutKind.drops(layer) => width }.sum
     EngineMemory(
       direct = 4L * rows * (3L * spec.classes + spec.inputShape.map(_.toLong).product + dropped),
       native = 4L * rows * 3 * between.sum,

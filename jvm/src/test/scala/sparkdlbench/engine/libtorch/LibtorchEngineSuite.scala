@@ -283,6 +283,35 @@ class LibtorchEngineSuite extends OnOneLine {
     }
   }
 
+  test("dropout with rate 0 drops nothing, in place or not") {
+    val net = ParityModels.everyLayer
+    val none = net.copy(layers = net.layers.map { layer =>
+      if (layer.kind == "dropout") layer.copy(options = layer.options.updated("rate", 0.0)) else layer
+    })
+    // Values that two layers read are not overwritten.
+    def twice(rate: Double) = net.copy(layers =
+      Seq(
+        LayerSpec("one", "dropout", Map("rate" -> rate)),
+        LayerSpec("two", "dropout", Map("rate" -> rate), inputs = Seq("one")),
+        LayerSpec("sum", "add", inputs = Seq("one", "two")),
+        LayerSpec(
+          "fc",
+          "linear",
+          Map("in" -> net.inputShape.product.toDouble, "out" -> net.classes.toDouble),
+          "he-normal"
+        )
+      )
+    )
+    for ((spec, drops) <- Seq(none -> false, net -> true, twice(0) -> false, twice(0.5) -> true))
+      using(load(spec, 4)) { engine =>
+        def loss(step: Long) = {
+          val batch = ParityModels.batch(spec, 4, 3)
+          engine.step(Batch(4, batch.features, batch.labels, batch.ids, step), 1f, (_, _) => ())
+        }
+        assert((loss(0) == loss(1)) != drops, spec.layers.map(_.name))
+      }
+  }
+
   for (withBias <- Seq(true, false); rows <- Seq(1, 2, 5))
     test(s"a convolution of 1 × 1 is one of 3 × 3 with zeros around its weights: $rows rows, bias $withBias") {
       // Two of them: the first computes no gradient of its input, the second does.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import fakes
 import pytest
 from test_record import write_run
 
-from sparkdl_bench.compare import application, execute, store
+from sparkdl_bench.bench import machine
+from sparkdl_bench.compare import application, execute, loop, store
 from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.execute import ProcessExecutor
 from sparkdl_bench.compare.plan import Plan
@@ -152,5 +155,12 @@ def test_what_a_killed_comparison_has_left_trained_ended_with_its_last_file(
     for name, after in (("steps.json", 3.0), ("summary.json", 7.0)):
         os.utime(run / name, (begun + after, begun + after))
     monkeypatch.setattr(execute.record, "of_run", of_run)
-    assert executor.run(cell)["status"] == "success"
-    assert spans == [(begun, pytest.approx(begun + 7.0, abs=1e-3))]
+    # A minute before; the machine's load of now says nothing of then.
+    (place / execute._BEGUN).write_text(json.dumps({"begun": begun - 60}))
+    monkeypatch.setattr(machine, "load", lambda: machine.Load(0.9, 1.0))
+    found = loop._timed(cell, executor)
+    assert spans == [(begun - 60, pytest.approx(begun + 7.0, abs=1e-3))]
+    assert found["status"] == "success"
+    assert found["seconds"] == pytest.approx(67.0, abs=0.01)
+    assert datetime.fromisoformat(found["started"]).timestamp() == pytest.approx(begun - 60, abs=0.01)
+    assert found["load"] == {}

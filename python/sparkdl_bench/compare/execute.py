@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,7 +50,7 @@ class Executor(Protocol):
     """Whatever trains cells."""
 
     def run(self, cell: Cell) -> Mapping[str, Any]:
-        """The cell's record; a run that failed is one, too."""
+        """The cell's record; a run that failed is one, too. It says when it ran where that was not now."""
         ...
 
     def close(self) -> None: ...
@@ -96,7 +97,7 @@ class ProcessExecutor:
 
     def _ours(self, cell: Cell) -> dict[str, Any]:
         place = self._folder.runs(cell)
-        done = record.finished_run(place)
+        done, then = record.finished_run(place), {}
         if done is None:
             # First of all: the start of an application that cells share, and its warm-up, are no part of this cell.
             application = None if self._plan.fresh else self._shared(cell)
@@ -114,10 +115,11 @@ class ProcessExecutor:
             # A killed comparison had trained it and could not write it down any more.
             begun = _begun(place)
             ended = (done / "summary.json").stat().st_mtime  # the last file that a run writes
+            then = _of_then(begun, ended)
         if done is None:
             raise RunFailedError(f"The run of '{cell.group}' ended without an error and left no result in '{place}'.")
         made = record.of_run(self._plan, cell, done, begun, ended)
-        return {**made, "folder": str(done.relative_to(self._folder.path))}
+        return {**made, **then, "folder": str(done.relative_to(self._folder.path))}
 
     def _fresh(self, cell: Cell, settings: Mapping[str, str], place: Path) -> None:
         conf = place / "run.toml"
@@ -146,7 +148,7 @@ class ProcessExecutor:
         self.close()
         place = self._folder.runs(cell)
         out = place / _MEASURED
-        measured = left_whole(cell.peer, out)
+        measured, then = left_whole(cell.peer, out), {}
         if measured is None:
             settings = cell.run.settings
             data = self._folder.path / "data" / peer_data.file_name(settings)
@@ -158,8 +160,11 @@ class ProcessExecutor:
             seconds = time.monotonic() - start
         else:
             # A killed comparison had trained it and could not write it down any more.
-            seconds = out.stat().st_mtime - _begun(place)
-        return record.of_peer(self._plan, cell, [sample.ms for sample in measured.samples], measured.facts, seconds)
+            ended = out.stat().st_mtime
+            seconds = ended - _begun(place)
+            then = _of_then(_begun(place), ended)
+        steps_ms = [sample.ms for sample in measured.samples]
+        return {**record.of_peer(self._plan, cell, steps_ms, measured.facts, seconds), **then}
 
 
 def _begin(place: Path) -> float:
@@ -173,6 +178,12 @@ def _begin(place: Path) -> float:
 
 def _begun(place: Path) -> float:
     return float(json.loads((place / _BEGUN).read_text(encoding="utf-8"))["begun"])
+
+
+def _of_then(begun: float, ended: float) -> dict[str, Any]:
+    """When a cell ran that was found trained; how busy the machine was then, nobody knows any more."""
+    started = datetime.fromtimestamp(begun, timezone.utc).isoformat(timespec="milliseconds")
+    return {"started": started, "seconds": round(ended - begun, 2), "load": {}}
 
 
 def _same(value: str, other: str) -> bool:

@@ -128,7 +128,7 @@ def describe(record: Mapping[str, Any]) -> str:
         parts.append(f"test accuracy {numbers['test_accuracy']:.2%}")
     if numbers["seconds_to_accuracy"] is not None:
         parts.append(f"{numbers['seconds_to_accuracy']:.1f} s to the target")
-    if record["load"]["busy"] > machine.BUSY_LIMIT:
+    if record["load"].get("busy", 0.0) > machine.BUSY_LIMIT:
         parts.append(f"the machine was {record['load']['busy']:.0%} busy before")
     return head + ", ".join(parts)
 
@@ -138,7 +138,7 @@ def _timed(cell: Cell, executor: Executor) -> dict[str, Any]:
     started = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     start = time.monotonic()
     record = executor.run(cell)
-    return {**record, "started": started, "seconds": round(time.monotonic() - start, 2), "load": load}
+    return {"started": started, "seconds": round(time.monotonic() - start, 2), "load": load, **record}
 
 
 def _left(seconds: float | None) -> str:

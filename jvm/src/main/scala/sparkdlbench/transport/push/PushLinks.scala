@@ -36,7 +36,7 @@ final class PushLinks(
       missing.foreach(rank => Option(results.remove(rank)).foreach(_.foreach(_.abort())))
     val threads = missing.map { rank =>
       val thread = new Thread(() => {
-        results.put(rank, AnyOutcome.of(connect(rank)))
+        connect(rank, results.put(rank, _): Unit)
         if (givenUp.get) abandon() else mailbox.wakeUp() // it may have come too late to be found by who gave up
       })
       thread.setName(s"sparkdl-connect-${group.rank}-$rank")
@@ -46,16 +46,17 @@ final class PushLinks(
     }
     try
       missing.foreach { rank =>
-        waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
+        try waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
+        catch {
+          // Where both ends failed for the same reason, the other's end may be heard of before the own result is looked at.
+          case heard: RunFailedException => throw failed(results.asScala).getOrElse(heard)
+        }
         results.remove(rank) match {
           case Success(channel) =>
             channels.put(rank, channel)
             mailbox.ownLoop.foreach(channel.serveBy)
           case Failure(cause) =>
-            throw new RunFailedException(
-              s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause",
-              cause
-            )
+            throw unconnected(rank, cause)
         }
       }
     catch {
@@ -67,17 +68,30 @@ final class PushLinks(
     }
   }
 
-  private def connect(rank: Int): PushChannel = {
+  private def failed(results: collection.Map[Int, Try[PushChannel]]): Option[RunFailedException] =
+    results.collectFirst { case (rank, Failure(cause)) => unconnected(rank, cause) }
+
+  private def unconnected(rank: Int, cause: Throwable) =
+    new RunFailedException(s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause", cause)
+
+  /** Tells the result before a connection is given up: its end is what the other rank hears of, and must not come back before the reason. */
+  private def connect(rank: Int, result: Try[PushChannel] => Unit): Unit = {
     val peer = peers(rank)
-    val channel =
+    AnyOutcome.of(
       network.connect(peer, StreamId(peer.inbox, group.rank, rank), lost(peer), () => mailbox.wakeUp())
-    try
-      Congestion
-        .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
-        .foreach(congestion.add)
-    catch { case error: Throwable => channel.abort(); throw error }
-    channel.sockets.foreach(GatheringWrites.lift)
-    channel
+    ) match {
+      case Success(channel) =>
+        val settled = AnyOutcome.of {
+          Congestion
+            .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
+            .foreach(congestion.add)
+          channel.sockets.foreach(GatheringWrites.lift)
+          channel
+        }
+        result(settled)
+        if (settled.isFailure) channel.abort()
+      case failure => result(failure)
+    }
   }
 
   /** What controls the congestion of its connections, as far as the system says. */

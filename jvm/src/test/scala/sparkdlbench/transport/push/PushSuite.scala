@@ -1,6 +1,8 @@
 package sparkdlbench.transport
 package push
 
+import io.netty.channel.Channel
+import io.netty.channel.embedded.EmbeddedChannel
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
@@ -283,6 +285,38 @@ class PushSuite extends AnyFunSuite {
     val end = System.nanoTime() + 20000000000L
     while (!aborted && System.nanoTime() < end) Thread.sleep(20)
     assert(aborted)
+  }
+
+  test("why a connection was given up is told, not that the other end heard of it and ended, too") {
+    val broken = new World(Seq("a", "b"), timeoutMillis = 5000) {
+      override def network(of: Int): PushNetwork =
+        new Around(super.network(of)) {
+          override def congestion(settings: Settings): String = if (of == 0) "nosuch" else "system"
+          override def connect(
+              peer: PushPeer,
+              id: StreamId,
+              onFailure: Throwable => Unit,
+              onDrained: () => Unit
+          ): PushChannel = {
+            val channel = super.connect(peer, id, onFailure, onDrained)
+            new PushChannel {
+              override def sockets: Seq[Channel] = Seq(new EmbeddedChannel)
+              def framingBytes: Long = channel.framingBytes
+              def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = channel.push(lane, sequence, payload)
+              def isDrained: Boolean = channel.isDrained
+              def finish(): Unit = channel.finish()
+              def isFinished: Boolean = channel.isFinished
+              def abort(): Unit = {
+                onFailure(new IOException("the other end, which has been faster"))
+                Thread.sleep(200)
+                channel.abort()
+              }
+            }
+          }
+        }
+    }
+    val message = intercept[RunFailedException](run(broken)(_.open(Seq(toSilent), _ => None)).head.get).getMessage
+    assert(message.contains("could not connect to rank 1") && message.contains("congestion is 'nosuch'"), message)
   }
 
   test("a peer that ends early is named at once, long before the timeout") {

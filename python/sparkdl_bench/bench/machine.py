@@ -93,8 +93,10 @@ def _cpu_info() -> dict[str, str]:
 
 
 def _java_version() -> str:
-    lines = _output([java(), "-version"]).splitlines()
-    return lines[1].strip() if len(lines) > 1 else "unknown"
+    told = _output([java(), "-version"]).splitlines()
+    # Before its version Java says which options it takes from the environment.
+    lines = [line.strip() for line in told if "Picked up " not in line]
+    return lines[1] if len(lines) > 1 else "unknown"
 
 
 def _package_version(name: str) -> str:

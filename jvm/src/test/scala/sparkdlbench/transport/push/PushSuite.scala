@@ -297,26 +297,25 @@ class PushSuite extends AnyFunSuite {
               id: StreamId,
               onFailure: Throwable => Unit,
               onDrained: () => Unit
-          ): PushChannel = {
-            val channel = super.connect(peer, id, onFailure, onDrained)
-            new PushChannel {
-              override def sockets: Seq[Channel] = Seq(new EmbeddedChannel)
-              def framingBytes: Long = channel.framingBytes
-              def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = channel.push(lane, sequence, payload)
-              def isDrained: Boolean = channel.isDrained
-              def finish(): Unit = channel.finish()
-              def isFinished: Boolean = channel.isFinished
-              def abort(): Unit = {
-                onFailure(new IOException("the other end, which has been faster"))
-                Thread.sleep(200)
-                channel.abort()
-              }
-            }
-          }
+          ): PushChannel = if (of == 0) new GivenUp(onFailure) else super.connect(peer, id, onFailure, onDrained)
         }
     }
-    val message = intercept[RunFailedException](run(broken)(_.open(Seq(toSilent), _ => None)).head.get).getMessage
+    val message = intercept[RunFailedException](besideTheSilent(broken)(_ => ()).get).getMessage
     assert(message.contains("could not connect to rank 1") && message.contains("congestion is 'nosuch'"), message)
+  }
+
+  /** Whose end comes back from the other side before it is over. */
+  private class GivenUp(onFailure: Throwable => Unit) extends PushChannel {
+    override def sockets: Seq[Channel] = Seq(new EmbeddedChannel)
+    def framingBytes: Long = 0
+    def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = ()
+    def isDrained: Boolean = true
+    def finish(): Unit = ()
+    def isFinished: Boolean = true
+    def abort(): Unit = {
+      onFailure(new IOException("the other end has closed it"))
+      Thread.sleep(200)
+    }
   }
 
   test("a peer that ends early is named at once, long before the timeout") {

@@ -127,7 +127,7 @@ def test_blocks_can_be_read(document: Path) -> None:
     readers = {"python": lambda text: compile(text, document.name, "exec"), "toml": tomllib.loads, "json": json.loads}
     for language, block in blocks(document):
         if language in readers:
-            readers[language](block)
+            assert readers[language](block), f"a block of {language} that says nothing:\n{block}"
 
 
 def test_the_formulas_of_data_md_give_our_rows() -> None:

@@ -155,6 +155,7 @@ def test_cells_over_what_is_installed_apart_train(tmp_path: Path, left: list[App
 def test_peers_of_a_file_train(tmp_path: Path, left: list[Application], name: str) -> None:
     plan = plan_of(ROOT / "conf" / "runs" / f"{name}.toml", tmp_path / "rows")
     theirs = [cell for cell in in_order(plan, cells_of(plan)) if cell.peer]
+    assert theirs
     for peer in {cell.peer for cell in theirs}:
         reason = peers.find(peer).missing(peers.default_directory())
         if reason:

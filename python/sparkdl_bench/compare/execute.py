@@ -160,9 +160,8 @@ class ProcessExecutor:
             seconds = time.monotonic() - start
         else:
             # A killed comparison had trained it and could not write it down any more.
-            ended = out.stat().st_mtime
-            seconds = ended - _begun(place)
-            then = _of_then(_begun(place), ended)
+            begun, ended = _begun(place), out.stat().st_mtime
+            seconds, then = ended - begun, _of_then(begun, ended)
         steps_ms = [sample.ms for sample in measured.samples]
         return {**record.of_peer(self._plan, cell, steps_ms, measured.facts, seconds), **then}
 

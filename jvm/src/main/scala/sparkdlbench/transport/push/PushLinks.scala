@@ -49,7 +49,10 @@ final class PushLinks(
         try waiting.until(peers(rank), polled = false, "connect")(() => results.containsKey(rank))
         catch {
           // Where both ends failed for the same reason, the other's end may be heard of before the own result is looked at.
-          case heard: RunFailedException => throw failed(results.asScala).getOrElse(heard)
+          case heard: RunFailedException =>
+            throw results.asScala
+              .collectFirst { case (failed, Failure(why)) => unconnected(failed, why) }
+              .getOrElse(heard)
         }
         results.remove(rank) match {
           case Success(channel) =>
@@ -68,30 +71,26 @@ final class PushLinks(
     }
   }
 
-  private def failed(results: collection.Map[Int, Try[PushChannel]]): Option[RunFailedException] =
-    results.collectFirst { case (rank, Failure(cause)) => unconnected(rank, cause) }
-
   private def unconnected(rank: Int, cause: Throwable) =
     new RunFailedException(s"$self could not connect to ${peers(rank)} (port ${peers(rank).port}): $cause", cause)
 
   /** Tells the result before a connection is given up: its end is what the other rank hears of, and must not come back before the reason. */
   private def connect(rank: Int, result: Try[PushChannel] => Unit): Unit = {
     val peer = peers(rank)
-    AnyOutcome.of(
+    val connected = AnyOutcome.of(
       network.connect(peer, StreamId(peer.inbox, group.rank, rank), lost(peer), () => mailbox.wakeUp())
-    ) match {
-      case Success(channel) =>
-        val settled = AnyOutcome.of {
-          Congestion
-            .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
-            .foreach(congestion.add)
-          channel.sockets.foreach(GatheringWrites.lift)
-          channel
-        }
-        result(settled)
-        if (settled.isFailure) channel.abort()
-      case failure => result(failure)
+    )
+    val settled = connected.flatMap { channel =>
+      AnyOutcome.of {
+        Congestion
+          .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
+          .foreach(congestion.add)
+        channel.sockets.foreach(GatheringWrites.lift)
+        channel
+      }
     }
+    result(settled)
+    if (settled.isFailure) connected.foreach(_.abort())
   }
 
   /** What controls the congestion of its connections, as far as the system says. */

@@ -17,6 +17,8 @@ import click
 
 import sparkdl_bench.commands
 from sparkdl_bench.errors import Interrupted, SparkDLError
+from sparkdl_bench.files import is_full, unwritten
+from sparkdl_bench.redaction import redacted_text
 from sparkdl_bench.version import __version__
 
 
@@ -74,15 +76,18 @@ def _report(error: BaseException, debug: bool) -> int:
         cause = error.__cause__ if isinstance(error, click.Abort) else error
         status = cause.exit_code if isinstance(cause, Interrupted) else Interrupted().exit_code
         paragraph = str(cause or "") or "Interrupted."
+    elif isinstance(error, OSError) and is_full(error):
+        status = 1
+        paragraph = unwritten(error.filename or "A file, in the folder for results or for temporary files,", error)
     else:
         status = 1
         paragraph = (
             f"Internal error: {type(error).__name__}: {error}. This is a bug of sparkdl-bench; --debug shows where "
             "it happened."
         )
-    click.echo(paragraph, err=True)
+    click.echo(redacted_text(paragraph), err=True)
     if debug:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        click.echo(redacted_text("".join(traceback.format_exception(error))), err=True)
     return status
 
 

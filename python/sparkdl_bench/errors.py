@@ -24,6 +24,10 @@ class RunFailedError(SparkDLError):
     """A run that started and could not be finished."""
 
 
+class WriteError(SparkDLError):
+    """A file that could not be written: a full disk, a quota, permissions. Nothing of it is left."""
+
+
 class RunTimedOutError(RunFailedError):
     """Something did not end in its time, and was stopped.
 

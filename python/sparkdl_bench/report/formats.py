@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib as mpl
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.files import replace_text
+from sparkdl_bench.files import replace_text, replacing
 from sparkdl_bench.report import plots, tables, words
 from sparkdl_bench.report.analysis import (
     ACCURACY,
@@ -150,8 +150,8 @@ def _pictures(results: Results, path: Path) -> list[tuple[str, Plot, Path]]:
     written = []
     for name, plot in _named_plots(results):
         file = path / f"{name}.png"
-        with mpl.rc_context({"savefig.facecolor": plots.GROUND}):
-            plot.figure.savefig(file, dpi=150)
+        with mpl.rc_context({"savefig.facecolor": plots.GROUND}), replacing(file) as partial:
+            plot.figure.savefig(partial, dpi=150, format="png")
         written.append((name, plot, file))
     return written
 

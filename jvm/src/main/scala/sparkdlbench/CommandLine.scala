@@ -27,7 +27,8 @@ object CommandLine {
       try execute(arguments.toList.filterNot(_ == "--debug"))
       catch {
         case e: SparkDLException =>
-          if (debug) e.printStackTrace() else System.err.println(s"sparkdl-bench: ${e.getMessage}")
+          if (debug) e.printStackTrace()
+          else System.err.println(s"sparkdl-bench: ${config.Redaction.text(e.getMessage)}")
           if (e.isInstanceOf[ConfigurationException]) 2 else 1
       }
     // Also after success: threads that Spark leaves behind must not keep the JVM.

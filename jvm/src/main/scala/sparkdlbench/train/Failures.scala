@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import sparkdlbench.results.WriteFailedException
 import sparkdlbench.{ConfigurationException, SparkDLException}
 
 import scala.annotation.tailrec
@@ -7,10 +8,10 @@ import scala.annotation.tailrec
 /** Turns what Spark throws at the driver into the sentence that says what happened. */
 object Failures {
   private val Ours =
-    """(?s)sparkdlbench\.(?:RunFailed|Configuration)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
+    """(?s)sparkdlbench\.(?:RunFailedException|ConfigurationException|results\.WriteFailedException): (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
 
   def reason(cause: Throwable): String = chain(cause, Nil)
-    .collectFirst { case ours: SparkDLException => ours.getMessage }
+    .collectFirst { case ours @ (_: SparkDLException | _: WriteFailedException) => ours.getMessage }
     .orElse(
       chain(cause, Nil).flatMap(e => Option(e.getMessage)).flatMap(Ours.findFirstMatchIn(_)).headOption.map(_.group(1))
     )

@@ -95,8 +95,10 @@ private[libtorch] object NativeCache {
   /** Whole or not at all, for whoever reads it at the same time. */
   def write(file: Path, lines: Seq[String]): Unit = {
     val draft = Files.createTempFile(file.getParent, "draft", ".tmp")
-    Files.write(draft, lines.asJava)
-    Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING): Unit
+    try {
+      Files.write(draft, lines.asJava)
+      Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING): Unit
+    } finally Files.deleteIfExists(draft): Unit
   }
 
   private def lock(channel: FileChannel, folder: Path, shared: Boolean): FileLock = {

@@ -45,9 +45,14 @@ def test_the_file_is_the_users_own_and_goes(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_file_goes_where_the_jvm_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     names = []
-    with pytest.raises(OSError, match="no JVM"), submit.handed_over({}):
-        names.append(shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1])
-        raise OSError("no JVM")
+
+    def start() -> None:
+        with submit.handed_over({}):
+            names.append(shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1])
+            raise OSError("no JVM")
+
+    with pytest.raises(OSError, match="no JVM"):
+        start()
     assert not Path(names[0]).exists()
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ
 

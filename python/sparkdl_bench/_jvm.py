@@ -131,7 +131,7 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
     """Starts the driver's JVM, without a Spark context, or finds the one that spark-submit started.
 
     Args:
-        properties: what the JVM is started with, for messages: it reads them from the file of `submit.handed_over`.
+        properties: what the JVM is started with, for messages; it reads them from the file of `submit.handed_over`.
         jvm_log: an open file for what the JVM writes to standard error; None: this process's standard error.
     """
     from pyspark import SparkContext
@@ -146,7 +146,7 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
             gateway = launch(None, {"stderr": jvm_log} if jvm_log else None)
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
-                f"The Java virtual machine for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
+                f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
                 f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, "
                 f"and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error

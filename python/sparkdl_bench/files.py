@@ -30,7 +30,7 @@ def replace_text(path: Path, text: str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Gives the name of a file to write, which becomes `path` at the end, synced; where that fails, nothing of it is left.
+    """Gives the name of a file to write, which becomes `path` at the end, synced. Where that fails, nothing is left.
 
     Folders are made where they are not there.
 

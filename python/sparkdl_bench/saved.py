@@ -66,7 +66,8 @@ def _check_sizes(path: Path) -> None:
             wanted = math.prod(shape) * dtype.itemsize
             if dtype != np.dtype("<f4") or min(shape, default=0) < 0 or wanted != held:
                 raise ValueError(
-                    f"{member.filename} says that it has {shape} values of {dtype}, {wanted} bytes, and there are {held}"
+                    f"{member.filename} says that it has {shape} values of {dtype}, "
+                    f"{wanted} bytes, and there are {held}"
                 )
             if member.file_size > _MOST_INFLATED * max(1, member.compress_size):
                 raise ValueError(f"{member.filename} says that {member.compress_size} bytes hold {member.file_size}")

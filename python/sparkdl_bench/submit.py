@@ -1,4 +1,4 @@
-"""How Spark's properties reach the JVM: by a file of its user's alone, since every user of a host may read command lines."""
+"""How Spark's properties reach the JVM: by a file that its user alone may read. Command lines are for every user."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def words() -> Words:
 def handed_over(properties: Mapping[str, str]) -> Iterator[None]:
     """While it lasts, spark-submit as pyspark starts it reads these properties, from a file of mode 0600.
 
-    The file replaces spark-defaults.conf, and what PYSPARK_SUBMIT_ARGS says by `--conf`: the properties have to hold both.
+    The file replaces spark-defaults.conf and the `--conf` of PYSPARK_SUBMIT_ARGS: the properties have to hold both.
     """
     before = os.environ.get(_VARIABLE)
     handle, name = tempfile.mkstemp(prefix="sparkdl-bench-", suffix=".properties")

@@ -40,10 +40,10 @@ class RedactionSuite extends AnyFunSuite {
     assert(!shown.values.exists(_.contains("s3cr3t")) && shown("spark.app.name") == "a")
     assert(shown("spark.driver.extraJavaOptions") == "-Dx.password=(redacted) -Xmx1g")
     val tree = Redaction.map(
-      ListMap(
+      ListMap[String, Any](
         "error" -> Some("cannot open jdbc:x://h?user=a&password=s3cr3t"),
-        "list" -> Seq("http://u:s3cr3t@h", 1),
-        "nested" -> ListMap("fs.s3a.secret.key" -> "s3cr3t", "steps" -> Seq(1.5, 2.5))
+        "list" -> Seq[Any]("http://u:s3cr3t@h", 1),
+        "nested" -> ListMap[String, Any]("fs.s3a.secret.key" -> "s3cr3t", "steps" -> Seq(1.5, 2.5))
       )
     )
     val text = Json.line(tree)

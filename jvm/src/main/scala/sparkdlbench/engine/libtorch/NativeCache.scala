@@ -13,7 +13,7 @@ import scala.jdk.CollectionConverters._
  * keep a JVM from mapping a library that another is still writing (seen: SIGBUS in the dynamic linker), so whoever may have
  * to unpack loads under an exclusive lock of ours, and whoever finds all files complete loads under a shared one.
  */
-private[libtorch] object NativeCache {
+private[sparkdlbench] object NativeCache {
   private val Property = "org.bytedeco.javacpp.cachedir"
   private val TimeoutMillis = 300000L
   private val PollMillis = 20L

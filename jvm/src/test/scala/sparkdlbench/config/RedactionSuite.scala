@@ -35,10 +35,10 @@ class RedactionSuite extends AnyFunSuite {
   test("a session's properties, and everything in what becomes JSON") {
     val conf = new SparkConf(false)
     texts("hidden_names").foreach(name => conf.set(s"spark.hadoop.$name", "s3cr3t"))
-    conf.set("spark.driver.extraJavaOptions", "-Dx.password=s3cr3t -Xmx1g").set("spark.app.name", "a")
+    conf.set("spark.x.options", "AccountKey=s3cr3t -Xmx1g").set("spark.app.name", "a")
     val shown = SparkFacts.redacted(conf).toMap
     assert(!shown.values.exists(_.contains("s3cr3t")) && shown("spark.app.name") == "a")
-    assert(shown("spark.driver.extraJavaOptions") == "-Dx.password=(redacted) -Xmx1g")
+    assert(shown("spark.x.options") == "AccountKey=(redacted) -Xmx1g")
     val tree = Redaction.map(
       ListMap[String, Any](
         "error" -> Some("cannot open jdbc:x://h?user=a&password=s3cr3t"),

@@ -16,7 +16,7 @@ class FullDiskSuite extends AnyFunSuite {
 
   /** A small file system of its own; needs root. */
   private def withDisk(use: Path => Unit): Unit = {
-    val place = Files.createTempDirectory("full disk")
+    val place = Files.createTempDirectory("full-disk")
     val quiet = ProcessLogger(_ => ())
     if (Seq("mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", place.toString).!(quiet) != 0)
       cancel("a file system can be mounted by root alone")
@@ -31,7 +31,11 @@ class FullDiskSuite extends AnyFunSuite {
     finally file.close()
   }
 
-  private def names(place: Path): Set[String] = Files.list(place).iterator.asScala.map(_.getFileName.toString).toSet
+  private def names(place: Path): Set[String] = {
+    val files = Files.list(place)
+    try files.iterator.asScala.map(_.getFileName.toString).toSet
+    finally files.close()
+  }
 
   test("a run's files: the one before stays whole, and the error names the place and the remedy") {
     withDisk { place =>
@@ -46,6 +50,7 @@ class FullDiskSuite extends AnyFunSuite {
       val lost = intercept[WriteFailedException]((0 until 1000).foreach(_ => run.event("x" * 500, 1)))
       assert(lost.getMessage.contains("events.jsonl"))
       assert(sparkdlbench.train.Failures.reason(lost) == lost.getMessage)
+      intercept[WriteFailedException](run.close()) // what it could not write is still in its buffer
     }
   }
 

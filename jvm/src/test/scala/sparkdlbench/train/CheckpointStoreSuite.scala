@@ -96,7 +96,7 @@ class CheckpointStoreSuite extends AnyFunSuite {
   private def copy(from: Path, to: Path): Unit = { val _ = Files.copy(from, to, StandardCopyOption.REPLACE_EXISTING) }
 
   test("files that were mixed are refused by name: of another rank, another step, another run, with bytes after the end") {
-    val other = Files.createTempDirectory("other run")
+    val other = Files.createTempDirectory("other-run")
     val strangers = new CheckpointStore(other.toUri.toString, new Configuration())
     val author = CheckpointAuthor("other", 0)
     (0 until ranks).foreach(rank => strangers.write(part(2, rank).copy(author = author)))
@@ -133,7 +133,9 @@ class CheckpointStoreSuite extends AnyFunSuite {
     val whole = Files.readAllBytes(target)
     Files.write(target, whole :+ 0.toByte)
     val manifest = file(folder, 2, "manifest.json")
-    Files.writeString(manifest, Files.readString(manifest).replace(s": ${whole.length},", s": ${whole.length + 1},"))
+    val text = Files.readString(manifest)
+    val (before, after) = text.splitAt(text.indexOf("rank-1-of"))
+    Files.writeString(manifest, before + after.replaceFirst(s": ${whole.length},", s": ${whole.length + 1},"))
     val why = store.load(2).left.getOrElse("it was read")
     assert(why.contains("bytes after its end"), why)
   }

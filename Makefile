@@ -136,12 +136,19 @@ $(VENV)/.release: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
 
-docs: $(INSTALLED)
+# The documentation as a site in target/docs, with the APIs of Scala and Python; a link that leads nowhere ends it.
+docs: $(VENV)/.docs
 	project/sbt ++$(SCALA) jvm/doc
-	rm -rf target/docs
-	mkdir -p target/docs
-	cp -R docs/. target/docs/
-	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs/scaladoc
+	rm -rf target/docs target/docs-source
+	mkdir -p target
+	cp -R docs target/docs-source
+	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs-source/scala
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation lies in target/docs/index.html."
+
+$(VENV)/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
 
 # What was built, and what tests and checks keep for their next time. Results are the user's.
 clean:

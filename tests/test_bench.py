@@ -77,7 +77,8 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def result_file(tmp_path: Path) -> ResultFile:
+def result_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultFile:
+    monkeypatch.setattr(machine, "_java_version", lambda: "17")  # which starts a JVM to ask
     return store.create(tmp_path, "short", {"trials": 2})
 
 

@@ -20,7 +20,7 @@ from sparkdl_bench.config import tomllib
 from sparkdl_bench.peers.programs.measure import _same_start
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Options of Spark's, Ivy's, MPI's and NVIDIA's own programs.
 OTHERS = {"--class", "--conf", "--jars", "--master", "--mca", "--packages", "--properties-file", "--repositories"}
 OTHERS |= {"--query-gpu"}
@@ -130,9 +130,23 @@ def test_blocks_can_be_read(document: Path) -> None:
             assert readers[language](block), f"a block of {language} that says nothing:\n{block}"
 
 
+def test_pages_that_sources_name() -> None:
+    """A message or a comment that sends people to a page names one that is there."""
+    sources = [
+        path
+        for folder in ("python", "jvm/src", "tests", "conf", "project")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".scala", ".java", ".toml", ".conf", ".html") and "target" not in path.parts
+    ]
+    named = {(page, path) for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text("utf-8"))}
+    assert len(named) > 20
+    wrong = sorted(f"{path.relative_to(ROOT)}: {page}" for page, path in named if not (ROOT / page).is_file())
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_formulas_of_data_md_give_our_rows() -> None:
     found: dict[str, Any] = {"floor": math.floor}
-    for language, block in blocks(ROOT / "docs" / "data.md"):
+    for language, block in blocks(ROOT / "docs" / "reference" / "data.md"):
         if language == "python" and "def " in block:
             exec(block, found)
     for seed, epoch, rows in ((0, 0, 1), (7, 3, 1000), (123456789, 0, 257)):

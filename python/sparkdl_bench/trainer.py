@@ -41,7 +41,7 @@ class Trainer:
             - a dict of the `data` keys: `{"source": "csv", "path": …, "label": "class"}`;
             - a DataFrame, with the `label` column's name as a further keyword; or, to test on rows of their own,
               `{"table": frame, "test_table": another, "label": "class"}`. Its rows are decoded once for the run
-              (docs/data.md), into the folder that `FitResult.decoded_dir` names.
+              (docs/reference/data.md), into the folder that `FitResult.decoded_dir` names.
         workers: number of ranks, each one Spark task.
         batch: rows a step over all workers, any number ≥ workers.
         epochs: passes over the training rows.

@@ -24,7 +24,7 @@ _FILE_MODEL, _FILE_KEY = "file", "model.spec"
 @click.command("list")
 @click.argument("axis", required=False)
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the specification of model NAME as JSON (docs/models.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print model NAME as JSON (docs/reference/models.md).")
 @click.option("--shape", metavar="C,H,W", help="With --json: of one row [default: the model's usual rows].")
 @click.option("--classes", type=click.IntRange(1), help="With --json: number of classes [default: the usual].")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="With --json: set a key of the model.")

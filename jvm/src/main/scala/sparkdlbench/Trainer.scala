@@ -10,7 +10,7 @@ import sparkdlbench.train.{RunResult, TrainingRun}
  * val fitted = Trainer.builder().set("model.name", "mlp").set("data.source", "digits").set("workers", "2").fit(spark)
  * println(fitted.testAccuracy)
  * }}}
- * Keys are those of the run files (docs/configuration.md). Throws ConfigurationException before any Spark job starts where the
+ * Keys are those of the run files (docs/reference/configuration.md). Throws ConfigurationException before any Spark job starts where the
  * settings, the data or the session do not fit, RunFailedException where training fails.
  */
 object Trainer {

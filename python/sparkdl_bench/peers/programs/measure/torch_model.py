@@ -18,7 +18,7 @@ INPUT = "input"
 
 
 class Model(nn.Module):  # type: ignore[misc, unused-ignore]
-    """The layers of a specification (docs/models.md), each a module of `torch.nn` where there is one."""
+    """The layers of a specification (docs/reference/models.md), each a module of `torch.nn` where there is one."""
 
     def __init__(self, specification: dict[str, Any]) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ import java.time.{Instant, ZoneOffset}
 import scala.collection.immutable.ListMap
 
 /**
- * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/metrics.md). Files are replaced whole (a
+ * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/reference/metrics.md). Files are replaced whole (a
  * reader never sees half of one); events are appended and flushed one by one. Used by one thread at a time.
  */
 final class RunFolder private (val path: Path) extends AutoCloseable {
@@ -42,7 +42,7 @@ final class RunFolder private (val path: Path) extends AutoCloseable {
 
 object RunFolder {
 
-  /** Version of the files' layout (docs/metrics.md). */
+  /** Version of the files' layout (docs/reference/metrics.md). */
   val Schema = 1
   private val stamp = DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS").withZone(ZoneOffset.UTC)
 

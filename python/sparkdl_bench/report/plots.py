@@ -130,7 +130,7 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
             ha="right",
         )
     axes.set(xlabel="seconds since the run began", ylabel="test accuracy")
-    times = [time for group in groups if (time := group.median(TO_ACCURACY))]
+    times = [time for group in groups if (time := group.centre(TO_ACCURACY))]
     if times and max(times) > _FAR_APART * min(times):
         # On one straight scale the quick ones would lie on each other beside the slowest.
         axes.set(xscale="log", xlabel="seconds since the run began, logarithmic")
@@ -209,7 +209,7 @@ def scaling(analysis: Analysis) -> Plot | None:
     series, single = analysis.scaling, analysis.best_single
     if not series or single is None:
         return None
-    bar = single.median(analysis.metric) or 1.0
+    bar = single.centre(analysis.metric) or 1.0
     figure, axes = _figure(3.8)
     most = max(group.cores for members in series.values() for group in members)
     axes.plot([1, most], [1, most], color=INK, linewidth=0.9, linestyle=":", label="ideal")
@@ -220,7 +220,7 @@ def scaling(analysis: Analysis) -> Plot | None:
             axes.plot([group.cores] * len(speeds), speeds, linestyle="", marker=".", alpha=0.4, color=_colour(index))
         axes.plot(
             [group.cores for group in members],
-            [bar / (group.median(analysis.metric) or bar) for group in members],
+            [bar / (group.centre(analysis.metric) or bar) for group in members],
             marker=_MARKERS[index % len(_MARKERS)],
             markersize=4,
             color=_colour(index),
@@ -241,7 +241,7 @@ def batch_sweep(analysis: Analysis) -> Plot | None:
     figure, (left, right) = _figures(3.4)
     for index, (name, members) in enumerate(series.items()):
         for axes, metric in ((left, RATE), (right, analysis.metric)):
-            points = [(group.batch, group.median(metric) or 0.0) for group in members if group.values(metric)]
+            points = [(group.batch, group.centre(metric) or 0.0) for group in members if group.values(metric)]
             axes.plot(
                 [x for x, _ in points],
                 [y for _, y in points],
@@ -330,7 +330,7 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
 
 def _fastest(analysis: Analysis, groups: Sequence[Group]) -> list[Group]:
     """As many as one picture has lines for; those without that number last."""
-    return sorted(groups, key=lambda group: group.median(analysis.metric) or float("inf"))[:_MOST_LINES]
+    return sorted(groups, key=lambda group: group.centre(analysis.metric) or float("inf"))[:_MOST_LINES]
 
 
 def _left_out(shown: Sequence[Group], groups: Sequence[Group]) -> str:

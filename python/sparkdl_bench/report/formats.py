@@ -25,6 +25,7 @@ from sparkdl_bench.report.analysis import (
     Analysis,
     analyse,
 )
+from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.plots import Plot
 from sparkdl_bench.report.tables import Table
@@ -197,7 +198,7 @@ def _markdown_table(table: Table) -> str:
 
 
 def _described(analysis: Analysis) -> dict[str, Any]:
-    found = analysis.recommendation
+    found = decide(analysis)
     return {
         "title": analysis.comparison.title,
         "commit": analysis.comparison.content.get("commit"),
@@ -207,7 +208,9 @@ def _described(analysis: Analysis) -> dict[str, Any]:
         "target_accuracy": analysis.target,
         "summary": words.summary(analysis),
         "recommendation": words.recommendation(analysis),
-        "chosen": found.chosen.name if found else None,
+        "verdict": found.verdict,
+        "chosen": found.chosen.name if found.chosen else None,
+        "more_trials": found.more_trials,
         "tables": {
             table.name: [
                 {heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)}

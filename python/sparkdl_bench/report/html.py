@@ -75,7 +75,9 @@ def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, m
     title = analysis.comparison.title
     made.link(f"{prefix}-answer", title if several else "Answer", is_comparison=several)
     heading = title if several else "Answer"
-    made.parts.append(f'<section>{_heading(2, f"{prefix}-answer", heading)}{_facts(analysis)}{_answer(found)}</section>')
+    made.parts.append(
+        f"<section>{_heading(2, f'{prefix}-answer', heading)}{_facts(analysis)}{_answer(found)}</section>"
+    )
     first, *others = [*plots.all_plots(analysis)] or [None]
     if first is not None:
         made.parts.append(f'<section class="hero">{_figure(first, prefix)}</section>')
@@ -123,7 +125,7 @@ def _net(results: Results, made: _Page) -> None:
     made.link("net-answer", "All-reduces", is_comparison=True)
     plot = plots.bus_bandwidth(results.net)
     figure = f'<div class="plots">{_figure(plot, "net")}</div>' if plot is not None else ""
-    made.parts.append(f'<section>{_heading(2, "net-answer", "All-reduces")}{figure}</section>')
+    made.parts.append(f"<section>{_heading(2, 'net-answer', 'All-reduces')}{figure}</section>")
     made.parts.append(_table(tables.bandwidth(results.net), "net"))
 
 
@@ -199,6 +201,6 @@ def _configuration(analysis: Analysis, prefix: str) -> str:
     text = escape(json.dumps(analysis.comparison.configuration, indent=2, ensure_ascii=False))
     anchor = f"{prefix}-configuration"
     return (
-        f'<details><summary>{_heading(3, anchor, "Configuration and machine")}</summary>'
+        f"<details><summary>{_heading(3, anchor, 'Configuration and machine')}</summary>"
         f'<pre tabindex="0" role="region" aria-labelledby="{anchor}">{text}</pre></details>'
     )

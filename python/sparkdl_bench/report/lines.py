@@ -6,9 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparkdl_bench.report import vega
-from sparkdl_bench.report.analysis import LABELS, RATE, STEP, TO_ACCURACY, TOTAL, Analysis, Group
+from sparkdl_bench.report.analysis import (
+    LABELS,
+    RATE,
+    TO_ACCURACY,
+    TOTAL,
+    WAITED,
+    WAITED_TO_ACCURACY,
+    Analysis,
+    Group,
+)
+from sparkdl_bench.report.decision import decide
+from sparkdl_bench.report.decision import fixed_and_steady as fixed_and_steady_of
 from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
-from sparkdl_bench.report.words import number
+from sparkdl_bench.report.numbers import number
 
 # As many as colours and dashes tell apart; and so many have a colour of their own beside the highlighted ones.
 _MOST_LINES = 2 * len(SERIES)
@@ -21,12 +32,16 @@ _EMPTY = 0.25
 _BEYOND = 1.3
 _BELOW = 5
 _HEIGHT = 320
+# A logarithmic axis has no zero; who takes less than this to start takes this.
+_LEAST_FIXED = 0.01
 _FAINT = "var(--s10)"
 
 
 def time_to_accuracy(analysis: Analysis) -> Plot | None:
     """Test accuracy over the run's clock: what decides highlighted, the median trial strong, the others faint."""
-    known = [group for group in analysis.groups if any(len(_evaluated(record)) > 1 for record in group.records)]
+    known = [
+        group for group in analysis.groups if any(len(_evaluated(analysis, record)) > 1 for record in group.records)
+    ]
     groups = _fastest(analysis, known)
     if not groups:
         return None
@@ -36,7 +51,7 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
         {**point, "series": group.name, "trial": trial, "typical": record is group.typical}
         for group in reversed(groups)
         for trial, record in enumerate(group.records, start=1)
-        for point in _evaluated(record)
+        for point in _evaluated(analysis, record)
     ]
     x, y, note = _accuracy_axes(analysis, groups, points)
     tooltip = [
@@ -84,14 +99,19 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
 
 def fixed_and_steady(analysis: Analysis) -> Plot | None:
     """Seconds by the number of steps: the fixed cost and the steady time per step, and where the lines cross."""
-    costs = {name: (fixed, ms) for name, fixed, ms in _fixed_and_steady(analysis)}
+    costs = {
+        each.group.name: (max(each.fixed_s, _LEAST_FIXED), each.ms_per_step)
+        for each in fixed_and_steady_of(analysis)
+        if each.ms_per_step > 0
+    }
     if len(costs) < 2:
         return None
     counts = [len(record["steps_ms"]) for group in analysis.groups for record in group.records]
     measured = max(counts)
     envelope = _envelope(costs)
     last = max([4.0 * measured, *(2.0 * steps for steps, _ in envelope if steps > 0)])
-    chosen = analysis.recommendation.chosen.name if analysis.recommendation else None
+    decided = decide(analysis).chosen
+    chosen = decided.name if decided else None
     wanted = [name for _, name in envelope]
     wanted += [name for name in [chosen] if name and name in costs and name not in wanted]
     wanted += [name for name in costs if name not in wanted][: max(0, _MOST_COLOURS - len(wanted))]
@@ -133,14 +153,14 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
             "mark": {"type": "point", "filled": True, "size": 60, "opacity": 0, "clip": True},
             "encoding": {**encoding, "tooltip": tooltip},
         },
-        *_rule("x", measured, f"measured: {measured:,} steps", "end"),
-        *_crossings(crossings, x),
+        *_rule("x", measured, f"measured: {measured:,} steps"),
+        *(_crossings(x) if crossings else []),
     ]
     told = "; ".join(f"{name} {number(fixed)} s and {number(ms)} ms per step" for name, (fixed, ms) in costs.items())
     return Plot(
         "fixed-and-steady",
         "Fixed cost and steady time: who wins after how many steps",
-        f"Seconds by steps, from what each group takes besides its steps and per step: {told}.",
+        f"Seconds by steps, from what each group needs to start and per step: {told}.",
         _lines(layers, {"points": points, "crossings": crossings}),
         series,
         "Each line is the fixed cost plus the steady time per step. A dotted line marks where another group takes "
@@ -153,11 +173,11 @@ def scaling(analysis: Analysis) -> Plot | None:
     found, single = analysis.scaling, analysis.best_single
     if not found or single is None:
         return None
-    bar = single.median(analysis.metric) or 1.0
+    bar = single.centre(analysis.metric) or 1.0
     most = max(group.cores for members in found.values() for group in members)
     series = _coloured(found)
     medians = [
-        {"series": name, "x": group.cores, "y": bar / (group.median(analysis.metric) or bar), "group": group.name}
+        {"series": name, "x": group.cores, "y": bar / (group.centre(analysis.metric) or bar), "group": group.name}
         for name, members in found.items()
         for group in members
     ]
@@ -167,12 +187,17 @@ def scaling(analysis: Analysis) -> Plot | None:
         for group in members
         for value in group.values(analysis.metric)
     ]
-    host = _host_cores(analysis)
+    host = analysis.host_cores if analysis.shares_a_host else None
     ideal_to = min(most, host) if host else most
     ideal = [{"x": 1, "y": 1}, {"x": ideal_to, "y": ideal_to}]
-    tooltip = [{"field": "group"}, {"field": "x", "title": "cores"}, {"field": "y", "title": "speed-up", "format": ".3~r"}]
-    # No grid of fractions: there is no half core.
-    x: Spec = {"scale": {"zero": False, "padding": 16}, "axis": {"title": "cores", "format": "d", "tickMinStep": 1}}
+    tooltip = [
+        {"field": "group"},
+        {"field": "x", "title": "cores"},
+        {"field": "y", "title": "speed-up", "format": ".3~r"},
+    ]
+    # There is no half core.
+    cores = sorted({group.cores for members in found.values() for group in members})
+    x: Spec = {"scale": {"zero": False, "padding": 16}, "axis": {"title": "cores", "format": "d", "values": cores}}
     y: Spec = {"scale": {"zero": True}, "axis": {"title": "speed-up over the best process of one thread"}}
     encoding = {"x": {"field": "x", "type": "quantitative", **x}, "y": {"field": "y", "type": "quantitative", **y}}
     coloured = {**encoding, "color": vega.colour_scale(series), "tooltip": tooltip}
@@ -200,8 +225,8 @@ def scaling(analysis: Analysis) -> Plot | None:
             "mark": {"type": "line", "point": {"size": 44, "filled": True}},
             "encoding": {**coloured, "strokeDash": vega.dash_scale(series)},
         },
-        *_rule("y", 1.0, f"COST: as fast as {single.name}"),
-        *(_rule("x", host, f"this host has {host} cores", "end") if host and host < most else []),
+        *_rule("y", 1.0, f"COST: the best process of one thread, {single.name}"),
+        *(_rule("x", host, f"this host has {host} cores") if host and host < most else []),
     ]
     more = f" Beyond {host} cores, which the host has, threads share a core." if host and host < most else ""
     return Plot(
@@ -210,7 +235,7 @@ def scaling(analysis: Analysis) -> Plot | None:
         f"Speed-up against cores for {', '.join(found)}.",
         _lines(layers, {"points": points, "medians": medians, "ideal": ideal}),
         series,
-        f"Dots: the trials; line: their medians.{more}",
+        f"Dots: the trials; lines: their geometric means.{more}",
     )
 
 
@@ -255,9 +280,15 @@ def bus_bandwidth(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
     return Plot("bandwidth", "Bus bandwidth by size", described, _lines(layers, {"points": points}), series)
 
 
-def _evaluated(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _evaluated(analysis: Analysis, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every evaluation of a trial, by the clock of the answer: from the command where that is known."""
+    before = 0.0
+    if analysis.is_from_command:
+        times = record["metrics"]
+        waited, own = (WAITED_TO_ACCURACY, TO_ACCURACY) if analysis.is_to_target else (WAITED, TOTAL)
+        before = times[waited] - times[own] if times.get(waited) and times.get(own) else 0.0
     return [
-        {"x": each["seconds"], "y": each["accuracy"], "epoch": each["epoch"]}
+        {"x": before + each["seconds"], "y": each["accuracy"], "epoch": each["epoch"]}
         for each in record["history"]
         if each["accuracy"] is not None
     ]
@@ -267,9 +298,15 @@ def _highlighted(analysis: Analysis, groups: Sequence[Group]) -> list[str]:
     """Names of the groups with a colour of their own: all where they are few, else those that the answer is about."""
     if len(groups) <= _MOST_COLOURS:
         return [group.name for group in groups]
-    found = analysis.recommendation
-    wanted = [found.chosen, found.best, found.fastest_one_machine] if found else []
-    wanted += [analysis.best_single, *(group for group in groups if analysis.is_baseline(group)), *groups]
+    found = decide(analysis)
+    wanted = [
+        found.chosen,
+        found.cheapest,
+        found.fastest,
+        analysis.best_single,
+        *(each for each in groups if analysis.is_baseline(each)),
+        *groups,
+    ]
     names = dict.fromkeys(group.name for group in wanted if group is not None and group in groups)
     return list(names)[:4]
 
@@ -284,7 +321,8 @@ def _accuracy_axes(
     analysis: Analysis, groups: Sequence[Group], points: Sequence[Mapping[str, Any]]
 ) -> tuple[Spec, Spec, str]:
     """Both axes of time to accuracy, and what has to be said about them."""
-    times = [time for group in groups if (time := group.median(TO_ACCURACY))]
+    clock = "seconds from the command" if analysis.is_from_command else "seconds since the run began"
+    times = [time for group in groups if (time := group.centre(_to_target(analysis)))]
     first = min(point["x"] for point in points)
     last = max(point["x"] for point in points)
     if times and len(times) == len(groups):  # what comes after the target is not asked for
@@ -294,7 +332,7 @@ def _accuracy_axes(
         # On one straight axis the quick ones would lie on each other beside the slowest.
         x: Spec = {
             "scale": {"type": "log", "domain": [0.9 * first, 1.1 * last], "nice": False},
-            "axis": {"title": "seconds since the run began, logarithmic", "format": "~g"},
+            "axis": {"title": f"{clock}, logarithmic", "format": "~g"},
         }
     else:
         start = 0.94 * first if first > _EMPTY * last else 0.0
@@ -302,7 +340,7 @@ def _accuracy_axes(
             notes.append(f"The axis starts at {number(start)} s: nothing was evaluated before.")
         x = {
             "scale": {"domain": [start, last], "zero": False, "nice": False},
-            "axis": {"title": "seconds since the run began"},
+            "axis": {"title": clock},
         }
     low, high = min(point["y"] for point in points), max(point["y"] for point in points)
     if times and analysis.target is not None:  # the first steps are far below
@@ -315,13 +353,18 @@ def _accuracy_axes(
     return x, y, " ".join(notes)
 
 
+def _to_target(analysis: Analysis) -> str:
+    """The time to the target, by the clock of the answer."""
+    return WAITED_TO_ACCURACY if analysis.is_from_command else TO_ACCURACY
+
+
 def _target(analysis: Analysis) -> list[Spec]:
     return [] if analysis.target is None else _rule("y", analysis.target, f"target {analysis.target:.1%}")
 
 
 def _reached(analysis: Analysis, groups: Sequence[Group], series: Sequence[Series]) -> list[Spec]:
     """Direct labels where a highlighted group reached the target, below one another."""
-    timed = [(time, group.name) for group in groups if (time := group.median(TO_ACCURACY)) is not None]
+    timed = [(time, group.name) for group in groups if (time := group.centre(_to_target(analysis))) is not None]
     if analysis.target is None or not timed:
         return []
     rows = [
@@ -341,29 +384,22 @@ def _reached(analysis: Analysis, groups: Sequence[Group], series: Sequence[Serie
             "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 90, "opacity": 1, "clip": True},
             "encoding": {**encoding, "tooltip": [{"field": "label", "title": "target reached"}]},
         },
-        {
-            "data": {"values": rows},
-            "transform": [vega.SHOWN],
-            "mark": {
-                "type": "text",
-                "clip": True,
-                "fontWeight": 600,
-                "align": {"expr": f"{right} ? 'right' : 'left'"},
-                "dx": {"expr": f"{right} ? -9 : 9"},
-                "dy": {"expr": "16 + 15 * datum.rank"},
-            },
-            "encoding": {**encoding, "text": {"field": "label"}},
-        },
+        *vega.with_halo(
+            {
+                "data": {"values": rows},
+                "transform": [vega.SHOWN],
+                "mark": {
+                    "type": "text",
+                    "clip": True,
+                    "fontWeight": 600,
+                    "align": {"expr": f"{right} ? 'right' : 'left'"},
+                    "dx": {"expr": f"{right} ? -9 : 9"},
+                    "dy": {"expr": "16 + 15 * datum.rank"},
+                },
+                "encoding": {**encoding, "text": {"field": "label"}},
+            }
+        ),
     ]
-
-
-def _fixed_and_steady(analysis: Analysis) -> list[tuple[str, float, float]]:
-    found = []
-    for group in analysis.groups:
-        total, ms = group.median(TOTAL), group.median(STEP)
-        if total and ms:
-            found.append((group.name, max(0.05, total - len(group.records[0]["steps_ms"]) * ms / 1e3), ms))
-    return found
 
 
 def _envelope(costs: Mapping[str, tuple[float, float]]) -> list[tuple[float, str]]:
@@ -385,33 +421,28 @@ def _envelope(costs: Mapping[str, tuple[float, float]]) -> list[tuple[float, str
         found.append((steps, name))
 
 
-def _crossings(rows: Sequence[Mapping[str, Any]], x: Spec) -> list[Spec]:
+def _crossings(x: Spec) -> list[Spec]:
+    """Where another group takes the lead: a dotted line, and its name at the top."""
     encoding = {"x": {"field": "x", "type": "quantitative", **x}}
     right = "scale('x', datum.x) > width / 2"
+    data = {"data": {"name": "crossings"}}
+    mark = {
+        "type": "text",
+        "clip": True,
+        "align": {"expr": f"{right} ? 'right' : 'left'"},
+        "dx": {"expr": f"{right} ? -5 : 5"},
+        "y": {"expr": "12 + 15 * datum.rank"},
+    }
     return [
-        {
-            "data": {"name": "crossings"},
-            "mark": {"type": "rule", "strokeDash": [2, 3], "color": INK, "clip": True},
-            "encoding": encoding,
-        },
-        {
-            "data": {"name": "crossings"},
-            "mark": {
-                "type": "text",
-                "clip": True,
-                "align": {"expr": f"{right} ? 'right' : 'left'"},
-                "dx": {"expr": f"{right} ? -5 : 5"},
-                "y": {"expr": "12 + 15 * datum.rank"},
-            },
-            "encoding": {**encoding, "text": {"field": "label"}},
-        },
-    ] if rows else []
+        {**data, "mark": {"type": "rule", "strokeDash": [2, 3], "color": INK, "clip": True}, "encoding": encoding},
+        *vega.with_halo({**data, "mark": mark, "encoding": {**encoding, "text": {"field": "label"}}}),
+    ]
 
 
 def _sweep(analysis: Analysis, metric: str, name: str, title: str) -> Plot | None:
     found = analysis.sweep("batch")
     points = [
-        {"series": each, "x": group.batch, "y": group.median(metric)}
+        {"series": each, "x": group.batch, "y": group.centre(metric)}
         for each, members in found.items()
         for group in members
         if group.values(metric)
@@ -439,9 +470,7 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
     points = [
         {"series": group.name, "x": float(f"{second:.5g}"), "y": float(f"{value * scale:.4g}")}
         for group in groups
-        for second, value in zip(
-            group.typical["resources"]["seconds"], group.typical["resources"][key], strict=True
-        )
+        for second, value in zip(group.typical["resources"]["seconds"], group.typical["resources"][key], strict=True)
     ]
     x: Spec = {"scale": {"zero": True, "nice": False}, "axis": {"title": "seconds since the run began"}}
     y: Spec = {"scale": {"zero": True}, "axis": {"title": label}}
@@ -451,9 +480,7 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
     return Plot(name, f"{title}{left_out}", described, _lines(layers, {"points": points}), series)
 
 
-def _line(
-    series: Sequence[Series], x: Spec, y: Spec, tooltip: list[Spec], is_dense: bool = False
-) -> list[Spec]:
+def _line(series: Sequence[Series], x: Spec, y: Spec, tooltip: list[Spec], is_dense: bool = False) -> list[Spec]:
     """A line, and a dot at each value; where these are many, dots that are only felt."""
     encoding = {
         "x": {"field": "x", "type": "quantitative", **x},
@@ -480,19 +507,20 @@ def _exact(field: str, title: str) -> Spec:
     return {"field": field, "title": title, "format": ",.4~r"}
 
 
-def _rule(along: str, value: float, text: str, align: str = "start") -> list[Spec]:
+def _rule(along: str, value: float, text: str) -> list[Spec]:
     """A dashed line across the chart at one value of the axis `along`, with its text."""
-    datum = {along: {"datum": value, "type": "quantitative"}}
-    place = {"x": 4, "align": "left", "dy": -6} if along == "y" else {"y": {"expr": "height - 8"}, "dx": -5, "align": "right"}
-    if along == "x" and align == "start":
-        place |= {"dx": 5, "align": "left"}
+    encoding = {along: {"datum": value, "type": "quantitative"}}
+    right = f"scale('x', {value}) > width / 2"
+    place: Spec = {"x": 4, "align": "left", "dy": -7}
+    if along == "x":
+        place = {"y": {"expr": "height - 9"}, "dx": {"expr": f"{right} ? -5 : 5"}}
+        place["align"] = {"expr": f"{right} ? 'right' : 'left'"}
+    line = {"type": "rule", "strokeDash": [5, 3], "color": INK, "clip": True}
+    mark = {"type": "text", "text": text, "color": SOFT, "clip": True, "limit": {"expr": "width - 8"}, **place}
+    data: Spec = {"data": {"values": [{}]}}
     return [
-        {"data": {"values": [{}]}, "mark": {"type": "rule", "strokeDash": [5, 3], "color": INK, "clip": True}, "encoding": datum},
-        {
-            "data": {"values": [{}]},
-            "mark": {"type": "text", "text": text, "color": SOFT, "clip": True, **place},
-            "encoding": datum,
-        },
+        {**data, "mark": line, "encoding": encoding},
+        *vega.with_halo({**data, "mark": mark, "encoding": encoding}),
     ]
 
 
@@ -511,13 +539,9 @@ def _coloured(names: Sequence[str] | Mapping[str, Any]) -> list[Series]:
     return [Series(name, SERIES[at % len(SERIES)], at >= len(SERIES)) for at, name in enumerate(names)]
 
 
-def _host_cores(analysis: Analysis) -> int | None:
-    return int(analysis.comparison.content.get("machine", {}).get("cores") or 0) or None
-
-
 def _fastest(analysis: Analysis, groups: Sequence[Group]) -> list[Group]:
     """As many as one chart has lines for; those without that number last."""
-    return sorted(groups, key=lambda group: group.median(analysis.metric) or float("inf"))[:_MOST_LINES]
+    return sorted(groups, key=lambda group: group.centre(analysis.metric) or float("inf"))[:_MOST_LINES]
 
 
 def _left_out(shown: Sequence[Group], groups: Sequence[Group]) -> str:

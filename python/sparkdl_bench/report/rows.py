@@ -8,7 +8,8 @@ from typing import Any
 from sparkdl_bench.report import vega
 from sparkdl_bench.report.analysis import LABELS, Analysis, Group, Summary
 from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
-from sparkdl_bench.report.words import number
+from sparkdl_bench.report.decision import decide
+from sparkdl_bench.report.numbers import number
 
 PHASE_COLOURS = {
     "data": SERIES[4],
@@ -44,16 +45,22 @@ LAYER_COLOURS = {
 _ROW = 38
 # Of a row's middle: where its name stands, and where its marks do.
 _NAME, _MARKS = -9, 8
+_GREEN = {
+    "recommended": " Green: what is recommended.",
+    "not-decided": " Green: the default until the others have proved more.",
+    "nothing": "",
+}
 # Values further apart than this have a logarithmic axis.
 _WIDE = 20
 
 
 def waiting(analysis: Analysis) -> Plot | None:
-    """The one picture of a report: what each group took, every trial, and the interval of the median."""
+    """The one picture of a report: what each group took, every trial, and the interval of their centre."""
     summaries = analysis.summaries(analysis.metric)
     if not summaries:
         return None
-    chosen = analysis.recommendation.chosen if analysis.recommendation else None
+    decision = decide(analysis)
+    chosen = decision.chosen
     rows = [_waited(summary, summary.group is chosen) for summary in summaries]
     points = [
         {"group": summary.group.name, "x": value, "trial": trial}
@@ -68,7 +75,7 @@ def waiting(analysis: Analysis) -> Plot | None:
     scale: Spec = {"type": "log", "nice": False, "padding": 12} if wide else {"zero": True}
     tooltip = [
         {"field": "group", "title": "group"},
-        {"field": "value", "title": "median"},
+        {"field": "value", "title": "geometric mean"},
         {"field": "interval", "title": "95 % interval"},
         {"field": "trials", "title": "trials"},
     ]
@@ -98,14 +105,16 @@ def waiting(analysis: Analysis) -> Plot | None:
             "mark": {"type": "tick", "yOffset": _MARKS, "thickness": 3, "size": 15},
             "encoding": {"x": {"field": "x", **x}, "color": colour, "tooltip": tooltip},
         },
-        *_names("value"),
+        *_names("told"),
     ]
     layers[0]["params"] = [vega.zoom("x")]
     note = (
-        "Tick: the median of the trials. Thick line: its 95 % interval, where there are enough trials for one. Dots: "
-        "the trials." + (" Green: what is recommended." if chosen else "")
+        "Tick: the geometric mean of the trials. Thick line: its 95 % interval. Dots: the trials."
+        + _GREEN[decision.verdict]
     )
-    return Plot("waiting", f"{label[0].upper()}{label[1:]}", _spoken(label, rows), _rows(rows, layers, points), (), note)
+    return Plot(
+        "waiting", f"{label[0].upper()}{label[1:]}", _spoken(label, rows), _rows(rows, layers, points), (), note
+    )
 
 
 def phases(analysis: Analysis) -> Plot | None:
@@ -136,11 +145,14 @@ def _waited(summary: Summary, chosen: bool) -> dict[str, Any]:
     interval = summary.interval
     return {
         "group": summary.group.name,
-        "x": summary.median,
+        "x": summary.centre,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
-        "value": number(summary.median),
-        "interval": f"{number(interval.low)} to {number(interval.high)}" if interval else "too few trials",
+        "value": f"{number(summary.centre)} s",
+        "interval": f"{number(interval.low)} to {number(interval.high)} s" if interval else "one trial has none",
+        "told": f"{number(summary.centre)} s [{number(interval.low)}, {number(interval.high)}]"
+        if interval
+        else f"{number(summary.centre)} s",
         "trials": summary.count,
         "chosen": chosen,
     }
@@ -156,7 +168,7 @@ def _bar(x: Spec, scale: Spec, colour: Spec, tooltip: list[Spec]) -> Spec:
 
 def _spoken(label: str, rows: Sequence[Mapping[str, Any]]) -> str:
     told = "; ".join(f"{row['group']} {row['value']} ({row['interval']})" for row in rows)
-    return f"{label}, median and 95 % interval: {told}."
+    return f"{label}, geometric mean and 95 % interval: {told}."
 
 
 def _means(groups: Sequence[Group], part: str) -> dict[str, dict[str, float]]:
@@ -212,7 +224,7 @@ def _names(value: str) -> list[Spec]:
                 "x": 0,
                 "dx": 2,
                 "yOffset": _NAME,
-                "limit": {"expr": "width - 90"},
+                "limit": {"expr": "width - 120"},
                 "fontWeight": 500,
                 "color": INK,
                 "tooltip": {"expr": "datum.group"},

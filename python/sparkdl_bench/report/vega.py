@@ -76,6 +76,8 @@ _CONFIG: Spec = {
         "titleFontWeight": "normal",
         "labelOverlap": "greedy",
     },
+    # As many as fit, on a phone too.
+    "axisX": {"tickCount": {"signal": "ceil(width / 75)"}},
     "legend": {
         "labelColor": INK,
         "labelFontSize": 11,
@@ -175,7 +177,10 @@ def dash_scale(series: Sequence[Series]) -> Spec:
     return {
         "field": "series",
         "type": "nominal",
-        "scale": {"domain": [each.name for each in series], "range": [[5, 3] if each.dash else [1, 0] for each in series]},
+        "scale": {
+            "domain": [each.name for each in series],
+            "range": [[5, 3] if each.dash else [1, 0] for each in series],
+        },
         "legend": LEGEND,
     }
 
@@ -201,6 +206,13 @@ SHOWN: Spec = {"filter": "indexof(hidden, datum.series) < 0"}
 
 # A layer that only feels the pointer: its marks cannot be seen, and pictures go without.
 FELT: Spec = {"usermeta": {"felt": True}}
+
+
+def with_halo(text: Spec) -> list[Spec]:
+    """A layer of text, and below it the same in the page's ground, so that lines do not run through it."""
+    encoding = {name: each for name, each in text["encoding"].items() if name != "color"}
+    mark = {**text["mark"], "color": GROUND, "stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round"}
+    return [{**text, "mark": mark, "encoding": encoding}, text]
 
 
 def _drawn(plot: Plot, shown: bool) -> Spec:

@@ -1,5 +1,5 @@
 # The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
-#   make demo            from a bare clone to a trained model
+#   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
@@ -53,6 +53,9 @@ BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.proper
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
 demo: $(CORE) target/.jars-$(LINE)
+	@echo "One process, which is quickest on one machine:"
+	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml --set 'master=local[2]' --set name=digits-mlp-local
+	@echo "Two executors, as on a cluster:"
 	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml
 
 test: $(INSTALLED) target/.jars-$(LINE)

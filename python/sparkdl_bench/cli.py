@@ -83,6 +83,8 @@ def _report(error: BaseException, debug: bool) -> int:
     click.echo(paragraph, err=True)
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True)
+        if isinstance(error, SparkDLError) and error.jvm_error and error.jvm_error is not error.__cause__:
+            click.echo("".join(traceback.format_exception(error.jvm_error)), err=True)
     return status
 
 

@@ -39,12 +39,16 @@ def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, re
         assignments = (*assignments, f"resume={resume}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        results = train(run, None if debug else log.file)
+        results = train(run, None if debug else log.file, keep_model=True)
     report(results)
 
 
-def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
-    """Checks the run, starts Spark, trains, and shows progress on standard error."""
+def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> RunResults:
+    """Checks the run, starts Spark, trains, and shows progress on standard error.
+
+    Args:
+        keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
+    """
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
@@ -52,14 +56,28 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
         api = session.check_session(spark)
         with decoding(sys.stderr) as show_decoding:
             run_id = start(api, run.settings, show_decoding, _SIGNALS)
+        if transport := api.transport_line(run_id):
+            click.echo(transport, err=True)
         results = RunResults(Path(api.poll(run_id)["results"]))
         try:
             with shown(sys.stderr) as show:
-                follow(api, run_id, show, _SIGNALS)
+                done = follow(api, run_id, show, _SIGNALS)
+            results = RunResults(Path(str(done.results)))
+            if warning := api.warning(run_id):
+                click.echo(warning, err=True)
+            if keep_model:
+                click.echo(f"model {api.save_models(run_id)}", err=True)
         finally:
             if jvm_log:
-                shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+                _keep_log(jvm_log, results)
     return results
+
+
+def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
+    try:
+        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+    except OSError as error:
+        click.echo(f"Spark's log could not be kept in {results.folder}: {error.strerror}.", err=True)
 
 
 def report(results: RunResults) -> None:

@@ -64,6 +64,7 @@ object CommandLine {
     Combination.check(RunKeys.resolve(file.settings))
     withSession(file) { spark =>
       val run = TrainingRun.prepare(spark.sparkContext, file.settings)
+      run.transport.line.foreach(println)
       val reporter = new Thread(() => report(run.progress), "sparkdl-progress")
       reporter.setDaemon(true)
       reporter.start()
@@ -72,7 +73,9 @@ object CommandLine {
       val finals = Json.read(result.summary).path("final")
       println(s"test accuracy ${finals.path("test_accuracy").asText}, ${finals.path("seconds_total").asText} s")
       println(s"bytes ${Json.read(result.summary).path("bytes")}")
+      println(s"model ${result.saveModels()}")
       println(s"results ${result.folder}")
+      result.warning.foreach(text => System.err.println(s"sparkdl-bench: $text"))
     }
     0
   }

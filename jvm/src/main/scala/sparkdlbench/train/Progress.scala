@@ -47,7 +47,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
 
   /**
    * @param state
-   *   done, failed or cancelled
+   *   done, failed, diverged or cancelled
    * @param usersToMend
    *   a rank found something wrong that the user can mend: a ConfigurationException
    */
@@ -99,7 +99,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
         "cores" -> use.map(_.cores),
         "resident_bytes" -> use.map(_.residentBytes),
         "error" -> error,
-        "error_kind" -> error.map(_ => if (usersToMend) "configuration" else "run"),
+        "error_kind" -> error.map(_ => if (state == "diverged") state else if (usersToMend) "configuration" else "run"),
         "results" -> results
       )
     )

@@ -106,8 +106,9 @@ wheel: target/.jars-4 target/.jars-3.5
 	mkdir -p target/wheel/python dist
 	cp pyproject.toml README.md LICENSE target/wheel/
 	cp -R python/sparkdl_bench target/wheel/python/
-	mkdir -p target/wheel/python/sparkdl_bench/conf/spark
+	mkdir -p target/wheel/python/sparkdl_bench/conf/spark target/wheel/python/sparkdl_bench/conf/runs
 	cp conf/spark/*.conf target/wheel/python/sparkdl_bench/conf/spark/
+	cp conf/runs/*.toml target/wheel/python/sparkdl_bench/conf/runs/
 	find target/wheel -name __pycache__ -prune -exec rm -rf {} +
 	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist target/wheel

@@ -120,8 +120,9 @@ wheel: target/.jars-4 target/.jars-3.5
 	# A registry's page has no files beside it: links to this repository's become whole addresses.
 	sed -E 's#\]\(([^):\#]+)\)#]($(PAGES)/\1)#g' README.md >target/wheel/README.md
 	cp -R python/sparkdl_bench target/wheel/python/
-	mkdir -p target/wheel/python/sparkdl_bench/conf/spark
+	mkdir -p target/wheel/python/sparkdl_bench/conf/spark target/wheel/python/sparkdl_bench/conf/runs
 	cp conf/spark/*.conf target/wheel/python/sparkdl_bench/conf/spark/
+	cp conf/runs/*.toml target/wheel/python/sparkdl_bench/conf/runs/
 	find target/wheel -name __pycache__ -prune -exec rm -rf {} +
 	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
 	chmod -R u=rwX,go=rX target/wheel

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import signal
 import sys
 import threading
@@ -15,12 +13,13 @@ from typing import Any, NoReturn
 
 import click
 
-import sparkdl_bench.commands
+from sparkdl_bench import lazy
 from sparkdl_bench.errors import Interrupted, SparkDLError
+from sparkdl_bench.lazy import LazyGroup
 from sparkdl_bench.version import __version__
 
 
-class Cli(click.Group):
+class Cli(LazyGroup):
     """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration, 130: Ctrl-C, 143: SIGTERM.
 
     An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
@@ -91,13 +90,4 @@ def _report(error: BaseException, debug: bool) -> int:
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" `{context.command_path} --help` shows the usage." if context else ""
-    return error.format_message() + hint
-
-
-def _register_commands() -> None:
-    for module in pkgutil.iter_modules(sparkdl_bench.commands.__path__):
-        found = importlib.import_module(f"sparkdl_bench.commands.{module.name}")
-        cli.add_command(found.command)
-
-
-_register_commands()
+    return lazy.usage(error) + hint

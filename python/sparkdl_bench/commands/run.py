@@ -7,16 +7,16 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import plot, session
+from sparkdl_bench import beforehand
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.progress import decoding, shown
-from sparkdl_bench.results import RunResults, describe_bytes
-from sparkdl_bench.runner import follow, start
+
+if TYPE_CHECKING:
+    from sparkdl_bench.results import RunResults
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,11 +32,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
     help="Spark properties: a profile of conf/spark/ by its name, or a file like spark-defaults.conf.",
 )
 @click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
+@click.option("--master", help="Spark master, in place of the file's.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
-    """Train as the TOML file CONF says."""
+def command(
+    conf: Path,
+    assignments: tuple[str, ...],
+    spark_conf: str | None,
+    resume: str | None,
+    master: str | None,
+    debug: bool,
+) -> None:
+    """Train as the TOML file CONF says: a path, or the name of a file that comes with sparkdl-bench (digits-mlp)."""
     if resume:
         assignments = (*assignments, f"resume={resume}")
+    if master:
+        assignments = (*assignments, f"master={master}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
         results = train(run, None if debug else log.file, keep_model=True)
@@ -49,6 +59,13 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     Args:
         keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
     """
+    beforehand.check(run)
+    # These take half a second to load, and a run that is refused does without.
+    from sparkdl_bench import session
+    from sparkdl_bench.progress import decoding, shown
+    from sparkdl_bench.results import RunResults
+    from sparkdl_bench.runner import follow, start
+
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
@@ -82,6 +99,9 @@ def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
 
 def report(results: RunResults) -> None:
     """Prints what came out, and draws the plot."""
+    from sparkdl_bench import plot
+    from sparkdl_bench.results import describe_bytes
+
     summary = results.summary
     final = summary["final"]
     rows = [

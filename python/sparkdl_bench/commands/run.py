@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import click
 
-from sparkdl_bench import plot, session
+from sparkdl_bench import plot, session, signals
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.progress import decoding, shown
+from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError
+from sparkdl_bench.progress import decoding, shown, tell
 from sparkdl_bench.results import RunResults, describe_bytes
-from sparkdl_bench.runner import follow, start
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from sparkdl_bench.runner import follow, interruption, start
 
 
 @click.command("run")
@@ -48,18 +47,33 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
+    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
-        with decoding(sys.stderr) as show_decoding:
-            run_id = start(api, run.settings, show_decoding, _SIGNALS)
-        results = RunResults(Path(api.poll(run_id)["results"]))
-        try:
-            with shown(sys.stderr) as show:
-                follow(api, run_id, show, _SIGNALS)
-        finally:
-            if jvm_log:
-                shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+        with interruption():  # one for all that follows: none is lost between two steps
+            with decoding(sys.stderr) as show_decoding:
+                run_id = start(api, run.settings, show_decoding)
+            results = RunResults(Path(api.poll(run_id)["results"]))
+            with _closed(results), shown(sys.stderr) as show:
+                try:
+                    follow(api, run_id, show)
+                finally:
+                    if jvm_log:
+                        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
     return results
+
+
+@contextmanager
+def _closed(results: RunResults) -> Iterator[None]:
+    """Within, whatever ends the run or this command leaves a `summary.json` that says so, also without a JVM."""
+    signals.at_last(lambda: results.close("cancelled", "the user cancelled the run"))
+    try:
+        yield
+    except (SparkDLError, Interrupted) as error:
+        if signals.number() is None:
+            results.close("failed", str(error))
+        raise
+    signals.at_last(None)
 
 
 def report(results: RunResults) -> None:
@@ -70,6 +84,7 @@ def report(results: RunResults) -> None:
         ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
         ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),

@@ -69,6 +69,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   /** What checkpoints held the steps up for, of which no epoch has told. */
   private var checkpointNanos = 0L
   private var reportedAt = System.nanoTime()
+
+  /** Of the newest step: the sum over its rows that were this rank's. */
+  private var lastLoss = 0.0
+  private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var statistics: Statistics = _
 
@@ -216,6 +220,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
         epoch,
         seconds,
         losses,
+        lastLoss,
         evaluation,
         status(rank, transport)
       )
@@ -242,6 +247,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       if (context.isInterrupted()) throw new CancelledException
       val loss = algorithm.step(step)
       losses += loss
+      lastLoss = loss
       step += 1
       val nanos = count(rank)
       reportProgress(step, loss, nanos, rank, transport)
@@ -285,9 +291,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     RankStatus(group.rank, rank.host, rank.executorId, phases.steps, phases.nanos, transport.bytesSent)
 
   private def evaluate(rank: RankState, algorithm: RankAlgorithm, step: Long): Evaluation = {
+    val began = System.nanoTime()
+    // One that takes a second or more is told of each time: that is at most once a second, too.
+    if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
+      reportedAt = began
+      report(DoingReport(setup.runId, attempt, Progress.Evaluating))
+    }
     algorithm.settle()
     statistics.share(step)
-    rank.evaluate(() => algorithm.alive())
+    val found = rank.evaluate(() => algorithm.alive())
+    evaluationNanos = System.nanoTime() - began
+    found
   }
 
   private def outcome(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import catalogue, runfiles
+from sparkdl_bench import catalogue, runfiles, toml_depth
 from sparkdl_bench.errors import ConfigurationError
 
 if sys.version_info >= (3, 11):
@@ -143,6 +143,7 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
 
 def parse_run_file(text: str, origin: str) -> RunFile:
     """Parses the text of a run file; `origin` names it in errors. Without a `name`, the file's name is the run's."""
+    toml_depth.check(text, origin)
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import _jvm, class_archive, profiles
+from sparkdl_bench import _jvm, class_archive, profiles, signals
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, configuration_folder, find_jars, spark_line
@@ -269,16 +269,20 @@ def open_session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark = _jvm.translated(builder.getOrCreate)
+        spark = _jvm.translated(lambda: _jvm.apart(builder.getOrCreate))
     except SparkDLError as error:
-        raise ConfigurationError(
-            f"Spark did not start with master {settings.get('spark.master', 'of its own configuration')!r}. {error} "
-            "Check the run's [spark] table."
-        ) from error
+        if not _jvm.has_ended():
+            raise ConfigurationError(
+                f"Spark did not start with master {settings.get('spark.master', 'of its own configuration')!r}. "
+                f"{error} Check the run's [spark] table."
+            ) from error
+        raise
     try:
         yield spark
     finally:
-        spark.stop()
+        # A JVM that has ended has no session, and that of an interrupted command ends with it.
+        if signals.number() is None and not _jvm.has_ended():
+            spark.stop()
 
 
 def _check_api(jvm: Any, line: str) -> None:

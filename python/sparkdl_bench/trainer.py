@@ -274,7 +274,7 @@ def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
     if source and source in sources:
         raise ConfigurationError(
             f"data={str(data)!r} is a file, and a path alone is a folder of IDX files. Write "
-            f'data={{"source": "{source}", "path": {str(data)!r}, "label": …}}; docs/reference/data.md has the other keys.'
+            f'data={{"source": "{source}", "path": {str(data)!r}, "label": …}}; docs/reference/data.md has all keys.'
         )
     if isinstance(data, Path) or "/" in data or "\\" in data or _is_folder(data):
         return {"data.source": "idx", "data.path": str(data)}

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import beforehand
+from sparkdl_bench import beforehand, signals
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError
 
 if TYPE_CHECKING:
     from sparkdl_bench.results import RunResults
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command("run")
@@ -62,31 +61,33 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     beforehand.check(run)
     # These take half a second to load, and a run that is refused does without.
     from sparkdl_bench import session
-    from sparkdl_bench.progress import decoding, shown
+    from sparkdl_bench.progress import decoding, shown, tell
     from sparkdl_bench.results import RunResults
-    from sparkdl_bench.runner import follow, start
+    from sparkdl_bench.runner import follow, interruption, start
 
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
+    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
-        with decoding(sys.stderr) as show_decoding:
-            run_id = start(api, run.settings, show_decoding, _SIGNALS)
-        if transport := api.transport_line(run_id):
-            click.echo(transport, err=True)
-        results = RunResults(Path(api.poll(run_id)["results"]))
-        try:
-            with shown(sys.stderr) as show:
-                done = follow(api, run_id, show, _SIGNALS)
-            results = RunResults(Path(str(done.results)))
-            if warning := api.warning(run_id):
-                click.echo(warning, err=True)
-            if keep_model:
-                click.echo(f"model {api.save_models(run_id)}", err=True)
-        finally:
-            if jvm_log:
-                _keep_log(jvm_log, results)
+        with interruption():  # one for all that follows: none is lost between two steps
+            with decoding(sys.stderr) as show_decoding:
+                run_id = start(api, run.settings, show_decoding)
+            if transport := api.transport_line(run_id):
+                click.echo(transport, err=True)
+            results = RunResults(Path(api.poll(run_id)["results"]))
+            with _closed(results), shown(sys.stderr) as show:
+                try:
+                    done = follow(api, run_id, show)
+                    results = RunResults(Path(str(done.results)))
+                    if warning := api.warning(run_id):
+                        click.echo(warning, err=True)
+                    if keep_model:
+                        click.echo(f"model {api.save_models(run_id)}", err=True)
+                finally:
+                    if jvm_log:
+                        _keep_log(jvm_log, results)
     return results
 
 
@@ -95,6 +96,19 @@ def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
         shutil.copyfile(jvm_log.name, results.folder / "spark.log")
     except OSError as error:
         click.echo(f"Spark's log could not be kept in {results.folder}: {error.strerror}.", err=True)
+
+
+@contextmanager
+def _closed(results: RunResults) -> Iterator[None]:
+    """Within, whatever ends the run or this command leaves a `summary.json` that says so, also without a JVM."""
+    signals.at_last(lambda: results.close("cancelled", "the user cancelled the run"))
+    try:
+        yield
+    except (SparkDLError, Interrupted) as error:
+        if signals.number() is None:
+            results.close("failed", str(error))
+        raise
+    signals.at_last(None)
 
 
 def report(results: RunResults) -> None:
@@ -108,6 +122,7 @@ def report(results: RunResults) -> None:
         ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
         ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),

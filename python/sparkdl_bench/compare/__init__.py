@@ -1,8 +1,8 @@
 """Comparisons: one file says what varies, every cell of it is trained several times, and all that came out is kept.
 
 `plan` reads the file, `cells` makes the cells and their order, `store` keeps what was measured, `execute` trains one
-cell, `loop` all of them; `call` is the way in from Python, `look` finds out what somebody's data are. docs/reference/compare.md
-is the description for users.
+cell, `loop` all of them; `call` is the way in from Python, `look` finds out what somebody's data are. The description
+for users: docs/reference/compare.md.
 
 The package can be called: `sparkdl_bench.compare(data=…)` is `call.compare`.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import catalogue, runfiles
+from sparkdl_bench import catalogue, runfiles, toml_depth
 from sparkdl_bench.config import RunFile, as_text, flatten, is_secret, load_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import suggestion
@@ -152,7 +152,9 @@ def load_plan(path: Path, assignments: Iterable[str] = (), trials: int | None = 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        toml_depth.check(text, str(path))
+        document: dict[str, Any] = tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(
             f"The comparison file '{path}' cannot be read: {error.strerror}.{runfiles.nearby(path)} A comparison file "

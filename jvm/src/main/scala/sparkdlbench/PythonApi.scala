@@ -61,12 +61,22 @@ object PythonApi {
   def doctorSession(raw: java.util.Map[String, String]): String =
     Json.line(doctor.Doctor.session(context, Settings.named(raw.asScala.toMap)).map(_.toMap))
 
-  /** JSON: how far the decoding of a set is (source, done, parts, rows) that `start` waits for; `{}` where it waits for none. */
-  def decoding(): String = Json.line(data.Decoding.now.fold(ListMap.empty[String, Any]) { now =>
+  /**
+   * JSON: what `start` waits for: how far the decoding of a set is (source, done, parts, rows), or something else in words (waiting); `{}`
+   * where it waits for nothing.
+   */
+  def decoding(): String = Json.line(data.Decoding.now.fold(waiting) { now =>
     ListMap("source" -> now.source, "done" -> now.done, "parts" -> now.parts, "rows" -> now.rows)
   })
 
-  def cancelDecoding(): Unit = data.Decoding.cancel(context)
+  private def waiting: ListMap[String, Any] =
+    train.Waiting.now.fold(ListMap.empty[String, Any])(text => ListMap("waiting" -> text))
+
+  /** Ends what `start` waits for. */
+  def cancelDecoding(): Unit = {
+    train.Waiting.cancel()
+    data.Decoding.cancel(context)
+  }
 
   /** Checks session and data, then starts training; returns the run's id. */
   def start(raw: java.util.Map[String, String]): String = {

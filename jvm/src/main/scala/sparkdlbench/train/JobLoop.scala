@@ -84,6 +84,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       }
       val stepped = System.nanoTime()
       if (Evaluations.due(setup, epoch, step == steps)) {
+        recorder.does(Progress.Evaluating)
         exchange.synchronize()
         shareStatistics(setup, group)
         val (evaluations, bytes) = group.run(rank => (rank.evaluate(), rank.bytes.toMap)).unzip

@@ -72,6 +72,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   /** What checkpoints held the steps up for, of which no epoch has told. */
   private var checkpointNanos = 0L
   private var reportedAt = System.nanoTime()
+
+  /** Of the newest step: the sum over its rows that were this rank's. */
+  private var lastLoss = 0.0
+  private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var statistics: Statistics = _
   private var keeper: BestKeeper = _
@@ -227,6 +231,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
         epoch,
         seconds,
         losses,
+        lastLoss,
         evaluation,
         status(rank, transport)
       )
@@ -255,6 +260,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
         throw told(NonFinite.diverged(setup, step, s"the training loss is $loss"), step)
       losses += loss
+      lastLoss = loss
       step += 1
       val nanos = count(rank)
       reportProgress(step, loss, nanos, rank, transport)
@@ -298,12 +304,19 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     RankStatus(group.rank, rank.host, rank.executorId, phases.steps, phases.nanos, transport.bytesSent)
 
   private def evaluate(rank: RankState, algorithm: RankAlgorithm, epoch: Int, step: Long): Evaluation = {
+    val began = System.nanoTime()
+    // One that takes a second or more is told of each time: that is at most once a second, too.
+    if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
+      reportedAt = began
+      report(DoingReport(setup.runId, attempt, Progress.Evaluating))
+    }
     algorithm.settle()
     statistics.share(step)
     val found = rank.evaluate(() => algorithm.alive())
     try NonFinite.check(setup, step - 1, found)
     catch { case diverged: DivergedException => throw told(diverged, step - 1) }
     keeper.look(epoch, found, algorithm.weights, statistics.result)
+    evaluationNanos = System.nanoTime() - began
     found
   }
 

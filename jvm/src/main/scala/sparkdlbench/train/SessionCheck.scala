@@ -95,13 +95,18 @@ object SessionCheck extends Logging {
       )
   }
 
+  /** How many executors the session has asked for, where it says so. */
+  private def asked(sc: SparkContext): Option[Int] = sc.master match {
+    case LocalCluster(executors) => Some(executors.toInt)
+    case _ => sc.getConf.getOption("spark.executor.instances").map(_.trim.toInt)
+  }
+
   /** Whether as many executors run as the session has asked for, where it says how many. */
-  private def allHere(sc: SparkContext): Boolean = {
-    val asked = sc.master match {
-      case LocalCluster(executors) => Some(executors.toInt)
-      case _ => sc.getConf.getOption("spark.executor.instances").map(_.trim.toInt)
-    }
-    asked.exists(SparkFacts.executors(sc) >= _)
+  private def allHere(sc: SparkContext): Boolean = asked(sc).exists(SparkFacts.executors(sc) >= _)
+
+  private def waited(sc: SparkContext, workers: Int, slots: Int): String = asked(sc) match {
+    case Some(executors) => s"starting executors: ${SparkFacts.executors(sc)} of $executors registered"
+    case None => s"waiting for $workers slots, $slots registered"
   }
 
   /** Waits for executors that are still registering, but not for ones that will not come. */
@@ -113,11 +118,14 @@ object SessionCheck extends Logging {
     var since = System.nanoTime()
     def stable =
       seen > 0 && (sc.isLocal || allHere(sc) || System.nanoTime() - since > StableMillis * 1000000L)
-    while (seen < workers && !stable && System.nanoTime() < end) {
-      Thread.sleep(PollMillis)
-      val now = SparkFacts.slots(sc)
-      if (now != seen) since = System.nanoTime()
-      seen = now
+    Waiting.during { (say, cancelled) =>
+      while (seen < workers && !stable && !cancelled() && System.nanoTime() < end) {
+        say(waited(sc, workers, seen))
+        Thread.sleep(PollMillis)
+        val now = SparkFacts.slots(sc)
+        if (now != seen) since = System.nanoTime()
+        seen = now
+      }
     }
     if (seen < workers) seen = SparkFacts.slots(sc) // the last executor may have come between the two looks
     if (seen < workers)

@@ -31,8 +31,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   @tailrec
   private def submit(setup: RunSetup, recorder: Recorder, reports: ReportReader, cancelled: () => Boolean): Trained = {
-    val watched = new WatchedJob(sc, setup)
-    watchStage(setup, reports, watched, cancelled) match {
+    val watched = new WatchedJob(sc, setup, recorder.does)
+    watchStage(setup, recorder, reports, watched, cancelled) match {
       case Success(outcomes) =>
         outcomes.foreach(outcome => (outcome.groups +: outcome.epochs).foreach(reports.receive))
         recorder.steps(
@@ -62,21 +62,40 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
   /** Runs the stage, and listens to its ranks meanwhile. */
   private def watchStage(
       setup: RunSetup,
+      recorder: Recorder,
       reports: ReportReader,
       watched: WatchedJob,
       cancelled: () => Boolean
   ): Try[Seq[RankOutcome]] = {
+    val notices = new StageNotices(setup.runId)
+    val silence = new SilenceWatch(
+      () => notices.withoutHeartbeat(SilenceWatch.HeartbeatSeconds),
+      setup.settings(RunKeys.timeoutSeconds)
+    )
+    def note(): Unit = if (!cancelled()) (notices.take() ++ silence.look()).foreach(recorder.noticed)
     val box = RankReports.open(setup.runId)
     RankMeetings.open(setup.runId, RankTask.attempt(setup, 0))
-    def receive(report: RankReport): Unit = { watched.receive(report); reports.receive(report) }
+    def receive(report: RankReport): Unit = {
+      silence.receive(report)
+      watched.receive(report)
+      reports.receive(report)
+    }
+    sc.addSparkListener(notices)
     val outcome =
       try
         watched.run(
           runStage(setup),
-          () => Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive),
+          () => {
+            Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive)
+            note()
+          },
           cancelled
         )
-      finally RankMeetings.close(setup.runId)
+      finally {
+        RankMeetings.close(setup.runId)
+        sc.removeSparkListener(notices)
+      }
+    note()
     while (!box.isEmpty) receive(box.poll())
     outcome.map(_.toSeq.sortBy(_.rank))
   }

@@ -79,6 +79,7 @@ final class TrainingRun private (
 
   def runId: String = setup.runId
   def spec: ModelSpec = setup.spec
+  def folderPath: String = folder.path.toString
 
   /** How far it is and what it uses, as a JSON object. */
   def progressJson: String = progress.json(ResourceLog.latest(runId))
@@ -88,7 +89,9 @@ final class TrainingRun private (
     sc.cancelJobGroup(runId)
   }
 
-  def train(): RunResult = {
+  def train(): RunResult = EndOfJvm.watching(this)(watched())
+
+  private def watched(): RunResult = {
     val live = LiveRuns.open(sc.applicationId, setup, progress)
     val recorder = new Recorder(setup, folder, live, startNanos, loggers)
     sampler = sampleDriver()

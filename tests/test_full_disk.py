@@ -67,7 +67,7 @@ def test_a_full_disk_is_no_bug_wherever_it_comes_from(monkeypatch: pytest.Monkey
     monkeypatch.setattr(cli.cli.commands["list"], "callback", lambda **_: fails())
     outcome = CliRunner().invoke(cli.cli, ["list"])
     assert outcome.exit_code == 1
-    assert "'/data/x' cannot be written" in outcome.output
+    assert "refused to read or write '/data/x': No space left on device. Free space there" in outcome.output
     assert "bug" not in outcome.output
 
 

@@ -9,6 +9,8 @@ class SparkDLError(Exception):
     """Base of everything that this package raises on purpose; `exit_code` is the command line's exit status."""
 
     exit_code = 1
+    jvm_error: BaseException | None = None
+    """The JVM's exception with its stack, where one is behind this error."""
 
 
 class ConfigurationError(SparkDLError):
@@ -26,6 +28,10 @@ class RunFailedError(SparkDLError):
 
 class WriteError(SparkDLError):
     """A file that could not be written: a full disk, a quota, permissions. Nothing of it is left."""
+
+
+class DivergedError(RunFailedError):
+    """A run whose loss is NaN or infinite; the message says at which step and what to lower."""
 
 
 class RunTimedOutError(RunFailedError):

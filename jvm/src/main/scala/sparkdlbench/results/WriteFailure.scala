@@ -1,14 +1,10 @@
 package sparkdlbench.results
 
-import java.io.IOException
-
-/** Something could not be written; the message is for the user. */
-final class WriteFailedException(message: String, cause: Throwable) extends IOException(message, cause)
-
-/** Something that could not be written, in one paragraph: which place, why, and what to do. */
+/** What could not be written, in one paragraph: which place, why, and what to do. */
 object WriteFailure {
   private val Full =
     """(?i)no space left|quota|not enough space|disk(?: is)? full|DiskOutOfSpace|could only be written to 0 of""".r
+  private val Depth = 10
 
   /** Whether a place has no room left, by what file systems say then. */
   def isFull(cause: Throwable): Boolean =
@@ -24,15 +20,9 @@ object WriteFailure {
    * @param otherwise
    *   another remedy than making room
    */
-  def apply(what: String, cause: Throwable, otherwise: String): WriteFailedException =
-    new WriteFailedException(text(what, cause, otherwise), cause)
-
   def text(what: String, cause: Throwable, otherwise: String): String = {
     val said = Option(cause.getMessage).getOrElse(cause.getClass.getSimpleName).stripSuffix(".")
-    if (isFull(cause))
-      s"$what cannot be written, because its disk or quota is full ($said). Make room there, $otherwise."
+    if (isFull(cause)) s"$what cannot be written, because its disk or quota is full ($said). Make room there, $otherwise."
     else s"$what cannot be written: $said. Check its folder and your permissions, $otherwise."
   }
-
-  private val Depth = 10
 }

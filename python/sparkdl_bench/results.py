@@ -9,6 +9,9 @@ from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
 
+# Of a run's files (RunFolder.Schema). Older ones are read as they are: no version has changed a file's meaning yet.
+SCHEMA = 1
+
 
 @dataclass(frozen=True)
 class RunResults:
@@ -66,6 +69,12 @@ class RunResults:
         if not isinstance(value, dict):
             raise ConfigurationError(
                 f"'{self.folder / name}' holds a {type(value).__name__}; it must be a JSON object."
+            )
+        found = value.get("schema", SCHEMA)
+        if not isinstance(found, int) or found > SCHEMA:
+            raise ConfigurationError(
+                f"'{self.folder / name}' has schema {found}, and this sparkdl-bench reads up to {SCHEMA}. Use a newer "
+                "one (docs/upgrading.md)."
             )
         return value
 

@@ -88,7 +88,7 @@ def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter
     [
         ((9.8, 5.5), "never", "two never overtakes one: 5.8 s more to start, and its step is not shorter (0.5 ms more"),
         ((3.0, 4.0), "from the first step", "two is ahead of one from the first step: 1 s less to start, 1 ms less"),
-        ((3.0, 9.0), "until", "two is ahead of one for the first about 250 steps"),
+        ((3.0, 9.0), "until", "two is ahead of one for about the first 250 steps"),
         ((9.8, 4.99), "unknown", "When two overtakes one is not known: 5.8 s more to start, 0.01 ms less per step"),
     ],
 )

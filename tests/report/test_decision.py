@@ -176,7 +176,7 @@ class TestVerdict:
     def test_what_p_of_0_05_would_have_called_a_difference_is_not_decided(self) -> None:
         """Once the ninth trial turned "use one machine" into "use two workers"."""
         spread = (1.0, 1.12, 0.9, 1.05, 0.95, 1.08, 0.93, 1.02, 0.97)
-        one, two = trials_of(11.6, spread), trials_of(10.0, spread[::-1])
+        one, two = trials_of(12.5, spread), trials_of(10.0, spread[::-1])
         for count in range(5, 10):
             analysis = comparisons.of_times({"one": (1, one[:count]), "two": (2, two[:count])})
             found = decide(analysis)

@@ -14,6 +14,8 @@ from sparkdl_bench.statistics import sequential
 
 # So many names stand in a sentence; of more it says how many there are.
 _MOST_NAMES = 4
+# Core-seconds below this share of the chosen group's are worth a sentence.
+_CHEAPER = 0.9
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,7 @@ def _cost(analysis: Analysis, decision: Decision) -> list[str]:
     lines = [f"{group.name}: {price(analysis, group)}." for group in groups]
     if len(groups) > 1 and decision.chosen is not None:
         least = min(groups, key=lambda group: analysis.core_seconds(group) or 0.0)
-        if least is not decision.chosen:
+        if (analysis.core_seconds(least) or 0.0) < _CHEAPER * (analysis.core_seconds(decision.chosen) or 0.0):
             lines.append(f"Take {least.name} where core-seconds count more than waiting.")
     return lines
 
@@ -261,8 +263,8 @@ def break_even(found: BreakEven) -> str:
     sure = (
         "; with one trial nobody can say how sure" if found.interval is None else f"; {between(found.interval)} steps"
     )
-    after = f"wins over {other} after" if found.kind == "after" else f"is ahead of {other} for the first"
-    return f"{one} {after} about {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
+    after = f"wins over {other} after about" if found.kind == "after" else f"is ahead of {other} for about the first"
+    return f"{one} {after} {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
 
 
 def _reservations(analysis: Analysis, decision: Decision) -> list[str]:

@@ -39,14 +39,15 @@ object CommandLine {
   }
 
   /** The exit status. Where the JVM is ending, the signal that ends it has its own, and its own line. */
-  private def failed(cause: Exception, debug: Boolean): Int = {
+  private def failed(cause: Throwable, debug: Boolean): Int = {
     val reason = cause match {
       case refused: IOException =>
         s"The system refused to read or write: ${refused.getMessage} (${refused.getClass.getSimpleName}). Free space there, or name another " +
           "folder with --set results=DIR."
       case other => other.getMessage
     }
-    if (debug) cause.printStackTrace() else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: ${config.Redaction.text(reason)}")
+    if (debug) cause.printStackTrace()
+    else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: ${config.Redaction.text(reason)}")
     if (cause.isInstanceOf[ConfigurationException]) 2 else 1
   }
 

@@ -22,7 +22,8 @@ object WriteFailure {
    */
   def text(what: String, cause: Throwable, otherwise: String): String = {
     val said = Option(cause.getMessage).getOrElse(cause.getClass.getSimpleName).stripSuffix(".")
-    if (isFull(cause)) s"$what cannot be written, because its disk or quota is full ($said). Make room there, $otherwise."
+    if (isFull(cause))
+      s"$what cannot be written, because its disk or quota is full ($said). Make room there, $otherwise."
     else s"$what cannot be written: $said. Check its folder and your permissions, $otherwise."
   }
 }

@@ -131,7 +131,9 @@ final class TrainingRun private (
   /** Of a run that went on all the same (`on_nonfinite = continue`). */
   private def notFinite(recorder: Recorder): Option[String] = recorder.history
     .find(each => !(each.trainLoss +: each.test.map(_.loss).toSeq).forall(NonFinite.isFinite))
-    .map(each => s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same.")
+    .map(each =>
+      s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same."
+    )
 
   private def sampleDriver(): Option[ResourceSampler] = {
     val host = sc.getConf.get("spark.driver.host", "")
@@ -282,13 +284,14 @@ object TrainingRun {
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
     val (setup, memory) = plan(sc, checked)
     Checkpointing.own(setup, sc.applicationId)
-    try opened(sc, setup, memory, startNanos, startMillis)
+    try opened(sc, setup, choice, memory, startNanos, startMillis)
     catch { case cause: Throwable => Checkpointing.release(setup); throw cause }
   }
 
   private def opened(
       sc: SparkContext,
       setup: RunSetup,
+      choice: TransportChoice,
       memory: ListMap[String, Any],
       startNanos: Long,
       startMillis: Long

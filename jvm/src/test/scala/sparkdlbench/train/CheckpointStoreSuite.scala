@@ -95,7 +95,9 @@ class CheckpointStoreSuite extends AnyFunSuite {
 
   private def copy(from: Path, to: Path): Unit = { val _ = Files.copy(from, to, StandardCopyOption.REPLACE_EXISTING) }
 
-  test("files that were mixed are refused by name: of another rank, another step, another run, with bytes after the end") {
+  test(
+    "files that were mixed are refused by name: of another rank, another step, another run, with bytes after the end"
+  ) {
     val other = Files.createTempDirectory("other-run")
     val strangers = new CheckpointStore(other.toUri.toString, new Configuration())
     val author = CheckpointAuthor("other", 0)
@@ -236,7 +238,6 @@ class CheckpointStoreSuite extends AnyFunSuite {
     assert(failures > 20, failures)
   }
 
-  private def delete(folder: Path): Unit = {
+  private def delete(folder: Path): Unit =
     Files.walk(folder).sorted(java.util.Comparator.reverseOrder[Path]).forEach(Files.delete(_))
-  }
 }

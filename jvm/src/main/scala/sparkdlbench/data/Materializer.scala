@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.permission.FsPermission
-import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.hadoop.fs.{FSError, FileSystem, Path}
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
@@ -64,7 +64,7 @@ private[data] object Materializer {
       removeOthers(fileSystem, partial, parts)
       publish(fileSystem, partial, folder)
     } catch {
-      case cause: IOException =>
+      case cause @ (_: IOException | _: FSError) => // the second is Hadoop's for a local disk
         throw new ConfigurationException(
           WriteFailure.text(
             s"The folder '${folder.getParent}' of decoded rows",

@@ -1,7 +1,14 @@
 package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException, FileSystem, LocalFileSystem, Path, StreamCapabilities}
+import org.apache.hadoop.fs.{
+  FSError,
+  FileAlreadyExistsException,
+  FileSystem,
+  LocalFileSystem,
+  Path,
+  StreamCapabilities
+}
 
 import java.io.{FileNotFoundException, IOException, InputStream, OutputStream}
 import java.nio.channels.FileChannel
@@ -50,6 +57,8 @@ private[train] final class CheckpointFolder(val root: Path, hadoop: Configuratio
       out.close()
       whole = true
       told
+    } catch {
+      case cause: FSError => throw new IOException(cause.getCause) // what a local disk refuses is an Error
     } finally
       if (!whole) {
         val _ = Try(out.close())

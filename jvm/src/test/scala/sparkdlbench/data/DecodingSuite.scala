@@ -110,6 +110,17 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
     assert(names(decoded) == before && names(place) == Set(decoded.getFileName.toString))
   }
 
+  test("a disk that has no room for the decoded rows is named with what to do, and nothing of them is left") {
+    sparkdlbench.results.SmallDisk(32) { disk =>
+      val source = new Csv
+      val set = Seq("data.path" -> path, "data.classes" -> "3", "data.cache_dir" -> disk.toString)
+      val wanted = source.qualified(settings(source, set), hadoop)
+      val message = intercept[ConfigurationException](source.prepare(wanted, sc)).getMessage
+      assertSays(message, disk.toString, "disk or quota is full", "data.cache_dir")
+      assert(names(disk).isEmpty && source.foresee(wanted, sc).undecoded.isDefined)
+    }
+  }
+
   test("the doctor does not hold rows that nobody has counted against those of a checkpoint") {
     val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "16", "transport" -> "block-stream") +
       ("data.scale" -> "0.0001")

@@ -9,20 +9,9 @@ import sparkdlbench.train.{CheckpointStore, DataPosition, RankSnapshot, StateRan
 import java.io.IOException
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._
-import scala.sys.process._
 
 /** Each place that the JVM writes to, on a disk without room: what is said, and what is left. */
 class FullDiskSuite extends AnyFunSuite {
-
-  /** A small file system of its own; needs root. */
-  private def withDisk(use: Path => Unit): Unit = {
-    val place = Files.createTempDirectory("full-disk")
-    val quiet = ProcessLogger(_ => ())
-    if (Seq("mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "none", place.toString).!(quiet) != 0)
-      cancel("a file system can be mounted by root alone")
-    try use(place)
-    finally assert(Seq("umount", place.toString).!(quiet) == 0)
-  }
 
   private def fill(place: Path): Unit = {
     val file = Files.newOutputStream(place.resolve("filler"))
@@ -38,7 +27,7 @@ class FullDiskSuite extends AnyFunSuite {
   }
 
   test("a run's files: what was there stays whole, nothing half written is left, and the rest goes elsewhere") {
-    withDisk { place =>
+    SmallDisk(256) { place =>
       val run = RunFolder.create(place.toString, "x")
       run.write("run.json", "before")
       fill(place)
@@ -52,7 +41,7 @@ class FullDiskSuite extends AnyFunSuite {
   }
 
   test("checkpoints: the one before stays the newest, and nothing half written is left") {
-    withDisk { place =>
+    SmallDisk(256) { place =>
       val store = new CheckpointStore(place.toUri.toString, new Configuration())
       def part(step: Long, values: Int) =
         RankSnapshot(step, 0, 1, 0, DataPosition(5, 1, 10), 0, Seq(StateRange("weights", 0, new Array[Float](values))))
@@ -66,7 +55,7 @@ class FullDiskSuite extends AnyFunSuite {
   }
 
   test("the native cache: no draft is left") {
-    withDisk { place =>
+    SmallDisk(256) { place =>
       fill(place)
       intercept[IOException](NativeCache.write(place.resolve("complete.txt"), Seq("x" * 100000)))
       assert(names(place) == Set("filler"))

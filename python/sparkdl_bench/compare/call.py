@@ -114,13 +114,13 @@ def compare(
 def result(folder: Path, told: str = "") -> ComparisonResult:
     """What a comparison's records say."""
     try:
-        from sparkdl_bench.report import words
         from sparkdl_bench.report.analysis import Analysis
+        from sparkdl_bench.report.answer import answer
         from sparkdl_bench.report.load import load
     except ModuleNotFoundError as error:
         raise _extra(error) from error
-    sentences = words.recommendation(Analysis(load([folder]).comparisons[0]))
-    return ComparisonResult(folder, " ".join(sentences[:2]), "", told)
+    said = answer(Analysis(load([folder]).comparisons[0]))
+    return ComparisonResult(folder, " ".join(said.sentences), said.sureness, told)
 
 
 def write_report(folder: Path, path: Path) -> Path:

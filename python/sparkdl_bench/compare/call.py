@@ -119,12 +119,12 @@ def compare(
 def result(folder: Path, told: str = "") -> ComparisonResult:
     """What a comparison's records say."""
     try:
-        from sparkdl_bench.report.analysis import Analysis
+        from sparkdl_bench.report.analysis import analyse
         from sparkdl_bench.report.answer import answer
         from sparkdl_bench.report.load import load
     except ModuleNotFoundError as error:
         raise _extra(error) from error
-    said = answer(Analysis(load([folder]).comparisons[0]))
+    said = answer(analyse(load([folder]).comparisons[0]))
     return ComparisonResult(folder, " ".join(said.sentences), said.sureness, told)
 
 

@@ -136,7 +136,8 @@ def measure(
         executor = ProcessExecutor(plan, folder, default_directory())
         executor.stop_leftovers()
         with loop.shown(sys.stderr, len(cells)) as display:
-            display.tell(f"{len(ways)} ways, {pilot.epochs} epochs each, into {folder.path}")
+            epochs = f"{pilot.epochs} epoch{'s' if pilot.epochs != 1 else ''}"
+            display.tell(f"{len(ways)} ways, {epochs} each, into {folder.path}")
             loop.run_cells(cells, folder, executor, display, until=until)
     _refuse_failure(folder)
     return folder

@@ -1,5 +1,5 @@
 # The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
-#   make demo            from a bare clone to a trained model
+#   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
@@ -53,6 +53,9 @@ BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.proper
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
 demo: $(CORE) target/.jars-$(LINE)
+	@echo "One process, which is quickest on one machine:"
+	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml --set 'master=local[2]' --set name=digits-mlp-local
+	@echo "Two executors, as on a cluster:"
 	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml
 
 test: $(INSTALLED) target/.jars-$(LINE)
@@ -122,8 +125,9 @@ wheel: target/.jars-4 target/.jars-3.5
 	# A registry's page has no files beside it: links to this repository's become whole addresses.
 	sed -E 's#\]\(([^):\#]+)\)#]($(PAGES)/\1)#g' README.md >target/wheel/README.md
 	cp -R python/sparkdl_bench target/wheel/python/
-	mkdir -p target/wheel/python/sparkdl_bench/conf/spark
+	mkdir -p target/wheel/python/sparkdl_bench/conf/spark target/wheel/python/sparkdl_bench/conf/runs
 	cp conf/spark/*.conf target/wheel/python/sparkdl_bench/conf/spark/
+	cp conf/runs/*.toml target/wheel/python/sparkdl_bench/conf/runs/
 	find target/wheel -name __pycache__ -prune -exec rm -rf {} +
 	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
 	chmod -R u=rwX,go=rX target/wheel
@@ -141,12 +145,19 @@ $(VENV)/.release: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
 
-docs: $(INSTALLED)
+# The documentation as a site in target/docs, with the APIs of Scala and Python; a link that leads nowhere ends it.
+docs: $(VENV)/.docs
 	project/sbt ++$(SCALA) jvm/doc
-	rm -rf target/docs
-	mkdir -p target/docs
-	cp -R docs/. target/docs/
-	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs/scaladoc
+	rm -rf target/docs target/docs-source
+	mkdir -p target
+	cp -R docs target/docs-source
+	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs-source/scala
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation lies in target/docs/index.html."
+
+$(VENV)/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
 
 # What was built, and what tests and checks keep for their next time. Results are the user's.
 clean:

@@ -139,7 +139,7 @@ lazy val jvm = (project in file("jvm"))
       Seq(Tests.Group("synchronising", some, process), Tests.Group("all else", others, process))
     }
   )
-  .settings(bundling ++ publishing ++ assembling)
+  .settings(bundling ++ publishing ++ assembling ++ cataloguing)
   .settings(
     stageJars := StageJars.stage(
       (ThisBuild / baseDirectory).value / "target" / s"jars-${sparkLine(scalaBinaryVersion.value)}",
@@ -157,6 +157,20 @@ def bundling: Seq[Setting[_]] = Seq(
     val classes =
       jars.flatMap(IO.unzip(_, folder, (path: String) => path.startsWith("com/") && path.endsWith(".class")))
     classes pair Path.relativeTo(folder)
+  }
+)
+
+// What a command line can check before it starts a JVM; made of the compiled classes, so that nothing is written twice.
+def cataloguing: Seq[Setting[_]] = Seq(
+  Compile / packageBin / mappings += {
+    val folder = target.value / s"catalogue-${scalaBinaryVersion.value}"
+    CatalogueFile.generate(
+      (Compile / products).value,
+      (Compile / fullClasspath).value.files,
+      folder,
+      streams.value.cacheDirectory / "catalogue",
+      streams.value.log
+    ) -> "sparkdlbench/catalogue.json"
   }
 )
 

@@ -72,6 +72,9 @@ def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:
         for line, scala in SCALA_OF_LINE.items()
     }
     assert {"sparkdl_bench/natives.properties", "sparkdl_bench/report/counted.json"} <= set(names)
+    shipped = {f"sparkdl_bench/conf/runs/{path.name}" for path in (ROOT / "conf" / "runs").glob("*.toml")}
+    assert shipped
+    assert shipped <= set(names)
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
     assert wheel.stat().st_size < 20e6
 
@@ -111,7 +114,7 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
             "-m",
             "sparkdl_bench",
             "run",
-            str(ROOT / "conf" / "runs" / "digits-mlp.toml"),
+            "digits-mlp",
             "--set",
             "epochs=2",
         ],

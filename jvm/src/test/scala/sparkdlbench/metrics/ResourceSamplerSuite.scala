@@ -106,7 +106,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
     // What it says that it took is its own thread's time alone, which computed none of the square roots.
     val cost = batches.asScala.map(_.cost).reduce(_ + _)
     assert(cost.nanos / 1e9 > 0.9 && cost.nanos / 1e9 <= seconds, cost)
-    // As often as a run samples by itself it is below the 1 % of a core that is promised (docs/metrics.md).
+    // As often as a run samples by itself it is below the 1 % of a core that is promised (docs/reference/metrics.md).
     val cpuOfOne = cost.cpuNanos / 1e9 / samples.size
     assert(cost.cpuNanos > 0 && cpuOfOne * usualHertz < 0.01, cost)
     sampler.close() // once more changes nothing

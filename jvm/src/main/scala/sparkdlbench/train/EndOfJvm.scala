@@ -24,7 +24,7 @@ object EndOfJvm {
   private val CommandMark = "SPARKDL_COMMAND"
   private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
   @volatile private var begun = false
-  @volatile private var tell: Seq[TrainingRun] => Unit = _ => ()
+  @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
   private lazy val hook: Unit = {
     Try(ShutdownHookManager.get().addShutdownHook(() => end(), Priority))
     if (sys.env.contains(CommandMark)) limited

@@ -18,8 +18,8 @@ from sparkdl_bench.report.analysis import (
 )
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.decision import fixed_and_steady as fixed_and_steady_of
-from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
 
 # As many as colours and dashes tell apart; and so many have a colour of their own beside the highlighted ones.
 _MOST_LINES = 2 * len(SERIES)

@@ -7,9 +7,9 @@ from typing import Any
 
 from sparkdl_bench.report import vega
 from sparkdl_bench.report.analysis import LABELS, Analysis, Group, Summary
-from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 
 PHASE_COLOURS = {
     "data": SERIES[4],

@@ -1,6 +1,6 @@
 """`python -m sparkdl_bench` is `sparkdl-bench`."""
 
-from sparkdl_bench.cli import cli
+from sparkdl_bench.entry import main
 
 if __name__ == "__main__":
-    cli(prog_name="sparkdl-bench")
+    main()

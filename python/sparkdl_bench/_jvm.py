@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
+import signal
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+from sparkdl_bench import signals
+from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -20,8 +26,13 @@ _API_CLASS = "sparkdlbench.PythonApi"
 _ERRORS: dict[str, type[SparkDLError]] = {
     "sparkdlbench.ConfigurationException": ConfigurationError,
     "sparkdlbench.RunFailedException": RunFailedError,
+    "sparkdlbench.DivergedException": DivergedError,
 }
 _MIN_JAVA = 17
+# Set to 1: errors are raised from the JVM's, whose stack Python then prints.
+DEBUG_VARIABLE = "SPARKDL_DEBUG"
+# For a JVM that was killed until its process is seen to be gone.
+_END_SECONDS = 2.0
 
 
 class Api:
@@ -103,6 +114,22 @@ class Api:
         """Lets the JVM drop a finished run and its weights."""
         self._call("forget", run_id)
 
+    def transport_line(self, run_id: str) -> str:
+        """Which transport `transport=auto` chose and why, as one line; empty where the user named one."""
+        return str(self._call("transportLine", run_id))
+
+    def warning(self, run_id: str) -> str:
+        """Where a finished run's results are in place of their folder; empty where all is well."""
+        return str(self._call("warning", run_id))
+
+    def save_models(self, run_id: str) -> Path:
+        """Writes the model of a finished run, and the best one where it was kept; returns the model's folder."""
+        return Path(str(self._call("saveModels", run_id)))
+
+    def best_weights(self, run_id: str, path: str) -> bool:
+        """As `weights`, of the best evaluation; False and no file where `keep_best` was off."""
+        return bool(self._call("bestWeights", run_id, path))
+
     def weights(self, run_id: str, path: str) -> list[dict[str, Any]]:
         """Writes the weights to `path` as flat little-endian fp32.
 
@@ -145,8 +172,12 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
     holder: Any = SparkContext
     launch: Callable[..., Any] = launch_gateway
     if holder._gateway is None:
+        signals.starts_processes()
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it complains of comes as an error, too
         try:
-            gateway = launch(conf, {"stderr": jvm_log} if jvm_log else None)
+            # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
+            # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
+            gateway = launch(conf, {"start_new_session": True, **({"stderr": jvm_log} if jvm_log else {})})
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
                 f"The Java virtual machine for Spark (master {conf.get('spark.master', 'not set')!r}) did not start: "
@@ -157,6 +188,63 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
     jvm = holder._jvm
     _check_java(jvm)
     return jvm
+
+
+def is_stopped(spark: Any) -> bool:
+    """True for a classic session whose Spark context has ended, by Python or in the JVM."""
+    context = getattr(spark.sparkContext, "_jsc", None)
+    return context is None or bool(context.sc().isStopped())
+
+
+def apart(call: Callable[[], Any]) -> Any:
+    """Calls in another thread and waits: pyspark then leaves Ctrl-C to this command, and no signal interrupts py4j."""
+    if not signals.installed() or threading.current_thread() is not threading.main_thread():
+        return call()
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, name="sparkdl-session", daemon=True).start()
+    return future.result()
+
+
+def has_ended(patience: float = 0.0) -> bool:
+    """True where the JVM that this process started is gone.
+
+    Args:
+        patience: seconds that one may take to end which does not answer any more.
+    """
+    return _status(patience) is not None
+
+
+def _status(patience: float) -> int | None:
+    """The exit status of the JVM's process; None while it runs, or where another program started it."""
+    from pyspark import SparkContext
+
+    holder: Any = SparkContext
+    process = getattr(holder._gateway, "proc", None)
+    if process is None:
+        return None
+    deadline = time.monotonic() + patience
+    while process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    status: int | None = process.poll()
+    return status
+
+
+def _why_ended() -> str:
+    status = _status(_END_SECONDS)
+    if status is None:
+        return "The driver's JVM does not answer any more."
+    if status >= 0:
+        return f"The driver's JVM has ended with status {status}."
+    name = signal.Signals(-status).name
+    memory = " perhaps for want of memory (spark.driver.memory, or the host's)" if -status == signal.SIGKILL else ""
+    return f"The driver's JVM was killed by signal {-status} ({name}){',' if memory else ''}{memory}."
 
 
 def jvm_of(spark: Any) -> Any:
@@ -195,26 +283,30 @@ def has_api(jvm: Any) -> bool:
 
 
 def translated(call: Callable[[], Any]) -> Any:
-    """Calls, and raises what the JVM throws as this package's errors; the Java error is their cause."""
+    """Calls, and raises what the JVM throws as this package's errors.
+
+    The Java error is their `jvm_error`; it is their cause as well, which Python prints with its stack, where the
+    environment variable SPARKDL_DEBUG is 1.
+    """
     try:
         return call()
     except Py4JJavaError as error:
-        raise _translate(error) from error
-    except Py4JNetworkError as error:
-        raise RunFailedError(
-            "The driver's JVM does not answer any more; it was stopped, or killed for want of memory "
-            "(spark.driver.memory). Nothing further is known of the run; its results folder holds what was written "
-            "until then."
-        ) from error
+        raised = _translate(error)
+        raised.jvm_error = error
+        raise raised from (error if os.environ.get(DEBUG_VARIABLE) == "1" else None)
+    except (Py4JNetworkError, ConnectionError) as error:
+        raise RunFailedError(_why_ended()) from error
     except Py4JError as error:
+        if has_ended(_END_SECONDS):
+            raise RunFailedError(_why_ended()) from error
         raise SparkDLError(
             f"The jar and the Python package of sparkdl-bench do not fit: {error}. Install both from one version."
         ) from error
 
 
-def is_linkage_error(error: BaseException) -> bool:
+def is_linkage_error(error: SparkDLError) -> bool:
     """True where the JVM could not link classes: a jar made for another Scala or Spark."""
-    cause = error.__cause__
+    cause = error.jvm_error
     return isinstance(cause, Py4JJavaError) and any(
         name.startswith("java.lang.") and name.endswith("Error") for name, _ in _chain(cause.java_exception)
     )
@@ -228,7 +320,8 @@ def _translate(error: Py4JJavaError) -> SparkDLError:
     name, message = chain[-1]
     first = message.strip().splitlines()[0] if message.strip() else "no message"
     return SparkDLError(
-        f"The JVM failed with {name}: {first}. Add --debug (or look at this error's cause) for its stack trace."
+        f"The JVM failed with {name}: {first}. Its stack is shown with --debug, in Python with "
+        f"{DEBUG_VARIABLE}=1 in the environment."
     )
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-import signal
+import errno
 import sys
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
-import sparkdl_bench.commands
+from sparkdl_bench import lazy, signals
 from sparkdl_bench.errors import Interrupted, SparkDLError
+from sparkdl_bench.lazy import LazyGroup
 from sparkdl_bench.version import __version__
 
 
-class Cli(click.Group):
-    """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration, 130: Ctrl-C, 143: SIGTERM.
+class Cli(LazyGroup):
+    """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration; 130: Ctrl-C, 143: SIGTERM,
+    129: the terminal was closed.
 
     An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
     """
@@ -29,30 +26,18 @@ class Cli(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         extra["standalone_mode"] = False
-        with _sigterm_as_interrupt():
-            try:
-                status = super().main(words, *rest, **extra)
-            except BaseException as error:
-                status = _report(error, debug="--debug" in words)
-        sys.exit(status if isinstance(status, int) else 0)
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends us as Ctrl-C does: the run is cancelled, and no process of ours is left."""
-
-    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-        signal.signal(number, signal.SIG_IGN)  # asked twice, we still clean up once
-        raise Interrupted(number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        try:
+            status = super().main(words, *rest, **extra)
+        except BaseException as error:
+            status = _report(error, debug="--debug" in words)
+        number = signals.number()
+        if number is not None:
+            signals.say(signals.describe(number))
+            signals.leave(128 + number)
+        status = status if isinstance(status, int) else 0
+        if status:
+            signals.stop_processes()
+        sys.exit(status)
 
 
 @click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})
@@ -63,6 +48,12 @@ def cli() -> None:
 
 def _report(error: BaseException, debug: bool) -> int:
     """Writes the error's paragraph; returns the exit status."""
+    number = signals.number()
+    if number is not None:
+        # Whatever came of a signal amid other work is the signal's doing.
+        said = str(error) if isinstance(error, Interrupted) else ""
+        signals.say(said or signals.describe(number))
+        return 128 + number
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
     if isinstance(error, SparkDLError):
@@ -74,6 +65,8 @@ def _report(error: BaseException, debug: bool) -> int:
         cause = error.__cause__ if isinstance(error, click.Abort) else error
         status = cause.exit_code if isinstance(cause, Interrupted) else Interrupted().exit_code
         paragraph = str(cause or "") or "Interrupted."
+    elif isinstance(error, OSError):
+        status, paragraph = 1, _of_system(error)
     else:
         status = 1
         paragraph = (
@@ -83,19 +76,27 @@ def _report(error: BaseException, debug: bool) -> int:
     click.echo(paragraph, err=True)
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True)
+        if isinstance(error, SparkDLError) and error.jvm_error and error.jvm_error is not error.__cause__:
+            click.echo("".join(traceback.format_exception(error.jvm_error)), err=True)
     return status
+
+
+def _of_system(error: OSError) -> str:
+    """What the system refused: a full disk, a folder that is not ours, a name that it cannot hold."""
+    file = f" '{error.filename}'" if error.filename else ""
+    remedies = {
+        errno.ENOSPC: "Free space there, or name another folder (--set results=DIR for a run, -o for a report).",
+        errno.EDQUOT: "Free space there, or name another folder (--set results=DIR for a run, -o for a report).",
+        errno.EACCES: "Name a file or folder that this user may read and write.",
+        errno.EPERM: "Name a file or folder that this user may read and write.",
+        errno.EROFS: "Name a folder that can be written.",
+        errno.EPIPE: "The program that read this output has ended; let it read on, or write to a file.",
+    }
+    remedy = remedies.get(error.errno or 0, "Look at that file and its file system; --debug shows where it happened.")
+    return f"The system refused to read or write{file}: {error.strerror or error}. {remedy}"
 
 
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" `{context.command_path} --help` shows the usage." if context else ""
-    return error.format_message() + hint
-
-
-def _register_commands() -> None:
-    for module in pkgutil.iter_modules(sparkdl_bench.commands.__path__):
-        found = importlib.import_module(f"sparkdl_bench.commands.{module.name}")
-        cli.add_command(found.command)
-
-
-_register_commands()
+    return lazy.usage(error) + hint

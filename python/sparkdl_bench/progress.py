@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import IO, Any
@@ -13,6 +13,8 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
+
+from sparkdl_bench import signals
 
 _LINE_SECONDS = 1.0
 _HTML_SECONDS = 0.5
@@ -23,15 +25,17 @@ class Progress:
     """One moment of a run, as the JVM tells it. What is not known yet is None.
 
     Attributes:
-        state: `running`, `done`, `failed` or `cancelled`.
+        state: `running`, `done`, `failed`, `diverged` or `cancelled`.
         loss: mean training loss of the last step, nats.
         test_accuracy: of the last evaluation, 0 to 1.
         cores: processor cores that driver and executors use together.
         resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
         error_kind: `configuration` where the user can mend it (a rank found out what nobody could tell before), else
-            `run`.
+            `diverged` or `run`.
         results: the run's folder.
+        doing: what it does where it makes no steps, such as "waiting for 5 slots, 2 registered"; "training" else.
+        notices: what befell it, such as an executor that stopped, a line each.
     """
 
     state: str
@@ -48,6 +52,8 @@ class Progress:
     error: str | None = None
     error_kind: str | None = None
     results: str | None = None
+    doing: str | None = None
+    notices: Sequence[str] = ()
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Progress:
@@ -56,8 +62,15 @@ class Progress:
 
     def describe(self) -> str:
         """One line: epoch, step, loss, accuracy, rows a second, time left."""
+        waits = self.waiting()
+        if waits and not self.step:
+            return waits
         parts = [f"epoch {self.epoch}/{self.epochs}", f"step {self.step:,}/{self.steps:,}", *self.measures()]
-        return "  ".join(parts)
+        return "  ".join([*parts, f"({waits})"] if waits else parts)
+
+    def waiting(self) -> str:
+        """What a running run does where it makes no steps; empty where it trains."""
+        return self.doing if self.state == "running" and self.doing and self.doing != "training" else ""
 
     def measures(self) -> list[str]:
         parts = []
@@ -83,7 +96,10 @@ class Progress:
 
 @contextmanager
 def shown(stream: IO[str]) -> Iterator[Callable[[Progress], None]]:
-    """Shows progress: as HTML in a notebook; else on `stream`, a bar on a terminal, or lines, at most one a second."""
+    """Shows progress: as HTML in a notebook; else on `stream`, a bar on a terminal, or lines, at most one a second.
+
+    Lines begin with the seconds since the command began. What befalls the run is told at once, in a line of its own.
+    """
     if in_notebook():
         yield _html()
         return
@@ -97,7 +113,10 @@ def shown(stream: IO[str]) -> Iterator[Callable[[Progress], None]]:
 
 @contextmanager
 def decoding(stream: IO[str]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Shows how far a set is decoded: a bar on a terminal, else a line at the beginning and one a second."""
+    """Shows what the start of a run waits for, such as executors, or how far a set is decoded.
+
+    A bar on a terminal, else a line at the beginning and one a second.
+    """
     console = Console(file=stream)
     if not console.is_terminal or in_notebook():
         yield _decoding_lines(stream)
@@ -115,8 +134,12 @@ def decoding(stream: IO[str]) -> Iterator[Callable[[Mapping[str, Any]], None]]:
             if not now:
                 return
             if task is None:
-                task = bar.add_task(f"decodes {now['source']}", total=None, rows="0")
-            bar.update(task, total=now["parts"], completed=now["done"], rows=f"{now['rows']:,}")
+                task = bar.add_task("starting", total=None, rows="0")
+            if "waiting" in now:
+                bar.update(task, description=now["waiting"])
+                return
+            decoded = {"total": now["parts"], "completed": now["done"], "rows": f"{now['rows']:,}"}
+            bar.update(task, description=f"decodes {now['source']}", **decoded)
 
         yield show
 
@@ -127,9 +150,13 @@ def _decoding_lines(stream: IO[str]) -> Callable[[Mapping[str, Any]], None]:
     def show(now: Mapping[str, Any]) -> None:
         nonlocal last
         seconds = time.monotonic()
-        if now and (last is None or (seconds - last[0] >= _LINE_SECONDS and now["done"] != last[1])):
-            last = (seconds, now["done"])
-            stream.write(f"decodes {now['source']}: {now['done']} of {now['parts']} parts, {now['rows']:,} rows\n")
+        what = now.get("waiting") or now.get("done")
+        if now and (last is None or (seconds - last[0] >= _LINE_SECONDS and what != last[1])):
+            last = (seconds, what)
+            decoded = "waiting" not in now and (
+                f"decodes {now['source']}: {now['done']} of {now['parts']} parts, {now['rows']:,} rows"
+            )
+            stream.write(f"{since_start()}{decoded or now['waiting']}\n")
             stream.flush()
 
     return show
@@ -144,17 +171,27 @@ def _bar(console: Console) -> Iterator[Callable[[Progress], None]]:
     ]
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("run", total=None, epoch="–", measures="starting")
+        told = 0
 
         def show(progress: Progress) -> None:
+            nonlocal told
+            for notice in progress.notices[told:]:
+                console.print(notice, highlight=False, markup=False)
+            told = len(progress.notices)
             bar.update(
                 task,
                 total=progress.steps or None,
                 completed=progress.step,
                 epoch=f"{progress.epoch}/{progress.epochs}",
-                measures="  ".join([*progress.measures(), *progress.use()]) or "starting",
+                measures=_all_of(progress),
             )
 
         yield show
+
+
+def _all_of(progress: Progress) -> str:
+    waits = [progress.waiting()] if progress.waiting() else []
+    return "  ".join([*progress.measures(), *progress.use(), *waits]) or "starting"
 
 
 def in_notebook() -> bool:
@@ -193,18 +230,36 @@ def page_of(progress: Progress) -> str:
 
 def _lines(stream: IO[str]) -> Callable[[Progress], None]:
     last_seconds = -_LINE_SECONDS
-    last_step = 0
+    last: tuple[int, str] = (0, "")
+    told = 0
 
     def show(progress: Progress) -> None:
-        nonlocal last_seconds, last_step
+        nonlocal last_seconds, last, told
         now = time.monotonic()
-        # A run that lost executors goes back to a checkpoint, or to its beginning.
-        if progress.step not in (0, last_step) and now - last_seconds >= _LINE_SECONDS:
-            last_seconds, last_step = now, progress.step
-            stream.write(progress.describe() + "\n")
-            stream.flush()
+        for notice in progress.notices[told:]:
+            stream.write(f"{since_start()}{notice}\n")
+        told = len(progress.notices)
+        # A run that lost executors goes back to a checkpoint, or to its beginning. The end is told whenever it comes.
+        moment = (progress.step, progress.waiting())
+        ended = progress.state != "running" and progress.step > 0
+        if (progress.step or progress.waiting()) and moment != last and (ended or now - last_seconds >= _LINE_SECONDS):
+            last_seconds, last = now, moment
+            stream.write(f"{since_start()}{progress.describe()}\n")
+        stream.flush()
 
     return show
+
+
+def since_start() -> str:
+    """How long a user has waited, before a line: seconds since the command began; nothing in a program of their own."""
+    return f"{signals.seconds():.0f} s  " if signals.installed() else ""
+
+
+def tell(line: str) -> None:
+    """A line of progress of the command, for lines; a terminal's bar says what comes next by itself."""
+    if signals.installed() and not sys.stderr.isatty():
+        sys.stderr.write(f"{since_start()}{line}\n")
+        sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.files import replace_text
+
+# Of the files' layout, as `RunFolder.Schema` of the JVM.
+_SCHEMA = 1
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,24 @@ class RunResults:
     def summary(self) -> dict[str, Any]:
         """`status`, `final`, `phases_ms`, `bytes` by channel, `counts`, `variant`, `workers`, `batch`, `history`."""
         return self._object("summary.json")
+
+    def close(self, status: str, reason: str) -> None:
+        """Writes a `summary.json` for a run whose JVM could not write one any more; one that is there stays."""
+        if (self.folder / "summary.json").exists() or not self.folder.is_dir():
+            return
+        final = dict.fromkeys(("test_accuracy", "test_loss", "train_loss", "seconds_total"))
+        summary = {
+            "schema": _SCHEMA,
+            "status": status,
+            "error": reason,
+            "final": final,
+            "phases_ms": {},
+            "ranks": [],
+            "bytes": {},
+            "counts": {},
+            "history": [],
+        }
+        replace_text(self.folder / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
 
     @property
     def history(self) -> list[dict[str, Any]]:

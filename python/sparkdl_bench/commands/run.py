@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import plot, session
+from sparkdl_bench import beforehand, signals
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.progress import decoding, shown
-from sparkdl_bench.results import RunResults, describe_bytes
-from sparkdl_bench.runner import follow, start
+from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+if TYPE_CHECKING:
+    from sparkdl_bench.results import RunResults
 
 
 @click.command("run")
@@ -32,44 +31,98 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
     help="Spark properties: a profile of conf/spark/ by its name, or a file like spark-defaults.conf.",
 )
 @click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
+@click.option("--master", help="Spark master, in place of the file's.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
-    """Train as the TOML file CONF says."""
+def command(
+    conf: Path,
+    assignments: tuple[str, ...],
+    spark_conf: str | None,
+    resume: str | None,
+    master: str | None,
+    debug: bool,
+) -> None:
+    """Train as the TOML file CONF says: a path, or the name of a file that comes with sparkdl-bench (digits-mlp)."""
     if resume:
         assignments = (*assignments, f"resume={resume}")
+    if master:
+        assignments = (*assignments, f"master={master}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        results = train(run, None if debug else log.file)
+        results = train(run, None if debug else log.file, keep_model=True)
     report(results)
 
 
-def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
-    """Checks the run, starts Spark, trains, and shows progress on standard error."""
+def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> RunResults:
+    """Checks the run, starts Spark, trains, and shows progress on standard error.
+
+    Args:
+        keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
+    """
+    beforehand.check(run)
+    # These take half a second to load, and a run that is refused does without.
+    from sparkdl_bench import session
+    from sparkdl_bench.progress import decoding, shown, tell
+    from sparkdl_bench.results import RunResults
+    from sparkdl_bench.runner import follow, interruption, start
+
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
+    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
     with session.open_session(spark_settings) as spark:
         api = session.check_session(spark)
-        with decoding(sys.stderr) as show_decoding:
-            run_id = start(api, run.settings, show_decoding, _SIGNALS)
-        results = RunResults(Path(api.poll(run_id)["results"]))
-        try:
-            with shown(sys.stderr) as show:
-                follow(api, run_id, show, _SIGNALS)
-        finally:
-            if jvm_log:
-                shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+        with interruption():  # one for all that follows: none is lost between two steps
+            with decoding(sys.stderr) as show_decoding:
+                run_id = start(api, run.settings, show_decoding)
+            if transport := api.transport_line(run_id):
+                click.echo(transport, err=True)
+            results = RunResults(Path(api.poll(run_id)["results"]))
+            with _closed(results), shown(sys.stderr) as show:
+                try:
+                    done = follow(api, run_id, show)
+                    results = RunResults(Path(str(done.results)))
+                    if warning := api.warning(run_id):
+                        click.echo(warning, err=True)
+                    if keep_model:
+                        click.echo(f"model {api.save_models(run_id)}", err=True)
+                finally:
+                    if jvm_log:
+                        _keep_log(jvm_log, results)
     return results
+
+
+def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
+    try:
+        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+    except OSError as error:
+        click.echo(f"Spark's log could not be kept in {results.folder}: {error.strerror}.", err=True)
+
+
+@contextmanager
+def _closed(results: RunResults) -> Iterator[None]:
+    """Within, whatever ends the run or this command leaves a `summary.json` that says so, also without a JVM."""
+    signals.at_last(lambda: results.close("cancelled", "the user cancelled the run"))
+    try:
+        yield
+    except (SparkDLError, Interrupted) as error:
+        if signals.number() is None:
+            results.close("failed", str(error))
+        raise
+    signals.at_last(None)
 
 
 def report(results: RunResults) -> None:
     """Prints what came out, and draws the plot."""
+    from sparkdl_bench import plot
+    from sparkdl_bench.results import describe_bytes
+
     summary = results.summary
     final = summary["final"]
     rows = [
         ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
         ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from sparkdl_bench import toml_depth
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import initializers, layers
 from sparkdl_bench.models.layers import INPUT, ZERO, Layer, Tensor
@@ -76,7 +77,7 @@ def read(source: str | Path | Mapping[str, Any]) -> ModelSpec:
     if isinstance(source, str):
         try:
             source = json.loads(source)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             _refuse(f"it is not JSON ({error})", error)
     return _spec(source)
 
@@ -85,12 +86,14 @@ def _parsed(path: Path) -> Any:
     toml = path.suffix == ".toml"
     try:
         text = path.read_text(encoding="utf-8")
+        if toml:
+            toml_depth.check(text, str(path))
         return tomllib.loads(text) if toml else json.loads(text)
     except OSError as error:
         raise ConfigurationError(
             f"The model specification cannot be read: {error.strerror}. Give the path of a TOML or JSON file."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"The model specification is not valid {'TOML' if toml else 'JSON'}: {error}. The suffix .toml means TOML, "
             "any other JSON."
@@ -229,8 +232,8 @@ def _field(node: Mapping[str, Any], name: str, place: str) -> Any:
 
 def _refuse(reason: str, cause: Exception | None = None) -> NoReturn:
     raise ConfigurationError(
-        f"The text is not a model specification: {reason}. docs/models.md lists the fields, and `sparkdl-bench list "
-        "model NAME --json` prints an example."
+        f"The text is not a model specification: {reason}. docs/reference/models.md lists the fields, and "
+        "`sparkdl-bench list model NAME --json` prints an example."
     ) from cause
 
 

@@ -100,6 +100,10 @@ def stop_all(child: subprocess.Popen[bytes] | None, mark: str, variable: str = M
     def ended() -> bool:
         return child is None or child.poll() is not None
 
+    if child is not None and not ended():
+        child.terminate()  # alone at first: it ends best what it has started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_STOP_GRACE_S)
     for stop in (signal.SIGTERM, signal.SIGKILL):
         if not marked(mark, variable) and ended():
             return

@@ -1,7 +1,8 @@
 """From the records of a comparison to its numbers: geometric means, intervals, contrasts, variances, COST.
 
 One statistic throughout: of several trials the geometric mean, with Student's interval on logarithms; of two groups the
-ratio of these, with Welch's interval and test on logarithms. docs/compare.md says why. What to use: `decision`.
+ratio of these, with Welch's interval and test on logarithms; docs/reference/compare.md says why. What to use:
+`decision`.
 """
 
 from __future__ import annotations

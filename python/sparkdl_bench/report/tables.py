@@ -56,8 +56,8 @@ NONE = Cell("–", float("inf"))
 _NONE_FITS = "none fits"
 # A rank that works longer than this many times the ranks' mean is waited for; as in the tab Training of Spark's pages.
 _STRAGGLES = 1.02
-# What algorithms count (docs/variants.md), in words; a run's page has them from the same file. `often`: the numbers say
-# how often each value from 0 on occurred; otherwise there is one, or one of each worker.
+# What algorithms count (docs/reference/variants.md), in words; a run's page has them from the same file. `often`: the
+# numbers say how often each value from 0 on occurred; otherwise there is one, or one of each worker.
 _COUNTED: Mapping[str, Mapping[str, Any]] = json.loads(
     Path(__file__).with_name("counted.json").read_text(encoding="utf-8")
 )

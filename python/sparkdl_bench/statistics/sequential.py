@@ -24,7 +24,7 @@ from sparkdl_bench.statistics import Interval
 ERROR = 0.02
 # Below so many trials a side has no interval: two values say next to nothing of their spread.
 FEWEST = 3
-# What a comparison should have (docs/compare.md); with fewer trials than `FEWEST` this is what is asked for.
+# What a comparison should have (docs/reference/compare.md); with fewer trials than `FEWEST` this is what is asked for.
 ENOUGH_TRIALS = 5
 # More trials than these are not worth proposing: the groups are as fast as each other for all that matters.
 MOST_MORE = 50

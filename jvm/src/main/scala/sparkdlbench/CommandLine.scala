@@ -1,14 +1,17 @@
 package sparkdlbench
 
-import org.apache.spark.SPARK_VERSION
+import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.data.Statistics
 import sparkdlbench.results.Json
-import sparkdlbench.train.{Catalogue, Checkpointing, Combination, Progress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{Catalogue, Checkpointing, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
 
+import java.io.IOException
+import java.lang.management.ManagementFactory
 import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
+import scala.util.Try
 
 /**
  * The command line of the jar, which `Main` calls: `spark-submit --class sparkdlbench.Main <jar> run CONF [--resume DIR]
@@ -20,18 +23,38 @@ object CommandLine {
   private val ProgressMillis = 1000L
   private val PluginsKey = "spark.plugins"
 
+  /** The command has done its work, and the JVM ends by itself. */
+  @volatile private var ended = false
+
   /** Ends the JVM with the exit status. */
   def start(arguments: Array[String]): Unit = {
+    EndOfJvm.ofCommand(interrupted)
     val debug = arguments.contains("--debug")
     val status =
       try execute(arguments.toList.filterNot(_ == "--debug"))
-      catch {
-        case e: SparkDLException =>
-          if (debug) e.printStackTrace() else System.err.println(s"sparkdl-bench: ${e.getMessage}")
-          if (e.isInstanceOf[ConfigurationException]) 2 else 1
-      }
+      catch { case e @ (_: SparkDLException | _: IOException | _: SparkException) => failed(e, debug) }
+    ended = true
     // Also after success: threads that Spark leaves behind must not keep the JVM.
     System.exit(status)
+  }
+
+  /** The exit status. Where the JVM is ending, the signal that ends it has its own, and its own line. */
+  private def failed(cause: Exception, debug: Boolean): Int = {
+    val reason = cause match {
+      case refused: IOException =>
+        s"The system refused to read or write: ${refused.getMessage} (${refused.getClass.getSimpleName}). Free space there, or name another " +
+          "folder with --set results=DIR."
+      case other => other.getMessage
+    }
+    if (debug) cause.printStackTrace() else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: $reason")
+    if (cause.isInstanceOf[ConfigurationException]) 2 else 1
+  }
+
+  /** The one line of a command that a signal ends; the JVM's exit status is 128 + the signal's number. */
+  private def interrupted(runs: Seq[TrainingRun]): Unit = if (!ended) {
+    SparkSession.getDefaultSession.foreach(session => Try(session.sparkContext.setLogLevel("OFF")))
+    val wrote = runs.map(run => s" The run was cancelled. What it wrote is in ${run.folderPath}.").mkString
+    System.err.println(s"sparkdl-bench: interrupted.$wrote")
   }
 
   private def execute(arguments: List[String]): Int = arguments match {
@@ -64,6 +87,7 @@ object CommandLine {
     Combination.check(RunKeys.resolve(file.settings))
     withSession(file) { spark =>
       val run = TrainingRun.prepare(spark.sparkContext, file.settings)
+      run.transport.line.foreach(println)
       val reporter = new Thread(() => report(run.progress), "sparkdl-progress")
       reporter.setDaemon(true)
       reporter.start()
@@ -72,7 +96,10 @@ object CommandLine {
       val finals = Json.read(result.summary).path("final")
       println(s"test accuracy ${finals.path("test_accuracy").asText}, ${finals.path("seconds_total").asText} s")
       println(s"bytes ${Json.read(result.summary).path("bytes")}")
+      println(s"model ${result.saveModels()}")
+      println(f"seconds since the command began $sinceStart%.1f")
       println(s"results ${result.folder}")
+      result.warning.foreach(text => System.err.println(s"sparkdl-bench: $text"))
     }
     0
   }
@@ -113,14 +140,23 @@ object CommandLine {
 
   /** A line at most once a second. */
   private def report(progress: Progress): Unit = {
-    var seen = progress.currentVersion
+    var (told, line) = (0, "")
     while (progress.isRunning) {
-      progress.awaitChange(seen, ProgressMillis)
-      seen = progress.currentVersion
-      println(progress.line)
+      progress.awaitChange(progress.currentVersion, ProgressMillis)
+      val notices = progress.noticesAfter(told)
+      told += notices.size
+      notices.foreach(println(_))
+      if (progress.line != line) {
+        line = progress.line
+        println(f"$sinceStart%.0f s  $line")
+      }
       Thread.sleep(ProgressMillis)
     }
   }
+
+  /** Seconds since the JVM began, as the user counts them. */
+  private def sinceStart: Double =
+    (System.currentTimeMillis() - ManagementFactory.getRuntimeMXBean.getStartTime) / 1e3
 
   private def list(axes: Seq[String]): Int = {
     axes.foreach { axis =>

@@ -68,6 +68,7 @@ object RunFile {
             e
           )
       }
+    TomlDepth.check(text, path)
     val parsed =
       try new TomlMapper().readTree(text)
       catch {

@@ -2,7 +2,7 @@ package sparkdlbench.results
 
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord, StepPhases, Waits}
-import sparkdlbench.train.{LiveRun, Placement, RankStatus, RunSetup}
+import sparkdlbench.train.{LiveRun, Notice, Placement, RankStatus, RunSetup}
 import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap
@@ -45,6 +45,7 @@ final class Recorder(
     loggers: Seq[RunLogger] = Nil
 ) {
   private val progress = live.progress
+  private val notices = ArrayBuffer.empty[ListMap[String, Any]]
   private val epochs = ArrayBuffer.empty[EpochRecord]
   private val stepNanos = ArrayBuffer.empty[Long]
   private val phases = Array.fill(Phase.names.size)(0L)
@@ -104,6 +105,18 @@ final class Recorder(
   /** Progress of a one-stage run, whose steps are counted in the ranks. */
   def progressed(step: Long, loss: Double, rowsPerSecond: Double): Unit = progress.stepDone(step, loss, rowsPerSecond)
 
+  /** What the run does where it makes no steps. */
+  def does(what: String): Unit = progress.does(what)
+
+  /** Something befell the run, which may go on all the same. */
+  def noticed(notice: Notice): Unit = {
+    val at = ListMap("rank" -> notice.rank, "host" -> notice.host, "executor" -> notice.executor)
+    folder.event(notice.kind, None, at.toSeq :+ ("reason" -> notice.reason): _*)
+    val head = ListMap[String, Any]("kind" -> notice.kind, "seconds" -> seconds)
+    notices += (head ++ at + ("reason" -> notice.reason))
+    progress.noticed(notice.line)
+  }
+
   /** Where one rank of a one-stage run is. */
   def told(status: RankStatus): Unit = live.told(status)
 
@@ -154,6 +167,7 @@ final class Recorder(
   def grouped(used: RankGroups, placed: RankGroups, before: Option[RankGroups], from: Long): Unit = {
     groups = Some(used)
     progress.attemptBegan()
+    progress.does("training")
     folder.event(
       "rank_groups",
       used.members,
@@ -302,6 +316,7 @@ final class Recorder(
       "workers_at_start" -> setup.workers,
       "servers" -> (current.ranks - current.workers),
       "batch" -> setup.batch,
+      "notices" -> notices.toSeq,
       "history" -> history.map(_.toMap)
     )
 }

@@ -27,6 +27,12 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   private var usersToMend = false
   private var results = ""
 
+  /** What the run does before its first step, and between steps. */
+  private var doing = "starting"
+
+  /** What befell it, in order; as lines for a terminal. */
+  private var notices = Vector.empty[String]
+
   /** The first step that the attempt told of, and when: a run may go on from a checkpoint, or go back to one. */
   private var firstStep: Option[(Long, Long)] = None
   private var version = 0L
@@ -38,16 +44,21 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
     this.step = step
     this.loss = Some(loss)
     this.rowsPerSecond = rowsPerSecond
+    doing = Progress.Training
   }
 
   /** The training begins, or begins again after a loss. */
   def attemptBegan(): Unit = change { firstStep = None }
+
+  /** @param what as a user reads it, such as "waiting for 5 slots, 2 registered" */
+  def does(what: String): Unit = if (synchronized(doing != what)) change { doing = what }
+  def noticed(line: String): Unit = change { notices = notices :+ line }
   def evaluated(accuracy: Double): Unit = change { this.accuracy = Some(accuracy) }
   def epochStopped(epoch: Int): Unit = change { this.epoch = epoch }
 
   /**
    * @param state
-   *   done, failed or cancelled
+   *   done, failed, diverged or cancelled
    * @param usersToMend
    *   a rank found something wrong that the user can mend: a ConfigurationException
    */
@@ -72,13 +83,18 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
 
   def currentVersion: Long = synchronized(version)
 
+  /** Lines of what befell the run, after the first `seen` of them. */
+  def noticesAfter(seen: Int): Seq[String] = synchronized(notices.drop(seen))
+
   /** Now, as one whole. */
   def moment: Moment = synchronized(Moment(state, step, steps, line, error))
 
   /** One line for a log. */
   def line: String = synchronized {
-    f"epoch $epoch/$epochs step $step/$steps loss ${loss.getOrElse(Double.NaN)}%.4f $rowsPerSecond%.0f rows/s" +
+    val measured = loss.fold("")(value => f" loss $value%.4f $rowsPerSecond%.0f rows/s") +
       accuracy.fold("")(value => f" test accuracy $value%.4f")
+    val what = if (doing == Progress.Training || state != "running") "" else s" ($doing)"
+    s"epoch $epoch/$epochs step $step/$steps$measured$what"
   }
 
   def json(use: Option[ResourceUse]): String = synchronized {
@@ -98,8 +114,10 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
         "seconds_left" -> left,
         "cores" -> use.map(_.cores),
         "resident_bytes" -> use.map(_.residentBytes),
+        "doing" -> doing,
+        "notices" -> notices,
         "error" -> error,
-        "error_kind" -> error.map(_ => if (usersToMend) "configuration" else "run"),
+        "error_kind" -> error.map(_ => if (state == "diverged") state else if (usersToMend) "configuration" else "run"),
         "results" -> results
       )
     )
@@ -110,4 +128,9 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
     version += 1
     notifyAll()
   }
+}
+
+private[sparkdlbench] object Progress {
+  val Training = "training"
+  val Evaluating = "evaluating"
 }

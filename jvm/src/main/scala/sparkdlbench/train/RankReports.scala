@@ -51,6 +51,9 @@ final case class GroupsReport(
  */
 final case class StartReport(runId: String, attempt: Int, rank: Int, place: String, doing: String) extends RankReport
 
+/** When rank 0 begins an evaluation that may take a while; at most once a second. */
+final case class DoingReport(runId: String, attempt: Int, doing: String) extends RankReport
+
 /**
  * At the end of an epoch, from every rank.
  *
@@ -60,6 +63,10 @@ final case class StartReport(runId: String, attempt: Int, rank: Int, place: Stri
  *   how many of them compute: the first ones
  * @param seconds
  *   what the rank measured, from the end of the epoch before
+ * @param lossSum
+ *   of the epoch's rows that were the rank's
+ * @param lastLossSum
+ *   of those in its last step
  */
 final case class EpochReport(
     runId: String,
@@ -70,9 +77,20 @@ final case class EpochReport(
     epoch: Int,
     seconds: EpochSeconds,
     lossSum: Double,
+    lastLossSum: Double,
     evaluation: Option[Evaluation],
     status: RankStatus
 ) extends RankReport
+
+/**
+ * From a rank whose loss is not finite, before it ends.
+ *
+ * @param step
+ *   from 0
+ * @param text
+ *   the whole message
+ */
+final case class DivergedReport(runId: String, attempt: Int, step: Long, text: String) extends RankReport
 
 /** The driver's letter boxes for reports, one a run; the plugin's RPC end delivers here. */
 object RankReports {

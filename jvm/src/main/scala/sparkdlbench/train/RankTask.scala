@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.{AnyOutcome, RunFailedException, SparkDLPlugin}
+import sparkdlbench.{AnyOutcome, DivergedException, RunFailedException, SparkDLPlugin}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
@@ -40,6 +40,8 @@ import scala.util.Try
  *   what really carried its bytes
  * @param counts
  *   what the algorithm counted at this rank
+ * @param best
+ *   the same of the best evaluation, where it is kept
  */
 final case class RankOutcome(
     rank: Int,
@@ -54,7 +56,8 @@ final case class RankOutcome(
     channels: Map[String, String],
     epochs: Seq[EpochReport],
     groups: GroupsReport,
-    counts: Map[String, Seq[Long]]
+    counts: Map[String, Seq[Long]],
+    best: Option[Best]
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -69,8 +72,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   /** What checkpoints held the steps up for, of which no epoch has told. */
   private var checkpointNanos = 0L
   private var reportedAt = System.nanoTime()
+
+  /** Of the newest step: the sum over its rows that were this rank's. */
+  private var lastLoss = 0.0
+  private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var statistics: Statistics = _
+  private var keeper: BestKeeper = _
 
   def run(): RankOutcome = {
     checkComplete()
@@ -132,7 +140,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
     val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
     exchanging.foreach(rank.engine.join)
-    val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
+    val outer = exchanging.orElse(averaging).orElse(announcing).getOrElse(timed)
+    val sums = BestKeeper.sums(setup.settings, outer)
+    keeper = new BestKeeper(setup.settings, sums)
+    val algorithm = bind(rank, sums.getOrElse(outer))
     found.foreach { one =>
       algorithm.restore(one.snapshot)
       statistics.restore(one.snapshot)
@@ -142,6 +153,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     checkpoints = openCheckpoints(groups.groups, clock)
     Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
   }
+
+  private def skipped(rank: RankState): Map[String, Seq[Long]] =
+    if (rank.guard.on) Map(NonFinite.Skipped -> Seq(rank.guard.skipped)) else Map.empty
 
   /** Streams of other attempts that came to this executor, told by one of its ranks. */
   private def refusedHere(groups: GroupsReport): Map[String, Seq[Long]] = {
@@ -202,7 +216,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
       step = end
       val stepped = System.nanoTime()
-      val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, step)) else None
+      val evaluation = 
+        if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, epoch, step)) else None
       val now = System.nanoTime()
       val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)
       ended = now
@@ -216,6 +231,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
         epoch,
         seconds,
         losses,
+        lastLoss,
         evaluation,
         status(rank, transport)
       )
@@ -241,7 +257,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     while (step < until) {
       if (context.isInterrupted()) throw new CancelledException
       val loss = algorithm.step(step)
+      if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
+        throw told(NonFinite.diverged(setup, step, s"the training loss is $loss"), step)
       losses += loss
+      lastLoss = loss
       step += 1
       val nanos = count(rank)
       reportProgress(step, loss, nanos, rank, transport)
@@ -284,10 +303,27 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def status(rank: RankState, transport: Transport): RankStatus =
     RankStatus(group.rank, rank.host, rank.executorId, phases.steps, phases.nanos, transport.bytesSent)
 
-  private def evaluate(rank: RankState, algorithm: RankAlgorithm, step: Long): Evaluation = {
+  private def evaluate(rank: RankState, algorithm: RankAlgorithm, epoch: Int, step: Long): Evaluation = {
+    val began = System.nanoTime()
+    // One that takes a second or more is told of each time: that is at most once a second, too.
+    if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
+      reportedAt = began
+      report(DoingReport(setup.runId, attempt, Progress.Evaluating))
+    }
     algorithm.settle()
     statistics.share(step)
-    rank.evaluate(() => algorithm.alive())
+    val found = rank.evaluate(() => algorithm.alive())
+    try NonFinite.check(setup, step - 1, found)
+    catch { case diverged: DivergedException => throw told(diverged, step - 1) }
+    keeper.look(epoch, found, algorithm.weights, statistics.result)
+    evaluationNanos = System.nanoTime() - began
+    found
+  }
+
+  /** The driver hears of it before the task's end, and so before it retries the stage. */
+  private def told(diverged: DivergedException, step: Long): DivergedException = {
+    report(DivergedReport(setup.runId, attempt, step, diverged.getMessage))
+    diverged
   }
 
   private def outcome(
@@ -312,7 +348,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       transport.facts,
       epochs.toSeq,
       groups,
-      algorithm.counts ++ refusedHere(groups)
+      algorithm.counts ++ refusedHere(groups) ++ skipped(rank),
+      keeper.best
     )
   }
 }

@@ -12,6 +12,9 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
   private var begun = false
   private var attempt = 0
   private var grouped = -1
+
+  /** The newest step that rank 0 has told of in this attempt. */
+  private var reached = 0L
   recorder.epochStarted(0)
 
   /** Reports of attempts before the newest, and of epochs that are over, change nothing. */
@@ -19,14 +22,18 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     if (report.attempt > attempt) {
       attempt = report.attempt
       pending.clear()
+      reached = 0
     }
     report match {
       case step: StepReport =>
+        reached = step.step
         recorder.progressed(step.step, step.loss, step.rowsPerSecond)
         recorder.told(step.status)
       case groups: GroupsReport if groups.attempt > grouped =>
         grouped = groups.attempt
         recorder.grouped(groups.groups, groups.placed, groups.before, groups.from)
+      case start: StartReport => recorder.does(s"rank ${start.rank} of ${setup.ranks} ${start.doing}")
+      case one: DoingReport => recorder.does(one.doing)
       case epoch: EpochReport if epoch.epoch >= next =>
         // A run that goes on from another's checkpoint begins with a later epoch; a rank's reports come in order.
         if (!begun) next = epoch.epoch
@@ -46,10 +53,23 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     EpochSeconds(computing.map(_.whole).max, mean(_.evaluation), mean(_.checkpoint))
   }
 
+  /** An epoch's last step, which all ranks tell of: without it, the loss of short epochs would be an old one. */
+  private def progressed(reports: Seq[EpochReport]): Unit = {
+    val epoch = reports.head.epoch
+    val end = math.min(setup.totalSteps, (epoch + 1L) * setup.stepsPerEpoch)
+    if (end >= reached) {
+      val took = seconds(reports)
+      val stepping = math.max(1e-9, took.whole - took.evaluation - took.checkpoint)
+      val loss = reports.map(_.lastLossSum).sum / math.max(1, setup.rowsOf(end - 1))
+      recorder.progressed(end, loss, setup.rowsOfEpoch(epoch) / stepping)
+    }
+  }
+
   private def finish(reports: Seq[EpochReport]): Unit = {
     val epoch = reports.head.epoch
     val evaluations = reports.flatMap(_.evaluation)
     if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+    progressed(reports)
     recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), seconds(reports))
     next = epoch + 1
     if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)

@@ -5,6 +5,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.engine.EngineVariant
 import sparkdlbench.results.Facts
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.{OneStageTransport, TransportVariant}
@@ -14,6 +15,13 @@ object SessionCheck extends Logging {
   private val PollMillis = 100L
   private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
   private val StableMillis = 15000L
+
+  /** A stopped context would fail much later, and without a reason that a user knows. */
+  def running(sc: SparkContext): Unit = if (sc.isStopped) throw new ConfigurationException(Stopped)
+
+  private[sparkdlbench] val Stopped =
+    "The Spark session is stopped, so nothing can train in it. Start a new one (SparkSession.builder()…getOrCreate(), from Python through " +
+      "sparkdl_bench.configure) and use that one."
 
   def check(sc: SparkContext, settings: Settings): Unit = checks(sc, settings).foreach { case (_, check) => check() }
 
@@ -27,8 +35,16 @@ object SessionCheck extends Logging {
     ("dynamic-allocation", () => dynamicAllocation(sc.getConf.getOption)),
     ("encryption", () => encryption(SparkFacts.encrypts(sc.getConf), settings)),
     ("batch", () => batch(settings)),
+    ("engine", () => if (sc.master.startsWith("local")) engine(settings)),
     ("slots", () => slots(sc, settings))
   )
+
+  /** What the workers' host lacks, where that is this one: else all of them would say so one after another, in Spark's retries. */
+  private[sparkdlbench] def engine(settings: Settings): Unit =
+    Variants
+      .find[EngineVariant]("engine", settings(RunKeys.engine))
+      .lacking(settings)
+      .foreach(text => throw new ConfigurationException(text))
 
   /**
    * @param spark
@@ -79,13 +95,18 @@ object SessionCheck extends Logging {
       )
   }
 
+  /** How many executors the session has asked for, where it says so. */
+  private def asked(sc: SparkContext): Option[Int] = sc.master match {
+    case LocalCluster(executors) => Some(executors.toInt)
+    case _ => sc.getConf.getOption("spark.executor.instances").map(_.trim.toInt)
+  }
+
   /** Whether as many executors run as the session has asked for, where it says how many. */
-  private def allHere(sc: SparkContext): Boolean = {
-    val asked = sc.master match {
-      case LocalCluster(executors) => Some(executors.toInt)
-      case _ => sc.getConf.getOption("spark.executor.instances").map(_.trim.toInt)
-    }
-    asked.exists(SparkFacts.executors(sc) >= _)
+  private def allHere(sc: SparkContext): Boolean = asked(sc).exists(SparkFacts.executors(sc) >= _)
+
+  private def waited(sc: SparkContext, workers: Int, slots: Int): String = asked(sc) match {
+    case Some(executors) => s"starting executors: ${SparkFacts.executors(sc)} of $executors registered"
+    case None => s"waiting for $workers slots, $slots registered"
   }
 
   /** Waits for executors that are still registering, but not for ones that will not come. */
@@ -97,11 +118,14 @@ object SessionCheck extends Logging {
     var since = System.nanoTime()
     def stable =
       seen > 0 && (sc.isLocal || allHere(sc) || System.nanoTime() - since > StableMillis * 1000000L)
-    while (seen < workers && !stable && System.nanoTime() < end) {
-      Thread.sleep(PollMillis)
-      val now = SparkFacts.slots(sc)
-      if (now != seen) since = System.nanoTime()
-      seen = now
+    Waiting.during { (say, cancelled) =>
+      while (seen < workers && !stable && !cancelled() && System.nanoTime() < end) {
+        say(waited(sc, workers, seen))
+        Thread.sleep(PollMillis)
+        val now = SparkFacts.slots(sc)
+        if (now != seen) since = System.nanoTime()
+        seen = now
+      }
     }
     if (seen < workers) seen = SparkFacts.slots(sc) // the last executor may have come between the two looks
     if (seen < workers)

@@ -31,8 +31,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   @tailrec
   private def submit(setup: RunSetup, recorder: Recorder, reports: ReportReader, cancelled: () => Boolean): Trained = {
-    val watched = new WatchedJob(sc, setup)
-    watchStage(setup, reports, watched, cancelled) match {
+    val watched = new WatchedJob(sc, setup, recorder.does)
+    watchStage(setup, recorder, reports, watched, cancelled) match {
       case Success(outcomes) =>
         outcomes.foreach(outcome => (outcome.groups +: outcome.epochs).foreach(reports.receive))
         recorder.steps(
@@ -42,14 +42,16 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         )
         recorder.counted(outcomes.map(_.counts))
         Trained(
-          assemble(setup, outcomes),
+          Best.joined(outcomes.flatMap(_.weights), setup.spec.parameterCount),
           outcomes.head.statistics,
           ByteCounter.sum(outcomes.map(_.bytes)),
           outcomes.head.engine,
-          outcomes.map(_.channels).filter(_.nonEmpty)
+          outcomes.map(_.channels).filter(_.nonEmpty),
+          best(setup, outcomes)
         )
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException
+        watched.divergence.orElse(Failures.diverged(cause)).foreach(throw _)
         val reason = watched.complaint.getOrElse(Failures.reason(cause))
         val next = again(setup, reason, cause, watched, cancelled)
         recorder.resubmitted(reason, next)
@@ -60,21 +62,40 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
   /** Runs the stage, and listens to its ranks meanwhile. */
   private def watchStage(
       setup: RunSetup,
+      recorder: Recorder,
       reports: ReportReader,
       watched: WatchedJob,
       cancelled: () => Boolean
   ): Try[Seq[RankOutcome]] = {
+    val notices = new StageNotices(setup.runId)
+    val silence = new SilenceWatch(
+      () => notices.withoutHeartbeat(SilenceWatch.HeartbeatSeconds),
+      setup.settings(RunKeys.timeoutSeconds)
+    )
+    def note(): Unit = if (!cancelled()) (notices.take() ++ silence.look()).foreach(recorder.noticed)
     val box = RankReports.open(setup.runId)
     RankMeetings.open(setup.runId, RankTask.attempt(setup, 0))
-    def receive(report: RankReport): Unit = { watched.receive(report); reports.receive(report) }
+    def receive(report: RankReport): Unit = {
+      silence.receive(report)
+      watched.receive(report)
+      reports.receive(report)
+    }
+    sc.addSparkListener(notices)
     val outcome =
       try
         watched.run(
           runStage(setup),
-          () => Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive),
+          () => {
+            Option(box.poll(WatchedJob.PollMillis, TimeUnit.MILLISECONDS)).foreach(receive)
+            note()
+          },
           cancelled
         )
-      finally RankMeetings.close(setup.runId)
+      finally {
+        RankMeetings.close(setup.runId)
+        sc.removeSparkListener(notices)
+      }
+    note()
     while (!box.isEmpty) receive(box.poll())
     outcome.map(_.toSeq.sortBy(_.rank))
   }
@@ -146,9 +167,9 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     finally Try(shipped.unpersist()) // the stage's own outcome counts, whatever becomes of this
   }
 
-  private def assemble(setup: RunSetup, outcomes: Seq[RankOutcome]): Array[Float] = {
-    val all = new Array[Float](setup.spec.parameterCount)
-    for (outcome <- outcomes; (from, values) <- outcome.weights) System.arraycopy(values, 0, all, from, values.length)
-    all
+  /** All ranks have kept the same evaluation's. */
+  private def best(setup: RunSetup, outcomes: Seq[RankOutcome]): Option[Best] = {
+    val parts = outcomes.flatMap(_.best)
+    if (parts.isEmpty) None else Some(Best.whole(parts, setup.spec.parameterCount))
   }
 }

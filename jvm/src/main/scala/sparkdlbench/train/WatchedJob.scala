@@ -8,7 +8,7 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.AnyOutcome
+import sparkdlbench.{AnyOutcome, DivergedException}
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
@@ -19,18 +19,28 @@ import scala.util.Try
  * ended where its tasks do not get the slots that they need (Spark skips the offers of a barrier stage silently while there are too
  * few, for ever), or do not meet.
  */
-private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup) {
-  private val slots = new SlotWatch(sc, setup)
+private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup, waits: String => Unit = _ => ()) {
+  private val slots = new SlotWatch(sc, setup, waits)
   private val start = new StartWatch(setup)
 
   /** True after the wait for slots was ended. */
   def lackedSlots: Boolean = slots.complaint.nonEmpty
 
   /** Why the job was ended here; None where it ended by itself. */
-  def complaint: Option[String] = slots.complaint.orElse(start.complaint)
+  def complaint: Option[String] = slots.complaint.orElse(start.complaint).orElse(diverged.map(_.text))
+
+  /** What the rank has told whose loss was the first not to be finite. */
+  private var diverged: Option[DivergedReport] = None
+  def divergence: Option[DivergedException] = diverged.map(each => new DivergedException(each.text))
 
   /** A rank has told something. */
-  def receive(report: RankReport): Unit = start.receive(report)
+  def receive(report: RankReport): Unit = {
+    start.receive(report)
+    report match {
+      case told: DivergedReport if diverged.forall(_.step > told.step) => diverged = Some(told)
+      case _ => ()
+    }
+  }
 
   /**
    * Returns what came of `job`, which is of the Spark job group that the run's name is.
@@ -76,8 +86,13 @@ private[train] object WatchedJob {
   private val EndMillis = 20000L
 }
 
-/** Watches whether the stage's tasks run. */
-private final class SlotWatch(sc: SparkContext, setup: RunSetup) extends AutoCloseable {
+/**
+ * Watches whether the stage's tasks run.
+ *
+ * @param waits
+ *   told what is waited for while they do not
+ */
+private final class SlotWatch(sc: SparkContext, setup: RunSetup, waits: String => Unit) extends AutoCloseable {
   private val limit = setup.settings(Checkpointing.replacementSeconds)
   private val stages = new BegunStages(setup.runId)
   private var idleSince = System.nanoTime()
@@ -91,6 +106,8 @@ private final class SlotWatch(sc: SparkContext, setup: RunSetup) extends AutoClo
   def look(): Unit = {
     val now = System.nanoTime()
     if (stages.anyRuns) idleSince = now
+    else if (now - idleSince > SlotWatch.QuietMillis * 1000000L)
+      waits(s"waiting for ${setup.ranks} slots, ${SparkFacts.slots(sc)} registered")
     if (complaint.isEmpty && now - idleSince > limit * 1000000000L)
       complaint = Some(
         s"The training's ${setup.ranks} tasks run at the same time or not at all, and for $limit s (recovery.replacement_wait) there were not as many " +
@@ -101,6 +118,8 @@ private final class SlotWatch(sc: SparkContext, setup: RunSetup) extends AutoClo
 
   override def close(): Unit = sc.removeSparkListener(stages)
 }
+
+private object SlotWatch { val QuietMillis = 1000L }
 
 /**
  * The stages of a Spark job group that have got slots, and have not failed. Where one task of a barrier stage begins all do. By Spark's events,

@@ -1,0 +1,69 @@
+package sparkdlbench.train
+
+import org.apache.hadoop.util.ShutdownHookManager
+
+import java.util.concurrent.ConcurrentHashMap
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+
+/**
+ * What becomes of runs that still go on when the JVM is told to end: by a signal, or because the Python process that started it is gone. They
+ * are cancelled and write their summaries while Spark still answers, then Spark's own hook stops the session. A JVM of a command of
+ * ours ends within `HaltMillis` in any case.
+ */
+object EndOfJvm {
+
+  /** Hooks of a higher number come first; Spark stops its contexts with 40. */
+  private val Priority = 100
+  private val CancelMillis = 8000L
+  private val LookMillis = 100L
+  private val HaltMillis = 20000L
+  private val HaltStatus = 1
+
+  /** Set for whatever a `sparkdl-bench` of Python starts. */
+  private val CommandMark = "SPARKDL_COMMAND"
+  private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
+  @volatile private var begun = false
+  @volatile private var tell: Seq[TrainingRun] => Unit = _ => ()
+  private lazy val hook: Unit = {
+    Try(ShutdownHookManager.get().addShutdownHook(() => end(), Priority))
+    if (sys.env.contains(CommandMark)) limited
+  }
+  private lazy val limited: Unit = Try(Runtime.getRuntime.addShutdownHook(new Thread(() => haltLater())))
+
+  /** True once the JVM ends. */
+  def hasBegun: Boolean = begun
+
+  /** Within a command of ours: bounds the end of the JVM, and has `whenEnded` told of the runs that were going on. */
+  def ofCommand(whenEnded: Seq[TrainingRun] => Unit): Unit = {
+    tell = whenEnded
+    hook
+    limited
+  }
+
+  /** Watches over a run as long as `body` trains it. */
+  def watching[T](run: TrainingRun)(body: => T): T = {
+    hook
+    going.add(run)
+    try body
+    finally going.remove(run)
+  }
+
+  private def end(): Unit = {
+    begun = true
+    val runs = going.asScala.toSeq
+    val deadline = System.nanoTime() + CancelMillis * 1000000L
+    // More than once: a job that is just about to be submitted is not there to be cancelled yet.
+    while (!going.isEmpty && System.nanoTime() < deadline) {
+      going.asScala.foreach(run => Try(run.cancel()))
+      Thread.sleep(LookMillis)
+    }
+    tell(runs)
+  }
+
+  private def haltLater(): Unit = {
+    val thread = new Thread(() => { Thread.sleep(HaltMillis); Runtime.getRuntime.halt(HaltStatus) }, "sparkdl-halt")
+    thread.setDaemon(true)
+    thread.start()
+  }
+}

@@ -85,7 +85,7 @@ def waiting(analysis: Analysis) -> Plot | None:
         {
             "data": {"name": "rows"},
             "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round"},
+            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round", "aria": False},
             "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}, "color": colour, "tooltip": tooltip},
         },
         {

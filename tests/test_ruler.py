@@ -607,14 +607,14 @@ class _Noted:
         self.asked.append("off")
 
 
-def test_drift_of_reports_is_limited_where_the_rules_say(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("drift", "steady"),
+    [(0.5, False), (0.89, False), (0.9, True), (1.0, True), (1.1, True), (1.11, False), (2.0, False)],
+)
+def test_drift_of_reports_is_limited_where_the_rules_say(drift: float, steady: bool) -> None:
     """The drift limit 0.9 → 0.5, in the reports of comparisons."""
     from sparkdl_bench.report import analysis
 
-    def groups(*drifts: float) -> Any:
-        made = [types.SimpleNamespace(name=str(each), median=lambda _, each=each: each) for each in drifts]
-        return types.SimpleNamespace(groups=made)
-
-    unsettled: Callable[..., Any] = analysis.Analysis.unsettled.fget  # type: ignore[attr-defined]
-    found = [group.name for group in unsettled(groups(0.5, 0.7, 0.89, 0.91, 1.0))]
-    assert found == ["0.5", "0.7", "0.89"]
+    group = types.SimpleNamespace(centre={analysis.DRIFT: drift}.get)
+    is_steady: Callable[..., bool] = analysis.Analysis.is_steady
+    assert is_steady(None, group) == steady

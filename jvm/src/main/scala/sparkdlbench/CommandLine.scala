@@ -39,7 +39,7 @@ object CommandLine {
   }
 
   /** The exit status. Where the JVM is ending, the signal that ends it has its own, and its own line. */
-  private def failed(cause: Exception, debug: Boolean): Int = {
+  private def failed(cause: Throwable, debug: Boolean): Int = {
     val reason = cause match {
       case refused: IOException =>
         s"The system refused to read or write: ${refused.getMessage} (${refused.getClass.getSimpleName}). Free space there, or name another " +

@@ -26,7 +26,7 @@ MUST_BE_KILLED = 0.85
 # Of one mutant's tests; a mutant that waits for ever is a dead one.
 LIMIT_S = 120.0
 # `|` is a type's in nearly every place, which nothing evaluates; `**` unpacks, and its mutants do not parse.
-SENSELESS = ("ReplaceBinaryOperator_BitOr_", "RemoveDecorator")
+SENSELESS = ("ReplaceBinaryOperator_BitOr_", "ReplaceBinaryOperator_Pow_", "RemoveDecorator")
 
 
 @dataclass(frozen=True)

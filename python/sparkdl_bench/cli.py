@@ -39,6 +39,7 @@ class Cli(click.Group):
         status = status if isinstance(status, int) else 0
         if status:
             signals.stop_processes()
+        signals.done(status)
         sys.exit(status)
 
 

@@ -5,7 +5,16 @@ import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.data.Statistics
 import sparkdlbench.results.Json
-import sparkdlbench.train.{Catalogue, Checkpointing, Combination, EndOfJvm, Failures, Progress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{
+  Catalogue,
+  Checkpointing,
+  Combination,
+  EndOfJvm,
+  Failures,
+  Progress,
+  ShuffleManagerCheck,
+  TrainingRun
+}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory

@@ -148,7 +148,8 @@ private[train] final class SilenceWatch(
 
   /** Something to tell, once a silence. */
   def look(): Option[Notice] = {
-    val silent = heardAt.map(at => (nanoTime() - at) / 1e9).filter(_ > math.max(SilenceWatch.Seconds, 3 * longest / 1e9))
+    val silent =
+      heardAt.map(at => (nanoTime() - at) / 1e9).filter(_ > math.max(SilenceWatch.Seconds, 3 * longest / 1e9))
     if (silent.isEmpty || !told.add(heardAt.get)) None
     else {
       val who = suspects()

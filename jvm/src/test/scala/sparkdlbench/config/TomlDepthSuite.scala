@@ -30,8 +30,9 @@ class TomlDepthSuite extends AnyFunSuite {
   }
 
   test("brackets and dots in texts and comments nest nothing") {
-    val text = "name = \"" + "[." * 100 + "\"\nother = '" + "{." * 100 + "' # " + "[." * 100 + "\nmodel.hidden = [1.5, 2.5]\n" +
-      "quoted = \"\\\"" + "[" * 100 + "\"\nlong = \"\"\"\n" + "[a.\n" * 100 + "\"\"\"\n"
+    val text =
+      "name = \"" + "[." * 100 + "\"\nother = '" + "{." * 100 + "' # " + "[." * 100 + "\nmodel.hidden = [1.5, 2.5]\n" +
+        "quoted = \"\\\"" + "[" * 100 + "\"\nlong = \"\"\"\n" + "[a.\n" * 100 + "\"\"\"\n"
     assert(read(text).settings("model.hidden") == "1.5,2.5")
   }
 }

@@ -109,7 +109,9 @@ class PythonEngineSuite extends AnyFunSuite {
     }
 
   test("while its process runs, no log of it is in the temporary folder: nothing is left where it is killed") {
-    def logs: Set[String] = new java.io.File(System.getProperty("java.io.tmpdir")).list().toSet
+    def logs: Set[String] = new java.io.File(System.getProperty("java.io.tmpdir"))
+      .list()
+      .toSet
       .filter(name => name.startsWith("sparkdl-engine-") && name.endsWith(".log"))
     val before = logs
     withEngine(_ => assert((logs -- before).isEmpty))

@@ -1,15 +1,16 @@
 # The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
-#   make demo            from a bare clone to a trained model
+#   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
+#   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel docs clean distclean
+.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -28,6 +29,14 @@ else
   $(error SPARK=$(SPARK) is not known; valid are SPARK=4.1 (the default) and SPARK=3.5)
 endif
 
+# As python/sparkdl_bench/version.py states it, for jars and wheel alike.
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' python/sparkdl_bench/version.py)
+# The time of every file in a wheel: the commit's, so that two builds of one commit give the same bytes.
+EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
+PAGES := https://github.com/sparkdl-bench/sparkdl-bench/blob/v$(VERSION)
+# Which of GnuPG's secret keys signs a release; empty: GnuPG's own choice.
+KEY :=
+
 # Words for the commands behind bench, bench-* and soak; from make's command line alone.
 ARGS :=
 
@@ -44,6 +53,9 @@ BUILD := build.sbt $(wildcard project/*.scala project/*.sbt project/build.proper
 SOURCES := $(BUILD) $(COMMIT) $(shell find jvm/src/main -type f)
 
 demo: $(CORE) target/.jars-$(LINE)
+	@echo "One process, which is quickest on one machine:"
+	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml --set 'master=local[2]' --set name=digits-mlp-local
+	@echo "Two executors, as on a cluster:"
 	$(BIN)/sparkdl-bench run conf/runs/digits-mlp.toml
 
 test: $(INSTALLED) target/.jars-$(LINE)
@@ -104,20 +116,43 @@ assembly: $(INSTALLED)
 wheel: target/.jars-4 target/.jars-3.5
 	rm -rf target/wheel
 	mkdir -p target/wheel/python dist
-	cp pyproject.toml README.md LICENSE target/wheel/
+	cp pyproject.toml LICENSE target/wheel/
+	# A registry's page has no files beside it: links to this repository's become whole addresses.
+	sed -E 's#\]\(([^):\#]+)\)#]($(PAGES)/\1)#g' README.md >target/wheel/README.md
 	cp -R python/sparkdl_bench target/wheel/python/
-	mkdir -p target/wheel/python/sparkdl_bench/conf/spark
+	mkdir -p target/wheel/python/sparkdl_bench/conf/spark target/wheel/python/sparkdl_bench/conf/runs
 	cp conf/spark/*.conf target/wheel/python/sparkdl_bench/conf/spark/
+	cp conf/runs/*.toml target/wheel/python/sparkdl_bench/conf/runs/
 	find target/wheel -name __pycache__ -prune -exec rm -rf {} +
 	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
-	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist target/wheel
+	chmod -R u=rwX,go=rX target/wheel
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist target/wheel
 
-docs: $(INSTALLED)
+# What `make wheel` makes, and beside it the source distribution, the jars with sources and documentation; signed and checked.
+release: wheel $(VENV)/.release
+	project/sbt $(foreach scala,2.13.16 2.12.18,++$(scala) jvm/packageBin jvm/packageSrc jvm/packageDoc jvm/makePom)
+	rm -rf target/wheel/build
+	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m build --sdist --outdir dist target/wheel
+	$(BIN)/python project/release.py --version $(VERSION) --epoch $(EPOCH) --dist dist $(if $(KEY),--key $(KEY))
+	$(BIN)/python -m twine check --strict target/release/pypi/*.whl target/release/pypi/*.tar.gz
+
+$(VENV)/.release: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
+
+# The documentation as a site in target/docs, with the APIs of Scala and Python; a link that leads nowhere ends it.
+docs: $(VENV)/.docs
 	project/sbt ++$(SCALA) jvm/doc
-	rm -rf target/docs
-	mkdir -p target/docs
-	cp -R docs/. target/docs/
-	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs/scaladoc
+	rm -rf target/docs target/docs-source
+	mkdir -p target
+	cp -R docs target/docs-source
+	cp -R jvm/target/scala-$(basename $(SCALA))/api target/docs-source/scala
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "The documentation lies in target/docs/index.html."
+
+$(VENV)/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
 
 # What was built, and what tests and checks keep for their next time. Results are the user's.
 clean:

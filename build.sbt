@@ -22,11 +22,27 @@ lazy val stageJars =
   taskKey[File]("Places the thin jar and all that it needs besides Spark into target/jars-<Spark line>")
 
 ThisBuild / organization := "io.github.sparkdl-bench"
-ThisBuild / version := "0.1.0"
+ThisBuild / version := SharedVersion.read((ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "version.py")
 ThisBuild / scalaVersion := scalaForSpark4
 ThisBuild / versionScheme := Some("early-semver")
 ThisBuild / description := "Trains neural nets on Spark, in-band, and measures every way of synchronising them"
-ThisBuild / licenses := Seq("Apache-2.0" -> url("https://www.apache.org/licenses/LICENSE-2.0"))
+ThisBuild / licenses := Seq("Apache-2.0" -> url("https://www.apache.org/licenses/LICENSE-2.0.txt"))
+ThisBuild / homepage := Some(url("https://github.com/sparkdl-bench/sparkdl-bench"))
+ThisBuild / organizationName := "sparkdl-bench"
+ThisBuild / organizationHomepage := Some(url("https://github.com/sparkdl-bench"))
+ThisBuild / startYear := Some(2026)
+ThisBuild / scmInfo := Some(
+  ScmInfo(
+    url("https://github.com/sparkdl-bench/sparkdl-bench"),
+    "scm:git:https://github.com/sparkdl-bench/sparkdl-bench.git",
+    "scm:git:ssh://git@github.com/sparkdl-bench/sparkdl-bench.git"
+  )
+)
+ThisBuild / developers := List(
+  Developer("sparkdl-bench", "The sparkdl-bench authors", "", url("https://github.com/sparkdl-bench"))
+)
+// The same times in every jar of a commit, whenever and wherever it is built.
+ThisBuild / packageTimestamp := Some(1262304000000L) // 2010-01-01, as sbt itself takes
 
 // sbt's own limits, but for two processes of tests at once instead of one.
 Global / concurrentRestrictions := Seq(
@@ -123,7 +139,7 @@ lazy val jvm = (project in file("jvm"))
       Seq(Tests.Group("synchronising", some, process), Tests.Group("all else", others, process))
     }
   )
-  .settings(bundling ++ publishing ++ assembling)
+  .settings(bundling ++ publishing ++ assembling ++ cataloguing)
   .settings(
     stageJars := StageJars.stage(
       (ThisBuild / baseDirectory).value / "target" / s"jars-${sparkLine(scalaBinaryVersion.value)}",
@@ -144,7 +160,22 @@ def bundling: Seq[Setting[_]] = Seq(
   }
 )
 
-// `SPARKDL_REPOSITORY=DIR sbt +publish` writes a folder that Maven, sbt, Ivy and `spark-submit --packages` can read.
+// What a command line can check before it starts a JVM; made of the compiled classes, so that nothing is written twice.
+def cataloguing: Seq[Setting[_]] = Seq(
+  Compile / packageBin / mappings += {
+    val folder = target.value / s"catalogue-${scalaBinaryVersion.value}"
+    CatalogueFile.generate(
+      (Compile / products).value,
+      (Compile / fullClasspath).value.files,
+      folder,
+      streams.value.cacheDirectory / "catalogue",
+      streams.value.log
+    ) -> "sparkdlbench/catalogue.json"
+  }
+)
+
+// `SPARKDL_REPOSITORY=DIR sbt +publish` writes a folder that Maven, sbt, Ivy and `spark-submit --packages` can read. What
+// registries ask for besides (sources, documentation, signatures) is in `make release` alone (project/release.py).
 def publishing: Seq[Setting[_]] = Seq(
   publishMavenStyle := true,
   publishTo := {

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +24,8 @@ AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 LIMIT_S = 2400.0
 # So many failures may be run again.
 AGAIN_AT_MOST = 3
+# So many files of each language are named with their time at the end: where to look when the whole takes too long.
+SLOWEST = 8
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,16 @@ class Totals:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of one language's tests came to."""
+    """What one run of one language's tests came to.
+
+    Attributes:
+        seconds: by file, or suite of Scala.
+    """
 
     status: int
     totals: Totals
     failures: dict[str, str]
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def good(self) -> bool:
@@ -70,6 +77,7 @@ class Part:
             status,
             sum((read(file) for file in files), Totals()),
             dict(pair for file in files for pair in failures(file)),
+            durations(files),
         )
 
 
@@ -97,7 +105,10 @@ def main() -> int:
             PYTHON_REPORTS,
         ),
     ]
-    return conclude([(part.name, *settle(part, environment)) for part in parts])
+    outcomes = [(part.name, *settle(part, environment)) for part in parts]
+    for name, first, _ in outcomes:
+        print(slowest(name, first.seconds))
+    return conclude(outcomes, strict=bool(environment.get("CI")))
 
 
 def settle(part: Part, environment: dict[str, str]) -> tuple[Outcome, Outcome | None]:
@@ -116,8 +127,19 @@ def alone(failed: dict[str, str]) -> list[str]:
     return [f"jvm/testOnly {suite}" for suite in sorted({test.partition(": ")[0] for test in failed})]
 
 
-def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]]) -> int:
-    """Prints what failed and the totals; the exit status of `make test`."""
+def slowest(name: str, seconds: dict[str, float]) -> str:
+    """A line with the files that took longest, of the sum over all (two run at once)."""
+    longest = sorted(seconds.items(), key=lambda each: -each[1])[:SLOWEST]
+    named = ", ".join(f"{file} {taken:.0f}" for file, taken in longest)
+    return f"{name}, slowest of {sum(seconds.values()):.0f} s: {named or 'none'}"
+
+
+def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]], strict: bool = False) -> int:
+    """Prints what failed and the totals; the exit status of `make test`.
+
+    Args:
+        strict: a test that passes only when it runs again is a failure too: as in CI, where nobody reads UNSTABLE.
+    """
     total, unstable, bad = Totals(), 0, False
     lines = []
     for name, first, again in outcomes:
@@ -136,7 +158,7 @@ def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]]) -> int:
     # Last, for whoever reads only the end.
     print("\n".join(lines))
     print(total, f"{unstable} of them passed only alone" if unstable else "", sep=", " if unstable else "", flush=True)
-    return int(bad)
+    return int(bad or (strict and unstable > 0))
 
 
 def run(command: list[str], environment: dict[str, str], limit_s: float = LIMIT_S) -> int:
@@ -164,6 +186,18 @@ def read(report: Path) -> Totals:
         failed = count["failures"] + count["errors"]
         totals += Totals(count["tests"] - failed - count["skipped"], failed, count["skipped"])
     return totals
+
+
+def durations(reports: Iterable[Path]) -> dict[str, float]:
+    """Seconds by file of Python's tests, by suite of Scala's, as JUnit files say."""
+    seconds: dict[str, float] = {}
+    for report in reports:
+        for case in ElementTree.parse(report).getroot().iter("testcase"):  # noqa: S314 - as below
+            # pytest puts the class behind the module.
+            words = (case.get("classname") or "").split(".")
+            name = ".".join(word for word in words if not word.startswith("Test"))
+            seconds[name] = seconds.get(name, 0.0) + float(case.get("time") or 0)
+    return seconds
 
 
 def failures(report: Path) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""docs/architecture.md names every room of the sources, and nothing that is not there."""
+"""docs/explanation/architecture.md names every room of the sources, and nothing that is not there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 JVM = ROOT / "jvm" / "src" / "main"
 PYTHON = ROOT / "python" / "sparkdl_bench"
-TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 # Names of Java's own, and of what programs write.
 OTHERS = {"ServiceLoader"}
 
@@ -28,7 +28,7 @@ def rooms() -> Iterator[str]:
 
 def test_every_room_is_named() -> None:
     missing = sorted(room for room in rooms() if f"{room}/`" not in TEXT)
-    assert not missing, f"docs/architecture.md does not say what {', '.join(missing)} hold"
+    assert not missing, f"docs/explanation/architecture.md does not say what {', '.join(missing)} hold"
 
 
 def test_what_is_named_is_there() -> None:

@@ -77,7 +77,8 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def result_file(tmp_path: Path) -> ResultFile:
+def result_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ResultFile:
+    monkeypatch.setattr(machine, "_java_version", lambda: "17")  # which starts a JVM to ask
     return store.create(tmp_path, "short", {"trials": 2})
 
 
@@ -280,7 +281,8 @@ class TestContestants:
         shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
         groups = peers_suite.PeersPlan().groups(shared)
         names = [{each.name for each in group} for group in groups]
-        assert names == [{"ours-1", "bigdl-1", "pytorch-1"}, {"ours-2", "bigdl-2", "pytorch-ddp-2"}]
+        two = {"ours-2", "bigdl-2", "pytorch-ddp-2", "pytorch-threads-2"}
+        assert names == [{"ours-1", "bigdl-1", "pytorch-1"}, two]
         compared = peers_suite.comparisons(groups)
         assert {name for each in compared for name in (each.ours, each.theirs)} == names[0] | names[1]
 

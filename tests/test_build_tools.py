@@ -175,6 +175,36 @@ def test_what_failed_beside_others_is_run_again_alone(
     assert any("a.B: waits: too late" in line for line in printed) == (first != PASSING and "a.B" in first)
 
 
+@pytest.mark.parametrize(("first", "status"), [(PASSING, 0), (FAILING, 1)])
+def test_in_ci_a_test_that_passes_only_alone_is_a_failure(
+    first: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = part(tmp_path / "reports", first, PASSING)
+    monkeypatch.setattr(run_tests, "Part", lambda *_: made)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--scala", "2.13.16"])
+    archived = run_tests.run
+    monkeypatch.setattr(run_tests, "run", lambda words, env: 0 if "archive" in words else archived(words, env))
+    monkeypatch.setattr(run_tests.signal, "signal", lambda *_: None)
+    for ci, expected in (("true", status), ("", 0)):
+        monkeypatch.setenv("CI", ci)
+        assert run_tests.main() == expected
+    assert ("UNSTABLE" in capfd.readouterr().out) == bool(status)
+
+
+def test_the_slowest_files_are_named(tmp_path: Path) -> None:
+    (tmp_path / "one.xml").write_text(
+        '<testsuite><testcase classname="tests.test_a.TestB" name="x" time="2.5"/>'
+        '<testcase classname="tests.test_a" name="y" time="1"/><testcase classname="tests.test_c" name="z"/></testsuite>'
+    )
+    (tmp_path / "two.xml").write_text('<testsuite><testcase classname="a.BSuite" name="x" time="40"/></testsuite>')
+    seconds = run_tests.durations(sorted(tmp_path.glob("*.xml")))
+    assert seconds == {"tests.test_a": 3.5, "tests.test_c": 0.0, "a.BSuite": 40.0}
+    assert run_tests.slowest("All", seconds) == "All, slowest of 44 s: a.BSuite 40, tests.test_a 4, tests.test_c 0"
+    assert run_tests.slowest("All", {}) == "All, slowest of 0 s: none"
+    several = {str(number): float(number) for number in range(20)}
+    assert run_tests.slowest("All", several).count(",") == run_tests.SLOWEST
+
+
 def test_the_suites_of_failed_scala_tests_run_one_after_the_other() -> None:
     assert run_tests.alone({"a.B: waits": "", "a.B: ends": "", "a.C: is: there": ""}) == [
         "jvm/testOnly a.B",

@@ -17,9 +17,13 @@ def run(*words: str) -> Result:
 
 
 def test_commands_are_found_by_scanning() -> None:
-    assert {"run", "list", "jars"} <= set(cli.commands)
-    for command in cli.commands.values():
-        assert command.help, f"{command.name} has no help"
+    context = click.Context(cli)
+    names = cli.list_commands(context)
+    assert {"run", "list", "jars", "try", "init"} <= set(names)
+    for name in names:
+        command = cli.get_command(context, name)
+        assert command, f"there is no {name}"
+        assert command.help, f"{name} has no help"
 
 
 def test_help_and_version() -> None:

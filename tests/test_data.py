@@ -88,7 +88,7 @@ def test_a_bad_row_of_a_frame_is_told(spark: SparkSession, tmp_path: Path) -> No
     bad = frame(spark).union(spark.createDataFrame([(1, [1.0, 2.0])], "y int, x array<double>"))
     with pytest.raises(ConfigurationError, match="the row has 2 values") as told:
         trainer(bad, tmp_path).fit(spark)
-    assert "of the training rows (table global_temp.sparkdl_" in str(told.value)
+    assert "of the training rows (DataFrame)" in str(told.value)
     assert "byte offset" not in str(told.value)
     fitted = trainer(bad, tmp_path, data__on_error="skip").fit(spark)
     run = json.loads((fitted.results_dir / "run.json").read_text())

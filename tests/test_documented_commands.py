@@ -16,19 +16,25 @@ import pytest
 
 from sparkdl_bench.cli import cli
 from sparkdl_bench.compare import peer_data
+from sparkdl_bench.compare.cells import cells_of
+from sparkdl_bench.compare.plan import load_plan
 from sparkdl_bench.config import tomllib
 from sparkdl_bench.peers.programs.measure import _same_start
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Options of Spark's, Ivy's, MPI's and NVIDIA's own programs.
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# Options of Spark's, Ivy's, MPI's, NVIDIA's, pip's, twine's and GnuPG's own programs.
 OTHERS = {"--class", "--conf", "--jars", "--master", "--mca", "--packages", "--properties-file", "--repositories"}
-OTHERS |= {"--query-gpu"}
+OTHERS |= {"--query-gpu", "--no-deps", "--strict", "--list-secret-keys"}
 
 
 def blocks(document: Path) -> list[tuple[str, str]]:
     """The code blocks, each with its language."""
-    return re.findall(r"```(\w*)\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL)
+    return blocks_of(document.read_text(encoding="utf-8"))
+
+
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
 
 
 def snippets(document: Path) -> Iterator[str]:
@@ -130,9 +136,69 @@ def test_blocks_can_be_read(document: Path) -> None:
             assert readers[language](block), f"a block of {language} that says nothing:\n{block}"
 
 
+def test_every_page_is_in_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    listed = set(re.findall(r"[\w/-]+\.md\b", nav))
+    assert listed == {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+
+
+def test_every_command_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    names = cli.list_commands(click.Context(cli))
+    assert len(names) >= 9
+    missing = [name for name in names if f"`sparkdl-bench {name}" not in text]
+    assert not missing, f"docs/reference/cli.md does not name {missing}"
+
+
+def test_the_first_tutorial_does_what_it_says(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its blocks one after the other, in the session of the test process, which stays."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    found: dict[str, Any] = {}
+    for language, block in blocks(ROOT / "docs" / "tutorial" / "first-model.md"):
+        assert language == "python"
+        exec(compile(block, "first-model.md", "exec"), found)
+    accuracy, predicted, names = capsys.readouterr().out.strip().splitlines()[-3:]
+    assert float(accuracy) > 0.9
+    assert predicted == "[1 0]"
+    assert names == "['fc1.bias', 'fc1.weight', 'fc2.bias', 'fc2.weight']"
+    # Its predictions are the run's own: as right on all rows as the run says of its test rows.
+    right = found["predict"](found["points"].astype("float32")) == [row[2] for row in found["rows"]]
+    assert right.mean() > 0.9
+
+
+def test_the_comparison_of_the_second_tutorial_can_be_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "tutorial" / "should-i-use-my-cluster.md").read_text(encoding="utf-8")
+    files = dict(re.findall(r"`([\w-]+\.toml)`, [^`]*?```toml\n(.*?)```", text, re.DOTALL))
+    assert set(files) == {"my-run.toml", "my-comparison.toml"}
+    *_, variants = [block for language, block in blocks_of(text) if language == "toml"]
+    for content in (files["my-comparison.toml"], files["my-comparison.toml"] + variants):
+        (tmp_path / "my-run.toml").write_text(files["my-run.toml"])
+        (tmp_path / "my-comparison.toml").write_text(content)
+        cells = cells_of(load_plan(tmp_path / "my-comparison.toml"))
+        assert {cell.run.settings["workers"] for cell in cells} == {"1", "2"}
+        assert len(cells) >= 6
+
+
+def test_pages_that_sources_name() -> None:
+    """A message or a comment that sends people to a page names one that is there."""
+    sources = [
+        path
+        for folder in ("python", "jvm/src", "tests", "conf", "project")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".scala", ".java", ".toml", ".conf", ".html") and "target" not in path.parts
+    ]
+    named = {(page, path) for path in sources for page in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text("utf-8"))}
+    assert len(named) > 20
+    wrong = sorted(f"{path.relative_to(ROOT)}: {page}" for page, path in named if not (ROOT / page).is_file())
+    assert not wrong, "\n".join(wrong)
+
+
 def test_the_formulas_of_data_md_give_our_rows() -> None:
     found: dict[str, Any] = {"floor": math.floor}
-    for language, block in blocks(ROOT / "docs" / "data.md"):
+    for language, block in blocks(ROOT / "docs" / "reference" / "data.md"):
         if language == "python" and "def " in block:
             exec(block, found)
     for seed, epoch, rows in ((0, 0, 1), (7, 3, 1000), (123456789, 0, 257)):

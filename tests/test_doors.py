@@ -23,6 +23,7 @@ import pytest
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
 from standalone import SPARK_HOME, spark_environment, standalone_cluster
+from test_release import release
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE = spark_line(pyspark.__version__)
@@ -150,6 +151,7 @@ def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None
     assert facts["scala"] == SCALA_VERSIONS[SCALA]
     assert re.fullmatch(r"[0-9a-f]{40}|unknown", facts["commit"])
     assert not [name for name in names if name.startswith("org/bytedeco/")]
+    release.check_pom(published.artifact / f"{ARTIFACT}-{__version__}.pom", ARTIFACT, __version__)
     pom = ElementTree.parse(published.artifact / f"{ARTIFACT}-{__version__}.pom").getroot()
     needed = {
         dependency.findtext("{*}groupId")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conftest import FakeApi
-from sparkdl_bench.errors import ConfigurationError, Interrupted, RunCancelledError, RunFailedError
+from sparkdl_bench.errors import ConfigurationError, DivergedError, Interrupted, RunCancelledError, RunFailedError
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.runner import follow, interruption, start
 
@@ -37,6 +37,14 @@ def test_what_a_rank_found_that_the_user_can_mend_is_no_failed_run() -> None:
     assert caught.value.exit_code == 2
     with pytest.raises(RunFailedError):
         follow(FakeApi([RUNNING, {**failed, "error_kind": "run"}]), "run-1")
+
+
+def test_a_divergence_is_an_error_of_its_own() -> None:
+    diverged = {"state": "diverged", "error": "Step 3.", "error_kind": "diverged", "results": "results/x"}
+    with pytest.raises(DivergedError, match=r"Step 3\. What it wrote is in results/x\.") as caught:
+        follow(FakeApi([RUNNING, diverged]), "run-1")
+    assert isinstance(caught.value, RunFailedError)
+    assert caught.value.exit_code == 1
 
 
 def test_cancelled_by_somebody_else() -> None:

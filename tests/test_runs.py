@@ -27,7 +27,7 @@ SYNTHETIC = {
     "data.rows": str(TRAIN_ROWS),
     "data.test_rows": str(TEST_ROWS),
 }
-RESULTS_TABLE = ROOT / "docs" / "models.md"
+RESULTS_TABLE = ROOT / "docs" / "reference" / "models.md"
 
 
 @pytest.fixture(scope="module")

@@ -143,6 +143,15 @@ def test_spark_35_gets_its_shuffle_manager_wrapped_on_this_host(
     assert elsewhere.get("spark.shuffle.manager") == own
 
 
+def test_configure_leaves_sparks_page_on_and_the_command_line_off(jars: Jars) -> None:
+    shown = session.session_settings(jars, {"spark.master": "local[2]"}, page=True)
+    assert "spark.ui.enabled" not in shown
+    assert "spark.ui.retainedTasks" not in shown
+    hidden = session.session_settings(jars, {"spark.master": "local[2]", "spark.ui.enabled": "false"}, page=True)
+    assert hidden["spark.ui.retainedTasks"] == "1000"
+    assert session.session_settings(jars, {"spark.master": "local[2]"})["spark.ui.enabled"] == "false"
+
+
 def test_configure_fills_a_builder(jars: Jars, monkeypatch: pytest.MonkeyPatch) -> None:
     import pyspark
     from pyspark.sql import SparkSession
@@ -254,13 +263,28 @@ class _Names:
         self.__dict__.update(names)
 
 
-def _spark(version: str = "4.1.0", api: Any = None, facts: str = '{"spark_line": "4", "scala": "2.13"}') -> Any:
+def _spark(
+    version: str = "4.1.0",
+    api: Any = None,
+    facts: str = '{"spark_line": "4", "scala": "2.13"}',
+    stopped: bool = False,
+) -> Any:
     jvm = _Names(sparkdlbench=_Names(PythonApi=_Class(facts) if api is None else api))
-    return _Names(version=version, sparkContext=_Names(_jvm=jvm))
+    java = _Names(sc=lambda: _Names(isStopped=lambda: stopped))
+    return _Names(version=version, sparkContext=_Names(_jvm=jvm, _jsc=java))
 
 
 def test_a_session_that_fits() -> None:
     assert isinstance(session.check_session(_spark()), _jvm.Api)
+
+
+@pytest.mark.parametrize("by", ["Python", "the JVM"])
+def test_a_stopped_session_is_refused(by: str) -> None:
+    spark = _spark(stopped=True)
+    if by == "Python":
+        spark.sparkContext._jsc = None  # as SparkContext.stop leaves it
+    with pytest.raises(ConfigurationError, match=r"This Spark session is stopped \(spark\.stop\(\)\), so nothing can"):
+        session.check_session(spark)
 
 
 def test_a_session_without_the_jar_gets_the_lines_to_add() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sparkdl_bench import frames
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.trainer import Trainer, data_to_settings, keywords_to_settings
+from sparkdl_bench.trainer import FitResult, Trainer, data_to_settings, keywords_to_settings
 
 KEYS = [
     "workers",
@@ -97,3 +100,76 @@ def test_defaults_and_settings_together() -> None:
         "epochs": "5",
         "optimizer.learning_rate": "0.2",
     }
+
+
+class Net:
+    """A class of the user's own."""
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"), [(Net(), r"test_trainer\.Net"), (object(), r"builtins\.object"), (3, "int")]
+)
+def test_a_model_that_is_no_name(model: Any, kind: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"^model is of type .*{kind}, and must be the name of a model family"
+    ):
+        Trainer(model=model).settings(KEYS, SOURCES)
+
+
+def test_rows_of_another_library_are_to_be_made_sparks() -> None:
+    with pytest.raises(ConfigurationError, match=r"data is a numpy ndarray\. .* spark\.createDataFrame\(data\)"):
+        data_to_settings(np.zeros(3), SOURCES)  # type: ignore[arg-type]
+
+
+def test_a_file_is_told_with_its_source() -> None:
+    with pytest.raises(ConfigurationError, match=r'data=\{"source": "csv", "path": \'/a/rows\.csv\', "label": …\}'):
+        data_to_settings("/a/rows.csv", [*SOURCES, "csv"])
+
+
+class Frame:
+    """What is asked of a DataFrame."""
+
+    sparkSession = None
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = list(columns)
+
+    def createOrReplaceGlobalTempView(self, name: str) -> None: ...
+
+
+def test_the_label_of_a_frame() -> None:
+    assert frames.labelled({}, Frame("a", "label")) == {"data.label": "label"}
+    assert frames.labelled({"data.label": "a"}, Frame("a", "b")) == {"data.label": "a"}
+    assert frames.labelled({}, "digits") == frames.labelled({}, {"source": "csv"}) == {}
+    with pytest.raises(ConfigurationError, match=r"has no column 'label', .* Add label='…'\. Its columns are a, b\."):
+        frames.labelled({}, {"table": Frame("a", "b")})
+
+
+def fitted(tmp_path: Path, status: str = "success") -> FitResult:
+    summary = {
+        "status": status,
+        "final": {"test_accuracy": 0.9722, "seconds_total": 4.21},
+        "variant": {"transport": "block-stream"},
+        "workers": 2,
+    }
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    return FitResult(tmp_path, {}, {"fc1.bias": np.ones(2, np.float32)}, {"fc1.bias": np.zeros(2, np.float32)})
+
+
+def test_a_result_shows_itself_in_two_lines(tmp_path: Path) -> None:
+    result = fitted(tmp_path)
+    assert repr(result) == (f"FitResult(test accuracy 97.22%, seconds 4.2, block-stream, workers 2)\n  {tmp_path}")
+    assert '<td style="text-align:left">97.22%</td>' in result._repr_html_()
+    assert repr(fitted(tmp_path, "diverged")).startswith("FitResult(status diverged, test accuracy")
+    (tmp_path / "summary.json").unlink()
+    assert repr(result) == f"FitResult(results not kept)\n  {tmp_path}"
+
+
+def test_last_and_best_weights(tmp_path: Path) -> None:
+    result = fitted(tmp_path)
+    assert result.weights()["fc1.bias"].tolist() == [1, 1]
+    assert result.weights("best")["fc1.bias"].tolist() == [0, 0]
+    with pytest.raises(ConfigurationError, match="which is 'first'; valid are 'last' and 'best'"):
+        result.weights("first")
+    with pytest.raises(ConfigurationError, match=r"did not keep its best weights\. Train with keep_best='accuracy'"):
+        FitResult(tmp_path, {}, {}).weights("best")

@@ -1,4 +1,4 @@
-"""docs/variants.md says of every transport, algorithm and topology what the reader must know to choose one."""
+"""docs/reference/variants.md says of every transport, algorithm and topology what a reader needs to choose one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def told() -> dict[str, set[str]]:
     rows: dict[str, set[str]] = {}
     section = ""
     columns: list[str] = []
-    for line in (ROOT / "docs" / "variants.md").read_text(encoding="utf-8").splitlines():
+    for line in (ROOT / "docs" / "reference" / "variants.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             section = line.lstrip("# ").strip("`")
         if not line.startswith("|"):
@@ -75,4 +75,4 @@ def test_there_are_variants_of_each_axis() -> None:
 def test_all_that_matters_is_told(name: str) -> None:
     rows = told().get(name, set())
     lacking = [what for what, words in TOLD.items() if not any(stands(word, row) for row in rows for word in words)]
-    assert not lacking, f"docs/variants.md tells of {name} only {sorted(rows)}"
+    assert not lacking, f"docs/reference/variants.md tells of {name} only {sorted(rows)}"

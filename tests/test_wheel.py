@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from email.parser import Parser
 from importlib import metadata
 from pathlib import Path
 from zipfile import ZipFile
@@ -37,13 +38,6 @@ def wheel() -> Path:
         ["make", "wheel", f"SPARK={spark}"], cwd=ROOT, check=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS
     )
     return ROOT / "dist" / f"sparkdl_bench-{__version__}-py3-none-any.whl"
-
-
-def test_versions_agree() -> None:
-    build = (ROOT / "build.sbt").read_text()
-    project = (ROOT / "pyproject.toml").read_text()
-    assert re.search(r'ThisBuild / version := "([^"]*)"', build)[1] == __version__
-    assert re.search(r'(?m)^version = "([^"]*)"', project)[1] == __version__
 
 
 def test_the_smoke_test_installs_what_the_package_needs() -> None:
@@ -78,8 +72,28 @@ def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:
         for line, scala in SCALA_OF_LINE.items()
     }
     assert {"sparkdl_bench/natives.properties", "sparkdl_bench/report/counted.json"} <= set(names)
+    shipped = {f"sparkdl_bench/conf/runs/{path.name}" for path in (ROOT / "conf" / "runs").glob("*.toml")}
+    assert shipped
+    assert shipped <= set(names)
     assert not [name for name in names if name.endswith((".so", ".pyc"))]
     assert wheel.stat().st_size < 20e6
+
+
+def test_says_what_a_registry_shows(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        told = Parser().parsestr(archive.read(name).decode("utf-8"))
+        moments = {entry.date_time for entry in archive.infolist()}
+    assert (told["Version"], told["License-Expression"], told["License-File"]) == (__version__, "Apache-2.0", "LICENSE")
+    assert told["Description-Content-Type"] == "text/markdown"
+    assert told["Author"]
+    assert {url.partition(",")[0] for url in told.get_all("Project-URL")} >= {"Homepage", "Source", "Changelog"}
+    assert len(told.get_all("Classifier")) > 10
+    # Nothing lies beside a registry's page: every link is a whole address.
+    links = re.findall(r"\]\(([^)]+)\)", told.get_payload())
+    assert len(links) > 5
+    assert not [link for link in links if not link.startswith(("https://", "#"))]
+    assert len(moments) == 1, "entries of other times than the commit's would make each build another file"
 
 
 def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
@@ -100,7 +114,7 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
             "-m",
             "sparkdl_bench",
             "run",
-            str(ROOT / "conf" / "runs" / "digits-mlp.toml"),
+            "digits-mlp",
             "--set",
             "epochs=2",
         ],

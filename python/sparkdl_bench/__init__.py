@@ -1,30 +1,35 @@
 """Train neural nets on a Spark cluster, with parameters that travel through Spark's own data plane.
 
 `Trainer(model="mlp", data="digits", workers=2).fit(spark)` trains in a session that `configure(builder)` prepared.
+`compare(data=frame, label="class", workers=[1, 2], minutes=10, spark=spark)` says whether a cluster pays off.
+
+Names are loaded when they are first used, so that a command line which refuses its input does so at once.
 """
 
-from __future__ import annotations
-
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sparkdl_bench.errors import ConfigurationError, RunCancelledError, RunFailedError, SparkDLError
+from sparkdl_bench.version import __version__
+
 if TYPE_CHECKING:
-    from sparkdl_bench.errors import ConfigurationError, RunCancelledError, RunFailedError, SparkDLError
+    from sparkdl_bench.compare.call import ComparisonResult, compare
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
     from sparkdl_bench.trainer import FitResult, Trainer
-    from sparkdl_bench.version import __version__
 
-# Loaded when asked for: NumPy and the rest take most of a second, and a command handles signals before that.
-_MODULES = {
-    "errors": ("ConfigurationError", "RunCancelledError", "RunFailedError", "SparkDLError"),
-    "saved": ("SavedModel", "load"),
-    "session": ("check_session", "configure"),
-    "trainer": ("FitResult", "Trainer"),
-    "version": ("__version__",),
+_HOMES = {
+    "ComparisonResult": "compare.call",
+    "FitResult": "trainer",
+    "SavedModel": "saved",
+    "Trainer": "trainer",
+    "check_session": "session",
+    "configure": "session",
+    "load": "saved",
 }
 
 __all__ = [
+    "ComparisonResult",
     "ConfigurationError",
     "FitResult",
     "RunCancelledError",
@@ -34,18 +39,20 @@ __all__ = [
     "Trainer",
     "__version__",
     "check_session",
+    "compare",
     "configure",
     "load",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "compare":  # the package, which can be called
+        return import_module("sparkdl_bench.compare")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

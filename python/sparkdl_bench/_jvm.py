@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from sparkdl_bench import signals
-from sparkdl_bench.errors import ConfigurationError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -26,8 +26,11 @@ _API_CLASS = "sparkdlbench.PythonApi"
 _ERRORS: dict[str, type[SparkDLError]] = {
     "sparkdlbench.ConfigurationException": ConfigurationError,
     "sparkdlbench.RunFailedException": RunFailedError,
+    "sparkdlbench.DivergedException": DivergedError,
 }
 _MIN_JAVA = 17
+# Set to 1: errors are raised from the JVM's, whose stack Python then prints.
+DEBUG_VARIABLE = "SPARKDL_DEBUG"
 # For a JVM that was killed until its process is seen to be gone.
 _END_SECONDS = 2.0
 
@@ -111,6 +114,22 @@ class Api:
         """Lets the JVM drop a finished run and its weights."""
         self._call("forget", run_id)
 
+    def transport_line(self, run_id: str) -> str:
+        """Which transport `transport=auto` chose and why, as one line; empty where the user named one."""
+        return str(self._call("transportLine", run_id))
+
+    def warning(self, run_id: str) -> str:
+        """Where a finished run's results are in place of their folder; empty where all is well."""
+        return str(self._call("warning", run_id))
+
+    def save_models(self, run_id: str) -> Path:
+        """Writes the model of a finished run, and the best one where it was kept; returns the model's folder."""
+        return Path(str(self._call("saveModels", run_id)))
+
+    def best_weights(self, run_id: str, path: str) -> bool:
+        """As `weights`, of the best evaluation; False and no file where `keep_best` was off."""
+        return bool(self._call("bestWeights", run_id, path))
+
     def weights(self, run_id: str, path: str) -> list[dict[str, Any]]:
         """Writes the weights to `path` as flat little-endian fp32.
 
@@ -154,7 +173,7 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
     launch: Callable[..., Any] = launch_gateway
     if holder._gateway is None:
         signals.starts_processes()
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it complains of comes as an error, too
+        _quiet_py4j()
         try:
             # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
             # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
@@ -169,6 +188,12 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
     jvm = holder._jvm
     _check_java(jvm)
     return jvm
+
+
+def is_stopped(spark: Any) -> bool:
+    """True for a classic session whose Spark context has ended, by Python or in the JVM."""
+    context = getattr(spark.sparkContext, "_jsc", None)
+    return context is None or bool(context.sc().isStopped())
 
 
 def apart(call: Callable[[], Any]) -> Any:
@@ -222,6 +247,12 @@ def _why_ended() -> str:
     return f"The driver's JVM was killed by signal {-status} ({name}){',' if memory else ''}{memory}."
 
 
+def _quiet_py4j() -> None:
+    """What it complains of comes as an error, too; it writes to its own logger and to the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
+
+
 def jvm_of(spark: Any) -> Any:
     """The JVM behind a classic Spark session."""
     return spark.sparkContext._jvm
@@ -258,11 +289,17 @@ def has_api(jvm: Any) -> bool:
 
 
 def translated(call: Callable[[], Any]) -> Any:
-    """Calls, and raises what the JVM throws as this package's errors; the Java error is their cause."""
+    """Calls, and raises what the JVM throws as this package's errors.
+
+    The Java error is their `jvm_error`; it is their cause as well, which Python prints with its stack, where the
+    environment variable SPARKDL_DEBUG is 1.
+    """
     try:
         return call()
     except Py4JJavaError as error:
-        raise _translate(error) from error
+        raised = _translate(error)
+        raised.jvm_error = error
+        raise raised from (error if os.environ.get(DEBUG_VARIABLE) == "1" else None)
     except (Py4JNetworkError, ConnectionError) as error:
         raise RunFailedError(_why_ended()) from error
     except Py4JError as error:
@@ -273,9 +310,9 @@ def translated(call: Callable[[], Any]) -> Any:
         ) from error
 
 
-def is_linkage_error(error: BaseException) -> bool:
+def is_linkage_error(error: SparkDLError) -> bool:
     """True where the JVM could not link classes: a jar made for another Scala or Spark."""
-    cause = error.__cause__
+    cause = error.jvm_error
     return isinstance(cause, Py4JJavaError) and any(
         name.startswith("java.lang.") and name.endswith("Error") for name, _ in _chain(cause.java_exception)
     )
@@ -289,7 +326,8 @@ def _translate(error: Py4JJavaError) -> SparkDLError:
     name, message = chain[-1]
     first = message.strip().splitlines()[0] if message.strip() else "no message"
     return SparkDLError(
-        f"The JVM failed with {name}: {first}. Add --debug (or look at this error's cause) for its stack trace."
+        f"The JVM failed with {name}: {first}. Its stack is shown with --debug, in Python with "
+        f"{DEBUG_VARIABLE}=1 in the environment."
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
-import pkgutil
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,13 +10,13 @@ from typing import Any
 
 import click
 
-import sparkdl_bench.commands
-from sparkdl_bench import signals
+from sparkdl_bench import lazy, signals
 from sparkdl_bench.errors import Interrupted, SparkDLError
+from sparkdl_bench.lazy import LazyGroup
 from sparkdl_bench.version import __version__
 
 
-class Cli(click.Group):
+class Cli(LazyGroup):
     """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration; 130: Ctrl-C, 143: SIGTERM,
     129: the terminal was closed.
 
@@ -79,6 +77,8 @@ def _report(error: BaseException, debug: bool) -> int:
     click.echo(paragraph, err=True)
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True)
+        if isinstance(error, SparkDLError) and error.jvm_error and error.jvm_error is not error.__cause__:
+            click.echo("".join(traceback.format_exception(error.jvm_error)), err=True)
     return status
 
 
@@ -100,13 +100,4 @@ def _of_system(error: OSError) -> str:
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     hint = f" `{context.command_path} --help` shows the usage." if context else ""
-    return error.format_message() + hint
-
-
-def _register_commands() -> None:
-    for module in pkgutil.iter_modules(sparkdl_bench.commands.__path__):
-        found = importlib.import_module(f"sparkdl_bench.commands.{module.name}")
-        cli.add_command(found.command)
-
-
-_register_commands()
+    return lazy.usage(error) + hint

@@ -1,6 +1,6 @@
 """Run files: one complete, named run per TOML file, and what `--set` changes in it.
 
-Names and values are checked by the JVM, which knows every key; this module knows TOML alone.
+Names and values are the catalogue's and the JVM's to check; this module knows TOML alone, and where a named file lies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import profiles, toml_depth
+from sparkdl_bench import catalogue, runfiles, toml_depth
 from sparkdl_bench.errors import ConfigurationError
 
 if sys.version_info >= (3, 11):
@@ -101,6 +101,8 @@ class RunFile:
         name = settings.pop(PROFILE_KEY, None)
         if name is None:
             return self
+        from sparkdl_bench import profiles
+
         below = RunFile().with_properties(profiles.load(name))
         return RunFile({**below.spark, **self.spark}, {**below.settings, **settings})
 
@@ -109,7 +111,7 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
     """Reads a run file, lays its Spark profile below it and `spark_conf` above, and applies `--set` assignments.
 
     Args:
-        path: of the TOML file.
+        path: of the TOML file, or the name of one of ours.
         assignments: `key=value` each.
         spark_conf: the name of a profile, or the path of a file of Spark properties.
 
@@ -117,14 +119,15 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
         ConfigurationError: the file is missing or not TOML, or holds a value that no key can have (a date, a table in a
             list).
     """
+    path = runfiles.find(path)
     try:
         text = path.read_text(encoding="utf-8")
     except IsADirectoryError as error:
         raise ConfigurationError(f"The run file '{path}' is a folder. Give the path of a TOML file in it.") from error
     except OSError as error:
         raise ConfigurationError(
-            f"The run file '{path}' cannot be read: {error.strerror}.{_files_nearby(path)} A run file is TOML, such as "
-            "conf/runs/digits-mlp.toml."
+            f"The run file '{path}' cannot be read: {error.strerror}.{runfiles.nearby(path)} A run file is TOML, or "
+            "the name of one that comes with sparkdl-bench, such as digits-mlp."
         ) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(
@@ -132,6 +135,8 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
         ) from error
     run = parse_run_file(text, str(path))
     if spark_conf is not None:
+        from sparkdl_bench import profiles  # its parser of properties takes as long to load as all else here
+
         run = run.with_properties(profiles.load(spark_conf))
     return run.with_settings(assignments).with_profile()
 
@@ -167,7 +172,8 @@ def parse_run_file(text: str, origin: str) -> RunFile:
                 "outside that table."
             )
         _place(key, value, spark, settings)
-    settings.update(flatten(document, origin))
+    for key, value in flatten(document, origin).items():
+        _place_once(key, value, settings, origin)
     settings.setdefault("name", Path(origin).stem)
     return RunFile(spark, settings)
 
@@ -204,19 +210,23 @@ def _place(key: str, value: str, spark: dict[str, str], settings: dict[str, str]
     if key == "master":
         spark["spark.master"] = value
     elif key.startswith(_OWN_SPARK_PREFIX) or not key.startswith(_SPARK_PREFIX):
-        settings[snake_case(key.removeprefix(_OWN_SPARK_PREFIX))] = value
+        name, meant = catalogue.canonical(snake_case(key.removeprefix(_OWN_SPARK_PREFIX)), value)
+        settings[name] = meant
     else:
         spark[key] = value
+
+
+def _place_once(key: str, value: str, settings: dict[str, str], origin: str) -> None:
+    """A key of a file, by the name that it stands for; the file may not say two things of one key."""
+    name, meant = catalogue.canonical(key, value)
+    if name in settings and name != key and settings[name] != meant:
+        raise ConfigurationError(
+            f"The run file '{origin}' sets '{name}' twice: to '{settings[name]}', and as '{key}' to '{value}'. Set it "
+            "once."
+        )
+    settings[name] = meant
 
 
 def snake_case(name: str) -> str:
     """`engine.blasThreads`, as it is written after `spark.sparkdl.`, and `engine.blas_threads` are the same key."""
     return re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
-
-
-def _files_nearby(path: Path) -> str:
-    try:
-        names = sorted(file.name for file in path.parent.glob("*.toml"))
-    except OSError:
-        return ""
-    return f" '{path.parent}' holds {', '.join(names)}." if names else ""

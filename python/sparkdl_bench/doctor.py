@@ -1,7 +1,7 @@
 """Looks at a session, or at what a session would be, before a run: what would go wrong, and what to do about it.
 
-The rules are the JVM's (`sparkdlbench.doctor`), those of a run among them; here are only those for which there is no
-JVM yet.
+The rules are the JVM's (`sparkdlbench.doctor`), those of a run among them; those for which there need be no JVM are in
+`catalogue` and `beforehand`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import session
+from sparkdl_bench import beforehand, catalogue, session
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
@@ -36,11 +36,17 @@ def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = Tru
         jvm_log: where the JVM's standard error goes.
         start: whether to start the Spark session and to look at its executors too, where nothing was found before.
     """
+    wrong = _wrong_settings(run)
+    seen = [Finding(check, message) for check, message in beforehand.faults(run)]
+    known = [*(Finding("settings", message) for message in wrong.values()), *seen]
     try:
         api, spark_settings = session.start_jvm({"spark.app.name": "sparkdl-bench doctor", **run.session}, jvm_log)
     except ConfigurationError as error:
-        return [Finding("installation", str(error))]
-    found = _findings(api.doctor_beforehand(spark_settings, run.settings))
+        return [*known, Finding("installation", str(error))]
+    # Without what is known to be wrong, the JVM tells what else is.
+    right = {key: value for key, value in run.settings.items() if key not in wrong}
+    told = _findings(api.doctor_beforehand(spark_settings, right))
+    found = [*known, *(each for each in told if each.message not in {one.message for one in known})]
     # A session with such properties might not start, or start wrongly.
     if found or not start:
         return found
@@ -49,6 +55,12 @@ def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = Tru
             return examine_session(spark, run.settings)
     except ConfigurationError as error:
         return [Finding("session", str(error))]
+
+
+def _wrong_settings(run: RunFile) -> dict[str, str]:
+    """By key, every key and value that is wrong by itself; what the JVM alone knows is none of them."""
+    known = catalogue.load()
+    return known.faults(run.settings) if known else {}
 
 
 def examine_session(spark: SparkSession, settings: Mapping[str, str] | None = None) -> list[Finding]:

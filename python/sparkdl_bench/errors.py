@@ -9,6 +9,8 @@ class SparkDLError(Exception):
     """Base of everything that this package raises on purpose; `exit_code` is the command line's exit status."""
 
     exit_code = 1
+    jvm_error: BaseException | None = None
+    """The JVM's exception with its stack, where one is behind this error."""
 
 
 class ConfigurationError(SparkDLError):
@@ -22,6 +24,10 @@ class ConfigurationError(SparkDLError):
 
 class RunFailedError(SparkDLError):
     """A run that started and could not be finished."""
+
+
+class DivergedError(RunFailedError):
+    """A run whose loss is NaN or infinite; the message says at which step and what to lower."""
 
 
 class RunTimedOutError(RunFailedError):

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sparkdl_bench.errors import ConfigurationError
+
 
 @contextmanager
 def named(data: Any) -> Iterator[str | Path | Mapping[str, Any]]:
@@ -26,6 +28,25 @@ def named(data: Any) -> Iterator[str | Path | Mapping[str, Any]]:
     finally:
         for name, spark in views.items():
             spark.catalog.dropGlobalTempView(name)
+
+
+def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
+    """The settings with the label's column where `data` holds DataFrames: the column `label` where none is named.
+
+    Raises:
+        ConfigurationError: no label is named and no column has that name; or a frame has no columns besides.
+    """
+    table = data if is_frame(data) else data.get("table") if isinstance(data, Mapping) else None
+    if not is_frame(table) or "data.label" in settings or settings.get("data.decoded_dir"):
+        return settings
+    columns = list(table.columns)
+    if "label" in columns:
+        return {**settings, "data.label": "label"}
+    shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+    raise ConfigurationError(
+        "The DataFrame has no column 'label', and the call of Trainer does not say which column is the label. Add "
+        f"label='…'. Its columns are {shown}."
+    )
 
 
 def is_frame(value: Any) -> bool:

@@ -65,7 +65,7 @@ def find_jars(version: str, *, natives: bool = True) -> Jars:
         ConfigurationError: unsupported Spark, or no jar where it is looked for.
     """
     line = spark_line(version)
-    thin = _find_thin(line)
+    thin = find_thin(line)
     dependencies = _find_dependencies(line)
     if natives and not dependencies:
         chosen = os.environ.get(FOLDER_VARIABLE)
@@ -122,7 +122,8 @@ def _version(thin: Path) -> tuple[bool, list[int], str]:
     return version == __version__, [int(part) for part in re.findall(r"\d+", version)], version
 
 
-def _find_thin(line: str) -> Path:
+def find_thin(line: str) -> Path:
+    """The jar of our own classes for a Spark line; a ConfigurationError where there is none."""
     folders = [*_folders(line), Path(__file__).resolve().parent / "jars"]
     pattern = f"{_THIN_PREFIX}{line}_{SCALA_OF_LINE[line]}-*.jar"
     for folder in folders:

@@ -25,14 +25,14 @@ class Progress:
     """One moment of a run, as the JVM tells it. What is not known yet is None.
 
     Attributes:
-        state: `running`, `done`, `failed` or `cancelled`.
+        state: `running`, `done`, `failed`, `diverged` or `cancelled`.
         loss: mean training loss of the last step, nats.
         test_accuracy: of the last evaluation, 0 to 1.
         cores: processor cores that driver and executors use together.
         resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
         error_kind: `configuration` where the user can mend it (a rank found out what nobody could tell before), else
-            `run`.
+            `diverged` or `run`.
         results: the run's folder.
         doing: what it does where it makes no steps, such as "waiting for 5 slots, 2 registered"; "training" else.
         notices: what befell it, such as an executor that stopped, a line each.

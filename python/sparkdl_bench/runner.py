@@ -12,7 +12,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from sparkdl_bench import signals as command_signals
-from sparkdl_bench.errors import ConfigurationError, Interrupted, RunCancelledError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import (
+    ConfigurationError,
+    DivergedError,
+    Interrupted,
+    RunCancelledError,
+    RunFailedError,
+    SparkDLError,
+)
 from sparkdl_bench.progress import Progress
 
 _POLL_SECONDS = 0.1
@@ -103,7 +110,7 @@ def follow(
         signals: those that cancel the run; a program of the user's own keeps its handlers of all others.
 
     Raises:
-        RunFailedError: the run failed.
+        RunFailedError: the run failed; DivergedError where its loss is not finite.
         ConfigurationError: it failed because of what a rank found and the user can mend.
         RunCancelledError: somebody else cancelled it.
         Interrupted: one of the signals came; the run was cancelled.
@@ -122,7 +129,8 @@ def follow(
     if progress.state == "cancelled":
         raise RunCancelledError(f"The run was cancelled. What it wrote is in {progress.results}.")
     if progress.state != "done":
-        kind: type[SparkDLError] = ConfigurationError if progress.error_kind == "configuration" else RunFailedError
+        kinds: dict[str | None, type[SparkDLError]] = {"configuration": ConfigurationError, "diverged": DivergedError}
+        kind = kinds.get(progress.error_kind, RunFailedError)
         raise kind(f"{progress.error or 'The run failed without a reason.'} What it wrote is in {progress.results}.")
     return progress
 

@@ -58,7 +58,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     Call it before the first Spark session of the process starts, because the driver's class path is fixed from then on:
     `spark = sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate()`.
 
-    With a local master, Spark also listens on the loopback device alone (environment variable SPARK_LOCAL_IP).
+    With a local master, Spark also listens on the loopback device alone (environment variable SPARK_LOCAL_IP). Its page
+    (`spark.sparkContext.uiWebUrl`) has a tab *Training*.
 
     Under `spark-submit --packages` the jars of native code need not be on this host: the JVM that runs already has its
     own, and every executor is sent them.
@@ -73,7 +74,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     if held:
         _check_api(_jvm.running(), jars.line)
     options = {**standing_options(), **{name: str(value) for name, value in _options(builder).items()}}
-    settings = session_settings(jars, options, bring=bool(jars.dependencies))
+    settings = session_settings(jars, options, bring=bool(jars.dependencies), page=True)
     _bind_loopback(settings)
     for name, value in settings.items():
         if options.get(name) != value:
@@ -113,7 +114,9 @@ def _defaults_file() -> dict[str, str]:
         ) from error
 
 
-def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = True) -> dict[str, str]:
+def session_settings(
+    jars: Jars, options: Mapping[str, str], *, bring: bool = True, page: bool = False
+) -> dict[str, str]:
     """The user's Spark options with ours merged in.
 
     A local master finds the jars on the class path, where they are: `spark.jars` would copy all of them for every
@@ -125,6 +128,7 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
         options: the user's.
         bring: whether the session is to have the jars from here; False where it has all of them from elsewhere. Ours on
             the class path would hide those: its class loader does not see jars that Spark fetches.
+        page: whether somebody may look at Spark's own page, with its tab *Training*; where not, it is off.
     """
     settings = dict(options)
     paths = [str(path) for path in [*(jars.all if bring else []), *_engine_jars(jars, options)]]
@@ -135,11 +139,12 @@ def session_settings(jars: Jars, options: Mapping[str, str], *, bring: bool = Tr
         _merge(settings, "spark.driver.extraClassPath", paths, os.pathsep)
         settings.setdefault("spark.driver.host", _LOOPBACK)
         settings.setdefault("spark.driver.bindAddress", _LOOPBACK)
-        settings.setdefault("spark.ui.enabled", "false")
-        page = _WITHOUT_PAGE if settings["spark.ui.enabled"].lower() == "false" else {}
+        if not page:
+            settings.setdefault("spark.ui.enabled", "false")
+        unseen = _WITHOUT_PAGE if settings.get("spark.ui.enabled", "true").lower() == "false" else {}
         # Spark 4.1's own choice where it can; sockets of native epoll alone can be told how to control congestion.
         epoll = {"spark.shuffle.io.mode": "EPOLL"} if jars.line == "3.5" and _has_native_epoll() else {}
-        ours = {**_LOCAL_SETTINGS, **page, **epoll, **_own_python(), **_java_options(settings)}
+        ours = {**_LOCAL_SETTINGS, **unseen, **epoll, **_own_python(), **_java_options(settings)}
         settings.update({name: value for name, value in ours.items() if name not in settings})
     else:
         _merge(settings, "spark.jars", paths, ",")
@@ -193,14 +198,20 @@ def check_session(spark: Any) -> _jvm.Api:
     """Checks that a session can train, and returns the way to its JVM.
 
     Raises:
-        ConfigurationError: a Spark Connect session, an unsupported Spark, no jar (the message has the lines to add), or
-            a jar made for another Spark.
+        ConfigurationError: a Spark Connect session, one that is stopped, an unsupported Spark, no jar (the message has
+            the lines to add), or a jar made for another Spark.
     """
     if is_connect(spark):
         raise ConfigurationError(
             "This is a Spark Connect session, which has no JVM that sparkdl-bench could call. Use a classic session: "
             "SparkSession.builder.master(...) in place of .remote(...), without the environment variable SPARK_REMOTE "
             "and with spark.api.mode=classic."
+        )
+    if _jvm.is_stopped(spark):
+        raise ConfigurationError(
+            "This Spark session is stopped (spark.stop()), so nothing can train in it. Start a new one, "
+            'spark = sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate(), '
+            "and hand in that one."
         )
     line = spark_line(spark.version)
     jvm = _jvm.jvm_of(spark)

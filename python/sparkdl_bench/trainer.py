@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = "str | Path | Mapping[str, Any]"
 _ORIGIN = "the call of Trainer"
+_SOURCE_OF = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".libsvm": "libsvm", ".svm": "libsvm"}
 
 
 class Trainer:
@@ -40,14 +42,15 @@ class Trainer:
             - the path of a folder of IDX files (local, or of any Hadoop file system: `hdfs://…`);
             - a dict of the `data` keys: `{"source": "csv", "path": …, "label": "class"}`;
             - a DataFrame, with the `label` column's name as a further keyword; or, to test on rows of their own,
-              `{"table": frame, "test_table": another, "label": "class"}`. Its rows are decoded once for the run
-              (docs/data.md), into the folder that `FitResult.decoded_dir` names.
+              `{"table": frame, "test_table": another, "label": "class"}`. Without a name the label is the column
+              `label`. Its rows are decoded once for the run (docs/reference/data.md), into the folder that
+              `FitResult.decoded_dir` names; it is removed when the session ends.
         workers: number of ranks, each one Spark task.
         batch: rows a step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
         settings: any other key of a run (`sparkdl-bench list` shows all):
 
-            - by its name: `transport="block-manager"`, `seed=7`;
+            - by its name: `keep_best="accuracy"`, `seed=7`;
             - by its last part where only one key ends so: `learning_rate=0.1` is `optimizer.learning_rate`;
             - with two underscores for a dot: `engine__blas="openblas"` is `engine.blas`;
             - by group: `optimizer={"name": "sgd", "momentum": 0.9}`, or `optimizer="sgd"` for its name alone.
@@ -77,6 +80,9 @@ class Trainer:
             data: in place of the Trainer's own, where that holds DataFrames.
         """
         chosen: Any = self._data if data is None else data
+        model = self._keywords["model"]
+        if not isinstance(model, (str, Mapping)):
+            raise ConfigurationError(_not_a_model(model))
         return {**keywords_to_settings(self._keywords, keys), **data_to_settings(chosen, sources)}
 
     def fit(self, spark: SparkSession, on_progress: Callable[[Progress], None] | None = None) -> FitResult:
@@ -89,20 +95,33 @@ class Trainer:
         Raises:
             ConfigurationError: session, settings or data are not fit for the run; no Spark job was started, unless only
                 a rank could tell.
-            RunFailedError: the run failed.
+            RunFailedError: the run failed; DivergedError where its loss is NaN or infinite.
         """
         api = check_session(spark)
         keys = [str(key["name"]) for key in api.all_keys()]
         sources = [str(source["name"]) for source in api.variants("data")]
         with frames.named(self._data) as data:
-            settings = self.settings(keys, sources, data)
+            settings = frames.labelled(self.settings(keys, sources, data), self._data)
             with _display_decoding() as show_decoding:
                 run_id = start(api, settings, show_decoding)
+        if transport := api.transport_line(run_id):
+            _say(transport)
         with _display(on_progress) as show:
             done = follow(api, run_id, show)
         result = _result(api, run_id, done)
-        plot.draw_where_possible(RunResults(result.results_dir))
+        if result.warning:
+            print(f"sparkdl-bench: {result.warning}", file=sys.stderr)
+        try:
+            plot.draw_where_possible(RunResults(result.results_dir))
+        except (ConfigurationError, OSError) as error:  # the weights count, whatever becomes of a picture
+            print(f"sparkdl-bench: The picture of the run was not drawn: {error}", file=sys.stderr)
         return result
+
+
+def _say(line: str) -> None:
+    """Where somebody sees it: a notebook, a terminal."""
+    if progress.in_notebook() or sys.stderr.isatty():
+        print(line, file=sys.stderr)
 
 
 @contextmanager
@@ -126,13 +145,49 @@ def _display_decoding() -> Iterator[Callable[[Mapping[str, Any]], None]]:
         yield lambda _: None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FitResult:
-    """A finished run."""
+    """A finished run.
+
+    Attributes:
+        warning: where the results are because their folder could not be written; empty where all is well.
+    """
 
     results_dir: Path
     specification: dict[str, Any]
-    _weights: saved.Weights = field(repr=False)
+    _weights: saved.Weights
+    _best: saved.Weights | None = None
+    warning: str = ""
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {value}" if name != "transport" else value for name, value in self._facts())
+        return f"FitResult({facts})\n  {self.results_dir}"
+
+    def _repr_html_(self) -> str:
+        rows = [*self._facts(), ("results", str(self.results_dir))]
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(value)}</td></tr>'
+            for name, value in rows
+        )
+        return f"<table>{cells}</table>"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What one wants to know first; less where the results were not kept."""
+        try:
+            summary = self.summary
+        except ConfigurationError:
+            return [("results", "not kept")]
+        final = summary.get("final", {})
+        accuracy, seconds = final.get("test_accuracy"), final.get("seconds_total")
+        facts = [
+            ("status", "" if summary.get("status") == "success" else str(summary.get("status"))),
+            ("test accuracy", "" if accuracy is None else f"{accuracy:.2%}"),
+            ("seconds", "" if seconds is None else f"{seconds:.1f}"),
+            ("transport", str(summary.get("variant", {}).get("transport", ""))),
+            ("workers", str(summary.get("workers", ""))),
+        ]
+        return [(name, value) for name, value in facts if value]
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -150,13 +205,29 @@ class FitResult:
         """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
         return RunResults(self.results_dir).history
 
-    def weights(self) -> saved.Weights:
-        """The trained parameters by name, fp32: `fc1.weight` [out, in], `fc1.bias` [out], …"""
-        return {name: array.copy() for name, array in self._weights.items()}
+    def weights(self, which: str = "last") -> saved.Weights:
+        """The trained parameters by name, fp32: `fc1.weight` [out, in], `fc1.bias` [out], …
 
-    def save(self, path: str | Path) -> None:
-        """Writes the model to a folder; `sparkdl_bench.load` reads it."""
-        saved.save(Path(path), self.specification, self._weights)
+        Args:
+            which: `last`, after the last step; or `best`, of the best evaluation, where the run had `keep_best`.
+        """
+        return {name: array.copy() for name, array in self._of(which).items()}
+
+    def save(self, path: str | Path, which: str = "last") -> None:
+        """Writes the model to a folder; `sparkdl_bench.load` reads it. `which` is as in `weights`."""
+        saved.save(Path(path), self.specification, self._of(which))
+
+    def _of(self, which: str) -> saved.Weights:
+        if which not in ("last", "best"):
+            raise ConfigurationError(f"which is {which!r}; valid are 'last' and 'best'.")
+        if which == "last":
+            return self._weights
+        if self._best is None:
+            raise ConfigurationError(
+                "This run did not keep its best weights. Train with keep_best='accuracy' (the highest test accuracy) "
+                "or keep_best='loss' (the lowest test loss); which='last' gives those after the last step."
+            )
+        return self._best
 
     def plot(self) -> Path:
         """Draws `plot.png` into the results folder; needs matplotlib."""
@@ -184,6 +255,11 @@ def keywords_to_settings(keywords: Mapping[str, Any], keys: Sequence[str]) -> di
 
 def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
     """The `data` argument as keys of a run; see `Trainer`."""
+    if type(data).__module__.startswith(("pandas.", "numpy", "pyarrow.")):
+        raise ConfigurationError(
+            f"data is a {type(data).__module__.split('.')[0]} {type(data).__name__}. Make it a DataFrame of Spark's: "
+            "spark.createDataFrame(data), and name the label's column with label=…."
+        )
     if isinstance(data, Mapping):
         source = {"source": "table"} if "table" in data and "source" not in data else {}
         return flatten({**source, **data}, _ORIGIN, "data.")
@@ -194,11 +270,27 @@ def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
         )
     if isinstance(data, str) and data in sources:
         return {"data.source": data}
+    source = _SOURCE_OF.get(Path(data).suffix.lower())
+    if source and source in sources:
+        raise ConfigurationError(
+            f"data={str(data)!r} is a file, and a path alone is a folder of IDX files. Write "
+            f'data={{"source": "{source}", "path": {str(data)!r}, "label": …}}; docs/reference/data.md has all keys.'
+        )
     if isinstance(data, Path) or "/" in data or "\\" in data or _is_folder(data):
         return {"data.source": "idx", "data.path": str(data)}
     raise ConfigurationError(
         f"data={data!r} is neither a data source nor a folder. Data sources: {', '.join(sources)}; a folder of IDX "
         "files that lies in the working folder is written './name'."
+    )
+
+
+def _not_a_model(model: object) -> str:
+    kind = f"{type(model).__module__}.{type(model).__name__}"
+    own = " A net of PyTorch's or Keras's own classes cannot be given here." if kind.split(".")[0] != "builtins" else ""
+    return (
+        f"model is of type {kind}, and must be the name of a model family or a dict of its keys: "
+        f'model="mlp", or model={{"name": "mlp", "hidden": [100, 50]}}.{own} '
+        "`sparkdl-bench list model` shows the families."
     )
 
 
@@ -227,6 +319,9 @@ def _result(api: Api, run_id: str, done: Progress) -> FitResult:
         path = Path(folder) / "weights.f32"
         layout = api.weights(run_id, str(path))
         weights = saved.split(np.fromfile(path, dtype="<f4").astype(np.float32, copy=False), layout)
-    result = FitResult(Path(str(done.results)), api.model_spec(run_id), weights)
+        best = None
+        if api.best_weights(run_id, str(path)):
+            best = saved.split(np.fromfile(path, dtype="<f4").astype(np.float32, copy=False), layout)
+    result = FitResult(Path(str(done.results)), api.model_spec(run_id), weights, best, api.warning(run_id))
     api.forget(run_id)
     return result

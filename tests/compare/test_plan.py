@@ -168,7 +168,7 @@ def test_the_files_of_this_repository_make_cells(name: str) -> None:
 
 def test_on_other_data_every_text_names_a_base_that_was_made_for_them() -> None:
     """The digits' own batch on MNIST makes so many steps that a job-a-step transport is over its time."""
-    texts = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "conf" / "runs").glob("*.toml")]
+    texts = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "conf" / "runs").glob("*.toml")]
     with_data = re.compile(r"sparkdl-bench compare conf/runs/(\S+\.toml)(.*data\.path=.*)")
     commands = [found for text in texts for found in with_data.finditer(text.read_text(encoding="utf-8"))]
     assert len(commands) >= 4

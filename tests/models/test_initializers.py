@@ -24,7 +24,7 @@ def test_normal_values_are_the_documented_formula(element: int) -> None:
 
 
 def _plain_normal(seed: int, parameter: int, element: int) -> float:
-    """With Python's own integers, from docs/models.md."""
+    """With Python's own integers, from docs/reference/models.md."""
     mask, gamma = (1 << 64) - 1, 0x9E3779B97F4A7C15
     key = initializers.mix(seed + gamma * (parameter + 1))
     total = 0

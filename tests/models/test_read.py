@@ -156,7 +156,7 @@ def test_a_users_own_file(tmp_path: Path) -> None:
 
 
 def test_the_files_of_the_documentation() -> None:
-    text = (JVM.parents[5] / "docs" / "models.md").read_text(encoding="utf-8")
+    text = (JVM.parents[5] / "docs" / "reference" / "models.md").read_text(encoding="utf-8")
     example = text.split("```toml\n")[1].split("```")[0]
     assert models.read(tomllib.loads(example)).parameter_count == 62_810
     written_out = text.split("```json\n")[1].split("```")[0]

@@ -22,7 +22,8 @@ class Row:
         busbw_gbps: the same × 2 (N - 1) / N: what the busiest link carries at least.
         link_gbps: a plain TCP stream, measured in the same run.
         correct: whether exactly summable inputs gave the exact sums, outside the timed region.
-        drift: median of the last third of the samples over that of the first.
+        drift: median over the trials of each one's drift (last third of its samples over the first).
+        trials: how often it was measured.
     """
 
     transport: str
@@ -42,6 +43,7 @@ class Row:
     drift: float
     samples_ms: list[float]
     encryption: str | None = None
+    trials: int = 1
 
     @property
     def link_share(self) -> float:
@@ -94,7 +96,8 @@ def row(way: Way, trials: Sequence[Taken], link_gbps: float) -> Row:
         busbw_gbps=busbw_gbps(algbw, way.workers),
         link_gbps=link_gbps,
         correct=all(taken.correct for taken in trials),
-        drift=statistics.drift(samples_ms),
+        drift=statistics.median([statistics.drift(taken.samples_ms) for taken in trials]),
+        trials=len(trials),
         samples_ms=[round(sample, 5) for sample in samples_ms],
     )
 

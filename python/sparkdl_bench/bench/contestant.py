@@ -7,17 +7,18 @@ import re
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sparkdl_bench import peers
 from sparkdl_bench.bench import machine
 from sparkdl_bench.bench.store import Trial
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.jarfiles import find_jars
 from sparkdl_bench.peers import Case, Measurement, TrainCase
 from sparkdl_bench.peers._process import measure, run_to_end
+from sparkdl_bench.peers.programs.measure import _harness
 from sparkdl_bench.results import RunResults
 
 ENGINE_MAIN = "sparkdlbench.bench.EngineBench"
@@ -51,7 +52,7 @@ class PeerContestant:
         peers.find(self.peer).install(self.directory)
 
     def measure(self, timeout_s: float) -> Trial:
-        return _trial(peers.find(self.peer).run(self.case, timeout_s, self.directory))
+        return _trial(self.name, self.case, peers.find(self.peer).run(self.case, timeout_s, self.directory))
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class OursContestant:
 
 @dataclass(frozen=True)
 class EngineContestant:
-    """Our engine alone, in one JVM without Spark: forward, backward and SGD update."""
+    """Our engine alone, in one JVM without Spark: forward, backward and SGD update, on the rows that the peers have."""
 
     name: str
     case: TrainCase
@@ -88,8 +89,17 @@ class EngineContestant:
         _check_jars()
 
     def measure(self, timeout_s: float) -> Trial:
-        command = [machine.java(), "-Xmx1g", "-cp", jvm_class_path(), ENGINE_MAIN]
-        return _trial(measure(self.name, command, self.case, timeout_s))
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-rows-") as folder:
+            write_rows(self.case, Path(folder))
+            command = [machine.java(), "-Xmx1g", "-cp", jvm_class_path(), ENGINE_MAIN, folder]
+            return _trial(self.name, self.case, measure(self.name, command, self.case, timeout_s))
+
+
+def write_rows(case: TrainCase, folder: Path) -> None:
+    """The very rows that the peers' programs train on, as EngineBench reads them."""
+    features, labels = _harness.training_rows(asdict(case))
+    features.astype("<f4").tofile(folder / "features.f32")
+    labels.astype("<i8").tofile(folder / "labels.i64")
 
 
 def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = None) -> str:
@@ -187,9 +197,19 @@ def _toml(table: str, values: Mapping[str, object]) -> str:
     return "\n".join([f"[{table}]", *lines] if table else lines) + "\n"
 
 
-def _trial(measurement: Measurement) -> Trial:
-    return Trial(
-        [sample.ms for sample in measurement.samples],
-        measurement.samples[0].steps,
-        dict(measurement.facts),
-    )
+def _trial(name: str, case: Case, measurement: Measurement) -> Trial:
+    """The samples of a measurement, which must be the case's: as many steps, and threads where it tells them."""
+    samples = measurement.samples
+    steps, block = sum(sample.steps for sample in samples), samples[0].steps
+    # Of means over blocks of steps the rest that makes no whole one is left out.
+    rest = 0 if block == 1 else block
+    if isinstance(case, TrainCase) and not case.steps - rest <= steps <= case.steps:
+        raise RunFailedError(
+            f"'{name}' measured {steps} steps where {case.steps} were asked for: it cannot be compared."
+        )
+    threads = measurement.facts.get("threads")
+    if isinstance(case, TrainCase) and threads is not None and int(str(threads)) != case.threads:
+        raise RunFailedError(
+            f"'{name}' computed with {threads} threads where {case.threads} were asked for: it cannot be compared."
+        )
+    return Trial([sample.ms for sample in samples], samples[0].steps, dict(measurement.facts))

@@ -16,6 +16,8 @@ import psutil
 # Flags that decide how fast arithmetic is; the rest of the list says nothing here.
 _FLAG_PREFIXES = ("avx", "amx", "fma", "sse4", "asimd", "sve")
 BUSY_LIMIT = 0.1
+# After a commit from which the checkout's files differ.
+CHANGED = "+changes"
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def commit() -> str:
         return "unknown"
     head = _output([git, "-C", str(folder), "rev-parse", "--short=12", "HEAD"])
     changes = _output([git, "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
-    return f"{head}{'+changes' if changes else ''}" if head else "unknown"
+    return f"{head}{CHANGED if changes else ''}" if head else "unknown"
 
 
 def java() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from sparkdl_bench import peers
 from sparkdl_bench.bench import collective, encryption, refusals
 from sparkdl_bench.bench.collective import Row, Taken, Way
 from sparkdl_bench.bench.spark_collective import (
+    Place,
     host_local_choices,
     run_settings,
     run_spark_transport,
@@ -187,11 +188,21 @@ def ways_of(plan: NetPlan, transport: str, workers: int, elements: int) -> list[
     ]
 
 
-def run_way(way: Way, counts: tuple[int, int], timeout_s: float, directory: Path) -> Taken:
-    """One way in processes of its own, after `counts[0]` all-reduces `counts[1]` measured ones."""
+def run_way(
+    way: Way,
+    counts: tuple[int, int],
+    timeout_s: float,
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+) -> Taken:
+    """One way in processes of its own, after `counts[0]` all-reduces `counts[1]` measured ones.
+
+    Args:
+        settings: further keys of the run, where the way is one of ours.
+    """
     warmup, iterations = counts
     if way.transport not in peers.discover():
-        return run_spark_transport(way, warmup, iterations, timeout_s)
+        return run_spark_transport(way, warmup, iterations, timeout_s, Place(settings=settings or {}))
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
     measurement = peers.find(way.transport).run(case, timeout_s, directory)
     samples_ms = [sample.ms for sample in measurement.samples]

@@ -26,14 +26,8 @@ from sparkdl_bench.peers._process import measure
 _JVM_CLASS = "sparkdlbench.bench.NetBench"
 _SETTINGS = "SPARKDL_NET_SETTINGS"
 _PROPERTIES = "SPARKDL_NET_PROPERTIES"
-# One thread a side and a serial collector: with two ranks on two cores, more threads only wait for one another.
-_EXECUTOR = {
-    "spark.executor.memory": "2g",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
-    "spark.shuffle.io.serverThreads": "1",
-    "spark.shuffle.io.clientThreads": "1",
-    "spark.shuffle.io.mode": "EPOLL",
-}
+# Nothing else: collector, threads and kind of sockets are those of a user's own session.
+_MEMORY_MB = 2048
 # How each transport of ours is told to exchange through shared memory, and how not to; others have sockets alone.
 _SHARED_MEMORY: dict[str, dict[bool, dict[str, str]]] = {
     "block-stream": {True: {"host_local": "on"}, False: {"host_local": "off"}},
@@ -119,17 +113,21 @@ def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float
 def main() -> None:
     case = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     settings: dict[str, str] = json.loads(os.environ[_SETTINGS])
-    options = {
-        "spark.master": f"local-cluster[{case['workers']},1,2048]",
-        "spark.app.name": "sparkdl-bench net",
-        **_EXECUTOR,
-        **json.loads(os.environ[_PROPERTIES]),
-    }
-    _, spark_settings = session.start_jvm(options)
+    _, spark_settings = session.start_jvm(session_options(case["workers"], json.loads(os.environ[_PROPERTIES])))
     with session.open_session(spark_settings) as spark:
         record = _call(session.check_session(spark), settings, case)
     with Path(sys.argv[2]).open("a", encoding="utf-8") as out:
         out.write(json.dumps(record) + "\n")
+
+
+def session_options(workers: int, properties: Mapping[str, str]) -> dict[str, str]:
+    """What the measuring session is given besides what every local session gets (`session.session_settings`)."""
+    return {
+        "spark.master": f"local-cluster[{workers},1,{_MEMORY_MB}]",
+        "spark.app.name": "sparkdl-bench net",
+        "spark.executor.memory": f"{_MEMORY_MB}m",
+        **properties,
+    }
 
 
 def _call(api: Any, settings: Mapping[str, str], case: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.bench import machine
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
 
 SCHEMA = 1
+# Where results are that documentation cites.
+KEPT = ("benchmarks", "results")
 # How a file of schema n becomes one of schema n + 1.
 UPGRADES: dict[int, Upgrade] = {}
 
@@ -73,14 +76,26 @@ class ResultFile:
 
 
 def create(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile:
-    """A new file; its name holds the time, so that no run replaces another's."""
+    """A new file; its name holds the time, so that no run replaces another's.
+
+    Raises:
+        ConfigurationError: it would lie among the results that are kept, and the checkout has changes that no commit
+            holds: nobody could measure the same again.
+    """
+    commit = machine.commit()
+    if commit.endswith(machine.CHANGED) and _is_kept(folder):
+        raise ConfigurationError(
+            f"The checkout differs from its commit {commit.removesuffix(machine.CHANGED)}, and '{folder}' holds "
+            "evidence: results that a commit explains. Commit the changes first, or write elsewhere with --results DIR."
+        )
     facts = machine.facts()
     now = datetime.now(timezone.utc)
     content: dict[str, Any] = {
         "schema": SCHEMA,
         "suite": suite,
         "started": now.isoformat(timespec="seconds"),
-        "commit": machine.commit(),
+        "commit": commit,
+        "dirty": commit.endswith(machine.CHANGED),
         "machine": facts,
         "plan": dict(plan),
         "cells": {},
@@ -101,6 +116,10 @@ def resume(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile | No
 def load(path: Path) -> dict[str, Any]:
     """A result file's content, brought to this version's schema."""
     return load_json(path, SCHEMA, UPGRADES, "a result file of a benchmark")
+
+
+def _is_kept(folder: Path) -> bool:
+    return folder.resolve().parts[-2:] == KEPT
 
 
 def _key(contestant: str, number: int) -> str:

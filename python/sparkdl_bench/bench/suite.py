@@ -14,9 +14,9 @@ import click
 from sparkdl_bench import peers
 from sparkdl_bench.bench import machine, store, table
 from sparkdl_bench.bench.contestant import Contestant
-from sparkdl_bench.bench.trials import Comparison, Outcome, busy_trials, compare, run_trials
+from sparkdl_bench.bench.trials import DRIFT_LIMIT, Comparison, Outcome, busy_trials, compare, run_trials
 
-RESULTS = Path("benchmarks") / "results"
+RESULTS = Path(*store.KEPT)
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,12 @@ def report(file: store.ResultFile, outcomes: Sequence[Outcome], contestants: Seq
     where = f"{facts['cpu']}, {facts['cores']} cores, {facts['memory_gib']} GiB, commit {file.content['commit']}"
     table.show_outcomes(f"{where}, data {file.content['plan']['data']}", outcomes)
     busy = busy_trials(file, contestants)
+    unsteady = [f"{each.ours} | {each.theirs}" for each in outcomes if not each.steady]
+    if unsteady:
+        click.echo(
+            f"Not steady: {', '.join(unsteady)}. The samples of a side drifted by more than {DRIFT_LIMIT:.0%} between "
+            "their first and their last third. Ask for a longer warm-up, or for more steps."
+        )
     if busy:
         click.echo(f"The machine was busy before {len(busy)} trials: {', '.join(busy)}. Do not trust these numbers.")
     click.echo(f"All samples: {file.path}")

@@ -12,6 +12,11 @@ from sparkdl_bench.bench import machine
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.store import ResultFile, Trial
 
+# A row whose samples drifted by more than this share, up or down, was not measured in a steady state.
+DRIFT_LIMIT = 0.1
+# Fewer trials than these are fewer than the rules ask for (docs/performance.md).
+TRIALS = 5
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -28,7 +33,9 @@ class Outcome:
     """A comparison's numbers. Milliseconds a step; p90 over all blocks of all trials.
 
     Attributes:
-        low, high: 95 % bootstrap interval of the ratio over the trials.
+        low, high: 95 % bootstrap interval of the ratio over the trials; None where a side has one trial alone.
+        trials: of the side that has fewer.
+        ours_drift, theirs_drift: median over the trials of each trial's drift.
     """
 
     title: str
@@ -39,15 +46,26 @@ class Outcome:
     theirs_ms: float
     theirs_p90_ms: float
     ratio: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     target: float | None
     trials: int
+    ours_drift: float
+    theirs_drift: float
 
     @property
     def met(self) -> bool | None:
         """None where there is no target."""
         return None if self.target is None else self.ratio <= self.target
+
+    @property
+    def steady(self) -> bool:
+        return is_steady(self.ours_drift) and is_steady(self.theirs_drift)
+
+
+def is_steady(drift: float) -> bool:
+    """Whether the last third of the samples took as long as the first, give or take DRIFT_LIMIT."""
+    return round(abs(drift - 1), 9) <= DRIFT_LIMIT
 
 
 def run_trials(
@@ -84,7 +102,8 @@ def compare(comparison: Comparison, file: ResultFile) -> Outcome:
         [statistics.median(values) for values in side] for side in (ours_blocks, theirs_blocks)
     )
     ours_ms, theirs_ms = statistics.median(ours_medians), statistics.median(theirs_medians)
-    interval = statistics.ratio_interval(ours_medians, theirs_medians)
+    trials = min(len(ours), len(theirs))
+    interval = statistics.ratio_interval(ours_medians, theirs_medians) if trials > 1 else None
     return Outcome(
         title=comparison.title,
         ours=comparison.ours,
@@ -94,10 +113,12 @@ def compare(comparison: Comparison, file: ResultFile) -> Outcome:
         theirs_ms=theirs_ms,
         theirs_p90_ms=statistics.percentile([value for values in theirs_blocks for value in values], 90),
         ratio=ours_ms / theirs_ms,
-        low=interval.low,
-        high=interval.high,
+        low=interval.low if interval else None,
+        high=interval.high if interval else None,
         target=comparison.target,
-        trials=min(len(ours), len(theirs)),
+        trials=trials,
+        ours_drift=_drift(ours),
+        theirs_drift=_drift(theirs),
     )
 
 
@@ -109,6 +130,10 @@ def busy_trials(file: ResultFile, contestants: Sequence[str]) -> list[str]:
         for number, trial in enumerate(file.trials(name), start=1)
         if trial.load.get("busy", 0.0) > machine.BUSY_LIMIT
     ]
+
+
+def _drift(trials: Sequence[Trial]) -> float:
+    return statistics.median([statistics.drift(trial.samples_ms) for trial in trials])
 
 
 def _blocks(trial: Trial, size: int) -> list[float]:

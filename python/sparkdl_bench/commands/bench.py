@@ -8,10 +8,12 @@ from pathlib import Path
 
 import click
 
+from sparkdl_bench.lazy import SuggestingGroup
+
 _SUITES = Path(__file__).resolve().parents[1] / "bench" / "suites"
 
 
-class _Suites(click.Group):
+class _Suites(SuggestingGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's signature)
         return sorted(module.name for module in pkgutil.iter_modules([str(_SUITES)]))
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import peers
 from sparkdl_bench.errors import RunFailedError
 
 if TYPE_CHECKING:
@@ -17,10 +16,19 @@ if TYPE_CHECKING:
 RESULTS = Path("results") / "compare"
 
 
+def peers_folder() -> Path:
+    from sparkdl_bench import peers  # NumPy comes with it
+
+    return peers.default_directory()
+
+
 @click.command("compare")
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs, or a Spark property."
+)
+@click.option(
+    "--master", help="Spark master of all runs, in place of the file's; {workers} in it is each run's number."
 )
 @click.option("--base", type=click.Path(path_type=Path), help="A run file in place of the one that CONF varies.")
 @click.option("--trials", type=click.IntRange(1), help="Measured runs of each combination, in place of the file's.")
@@ -29,15 +37,14 @@ RESULTS = Path("results") / "compare"
 @click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder of the comparisons."
 )
-@click.option(
-    "--peers-dir", type=click.Path(path_type=Path), default=peers.default_directory, help="Peers' environments."
-)
+@click.option("--peers-dir", type=click.Path(path_type=Path), default=peers_folder, help="Peers' environments.")
 @click.option("--skip-missing", is_flag=True, help="Leave out variants whose peer or transport is not installed here.")
 @click.option("--dry-run", is_flag=True, help="Check every cell and list them in their order; run none.")
 @click.option("--debug", is_flag=True, help="Show stack traces.")
 def command(
     conf: Path,
     assignments: tuple[str, ...],
+    master: str | None,
     base: Path | None,
     trials: int | None,
     goes_on: bool,
@@ -48,14 +55,19 @@ def command(
     dry_run: bool,
     debug: bool,  # noqa: ARG001 (read by the group)
 ) -> None:
-    """Train every combination that the TOML file CONF names, several times, in random order, and keep all of it."""
-    from sparkdl_bench.compare import check, loop, store
-    from sparkdl_bench.compare.cells import cells_of, in_order
-    from sparkdl_bench.compare.execute import ProcessExecutor
+    """Train every combination that the TOML file CONF names (a path, or the name of one that comes with sparkdl-bench),
+    several times, in random order, and keep all of it."""
+    from sparkdl_bench.compare.cells import cells_of, check_beforehand, in_order
     from sparkdl_bench.compare.plan import load_plan
 
+    if master:
+        assignments = (*assignments, f"master={master}")
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))
+    check_beforehand(cells)
+    from sparkdl_bench.compare import check, loop, store
+    from sparkdl_bench.compare.execute import ProcessExecutor
+
     lacking = check.missing(cells, peers_dir)
     skipped = lacking if skip_missing else {}
     for group, reason in skipped.items():

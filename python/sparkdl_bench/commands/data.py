@@ -1,4 +1,4 @@
-"""`sparkdl-bench data`: looks at a data set without training on it."""
+"""`sparkdl-bench data`: looks at a data set without training on it, and at the decoded copies of sets."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import click
 
-from sparkdl_bench import session
+from sparkdl_bench import beforehand
 from sparkdl_bench.config import RunFile, load_run_file
+from sparkdl_bench.lazy import SuggestingGroup
 
 _SHOWN_COLUMNS = 20
 
 
-@click.group("data")
+@click.group("data", cls=SuggestingGroup)
 def command() -> None:
-    """Look at a data set."""
+    """Look at a data set, or at the decoded copies that runs keep."""
 
 
 @command.command("stats")
@@ -36,8 +37,70 @@ def stats(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, debu
         show(take(run, None if debug else log.file))
 
 
+_FOLDER = click.option(
+    "--dir",
+    "where",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of the copies: data.cache_dir of the runs. [default: the user's cache]",
+)
+
+
+@command.command("list")
+@_FOLDER
+def show_copies(where: Path | None) -> None:
+    """The decoded copies of data sets that runs have left on this machine, with size, rows and age."""
+    from sparkdl_bench import decoded
+
+    folder = (where or decoded.folder()).resolve()
+    copies = decoded.copies(folder)
+    for copy in copies:
+        rows = "not complete" if copy.rows is None else f"{copy.rows:,} rows"
+        click.echo(f"{copy.path.name}  {_size(copy.size_bytes):>9}  {rows:>16}  {_age(copy.age_s):>9} old")
+    total = sum(copy.size_bytes for copy in copies)
+    click.echo(f"{len(copies)} decoded cop{'y' if len(copies) == 1 else 'ies'}, {_size(total)} in {folder}")
+    if copies:
+        click.echo("`sparkdl-bench data clean` deletes them; a run that needs one decodes its data again.")
+
+
+@command.command("clean")
+@_FOLDER
+@click.option(
+    "--older-than",
+    "days",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Only copies of so many days.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+def clean_copies(where: Path | None, days: float, dry_run: bool) -> None:
+    """Delete decoded copies of data sets. A run that needs one decodes its data again."""
+    from sparkdl_bench import decoded
+
+    folder = (where or decoded.folder()).resolve()
+    chosen = [copy for copy in decoded.copies(folder) if copy.age_s >= days * 86400]
+    if not dry_run:
+        decoded.clean(chosen, folder)
+    freed = sum(copy.size_bytes for copy in chosen)
+    done = "would be deleted" if dry_run else "deleted"
+    click.echo(f"{len(chosen)} decoded cop{'y' if len(chosen) == 1 else 'ies'}, {_size(freed)}, {done} in {folder}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _age(seconds: float) -> str:
+    if seconds >= 2 * 86400:
+        return f"{seconds / 86400:.0f} days"
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+
+
 def take(run: RunFile, jvm_log: Any) -> dict[str, Any]:
     """The statistics of the run's data set; also in a results folder, `folder`."""
+    beforehand.check(run)
+    from sparkdl_bench import session
+
     api, spark_settings = session.start_jvm({"spark.app.name": f"{run.name} statistics", **run.spark}, jvm_log)
     api.check(run.settings)
     with session.open_session(spark_settings) as spark:

@@ -11,6 +11,10 @@ import click
 from sparkdl_bench.config import RunFile, load_run_file
 
 _NOTHING_FOUND, _FOUND = 0, 1
+_NOT_STARTED = (
+    "Nothing found in the run's settings and the session's properties. Not checked, because no session was started: "
+    "executors, slots that a cluster really has, memory, and the data's content. Leave out --no-start to check these."
+)
 
 
 @click.command("doctor")
@@ -48,7 +52,7 @@ def command(
     if as_json:
         click.echo(json.dumps([finding.to_dict() for finding in findings], indent=1, ensure_ascii=False))
     elif not findings:
-        click.echo("Nothing found: this session is fit for the run.")
+        click.echo(_NOT_STARTED if no_start else "Nothing found: this session is fit for the run.")
     else:
         for finding in findings:
             click.echo(f"{click.style(finding.check, bold=True)}: {finding.message}\n")

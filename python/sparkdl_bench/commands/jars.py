@@ -9,13 +9,14 @@ import click
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.jarfiles import cache_folder, optional_folder, spark_line
+from sparkdl_bench.lazy import SuggestingGroup
 
 PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
 _SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
 
-@click.group("jars")
+@click.group("jars", cls=SuggestingGroup)
 def command() -> None:
     """Bring the jars of native code beforehand, for clusters without a way out; shorten the start of local sessions."""
 

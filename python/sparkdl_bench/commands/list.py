@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from sparkdl_bench import models, session
-from sparkdl_bench._jvm import Api
+from sparkdl_bench import catalogue
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import suggestion
+
+if TYPE_CHECKING:
+    from sparkdl_bench._jvm import Api
 
 AXES = ("algorithm", "topology", "transport", "codec", "engine", "model", "data", "optimizer", "schedule")
 PLURALS = {f"{axis}s": axis for axis in AXES}
@@ -24,7 +28,7 @@ _FILE_MODEL, _FILE_KEY = "file", "model.spec"
 @click.command("list")
 @click.argument("axis", required=False)
 @click.argument("name", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the specification of model NAME as JSON (docs/models.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print model NAME as JSON (docs/reference/models.md).")
 @click.option("--shape", metavar="C,H,W", help="With --json: of one row [default: the model's usual rows].")
 @click.option("--classes", type=click.IntRange(1), help="With --json: number of classes [default: the usual].")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="With --json: set a key of the model.")
@@ -42,35 +46,77 @@ def command(
     (`list keys`)."""
     axis = PLURALS.get(axis or "", axis)
     if axis is not None and axis not in (*AXES, ALL_KEYS):
-        raise ConfigurationError(f"There is no axis called '{axis}'. Valid: {', '.join((*AXES, ALL_KEYS))}.")
+        raise ConfigurationError(
+            f"There is no axis called '{axis}'. {suggestion(axis, (*AXES, ALL_KEYS))} Valid: "
+            f"{', '.join((*AXES, ALL_KEYS))}."
+        )
     if as_json and (axis != "model" or name is None):
         raise ConfigurationError("--json prints a model's specification: write `list model NAME --json`.")
     if not as_json and (shape or classes or assignments):
         raise ConfigurationError("--shape, --classes and --set say for which model `list model NAME --json` is asked.")
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        api, _ = session.start_jvm({"spark.master": "local"}, None if debug else log.file, natives=False)
-        if as_json and name is not None:
+    if as_json and name is not None:
+        with _started(debug) as api:
             known = _named(api.variants("model"), "model", name)
             click.echo(json.dumps(_specification(api, known, assignments, shape, classes), indent=1))
-        elif axis == ALL_KEYS:
-            keys = api.all_keys()
-            for key in [_named(keys, "key", name)] if name else keys:
-                _show_key(key, indent="")
-        elif axis is not None:
-            variants = api.variants(axis)
-            _show_variants([_named(variants, axis, name)] if name else variants, with_keys=True)
-        else:
-            for name in AXES:
-                click.secho(name, bold=True)
-                _show_variants(api.variants(name), with_keys=False, indent="  ")
+        return
+    found = catalogue.load()
+    if found:
+        _show(_Found(found), axis, name)
+        return
+    with _started(debug) as api:
+        _show(api, axis, name)
+
+
+class _Lists(Protocol):
+    def variants(self, axis: str) -> list[dict[str, Any]]: ...
+
+    def all_keys(self) -> list[dict[str, Any]]: ...
+
+
+class _Found:
+    """The lists of the jar's catalogue, without a JVM."""
+
+    def __init__(self, found: catalogue.Catalogue) -> None:
+        self._found = found
+
+    def variants(self, axis: str) -> list[dict[str, Any]]:
+        return self._found.variants[axis]
+
+    def all_keys(self) -> list[dict[str, Any]]:
+        return [dict(key) for key in self._found.keys.values()]
+
+
+@contextmanager
+def _started(debug: bool) -> Iterator[Api]:
+    from sparkdl_bench import session
+
+    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
+        api, _ = session.start_jvm({"spark.master": "local"}, None if debug else log.file, natives=False)
+        yield api
+
+
+def _show(lists: _Lists, axis: str | None, name: str | None) -> None:
+    if axis == ALL_KEYS:
+        keys = lists.all_keys()
+        for key in [_named(keys, "key", name)] if name else keys:
+            _show_key(key, indent="")
+    elif axis is not None:
+        variants = lists.variants(axis)
+        _show_variants([_named(variants, axis, name)] if name else variants, with_keys=True)
+    else:
+        for each in AXES:
+            click.secho(each, bold=True)
+            _show_variants(lists.variants(each), with_keys=False, indent="  ")
 
 
 def _named(variants: list[dict[str, Any]], axis: str, name: str) -> dict[str, Any]:
     for variant in variants:
         if variant["name"] == name:
             return variant
+    names = [str(variant["name"]) for variant in variants]
+    valid = "`sparkdl-bench list keys` describes all." if axis == "key" else f"Valid: {', '.join(names)}."
     raise ConfigurationError(
-        f"There is no {axis} called '{name}'. Valid: {', '.join(variant['name'] for variant in variants)}."
+        f"There is no {axis} called '{name}'. {suggestion(name, names, by_parts=axis == 'key')} {valid}"
     )
 
 
@@ -83,6 +129,8 @@ def _specification(
     if "input_shape" in model:
         usual = (model["input_shape"], model["classes"])
     elif model["name"] == _FILE_MODEL and settings.get(_FILE_KEY):
+        from sparkdl_bench import models
+
         read = models.read(Path(settings[_FILE_KEY]))
         usual = (read.input_shape, read.classes)
     rows = _sizes(shape) if shape else usual[0] if usual else None

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparkdl_bench import peers
+from sparkdl_bench.lazy import SuggestingGroup
 from sparkdl_bench.peers import Case, CollectiveCase, Measurement, TrainCase
 
 _directory = click.option(
@@ -22,7 +23,7 @@ _directory = click.option(
 )
 
 
-@click.group(name="peers")
+@click.group(name="peers", cls=SuggestingGroup)
 def command() -> None:
     """List, install and run the peers: other trainers and collectives, measured on the same machine."""
 

@@ -37,8 +37,16 @@ def command(
 ) -> None:
     """Make a page of RESULTS: folders of `compare`, folders of runs, files of `net --json`."""
     # Matplotlib, SciPy and statsmodels take a second to load, and other commands do without them.
-    from sparkdl_bench.report import formats, html
-    from sparkdl_bench.report.load import load
+    try:
+        from sparkdl_bench.report import formats, html
+        from sparkdl_bench.report.load import load
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("sparkdl_bench"):
+            raise
+        raise ConfigurationError(
+            f"`sparkdl-bench report` needs the package '{error.name}', which is not installed here. The extra "
+            "'report' brings all that it needs: pip install 'sparkdl-bench[report]'."
+        ) from error
 
     chosen = form or next(
         (name for name, suffix in _SUFFIX.items() if output and suffix and suffix == output.suffix), "html"

@@ -8,16 +8,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import plot, session, signals
+from sparkdl_bench import beforehand, signals
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError
-from sparkdl_bench.progress import decoding, shown, tell
-from sparkdl_bench.results import RunResults, describe_bytes
-from sparkdl_bench.runner import follow, interruption, start
+
+if TYPE_CHECKING:
+    from sparkdl_bench.results import RunResults
 
 
 @click.command("run")
@@ -31,19 +31,40 @@ from sparkdl_bench.runner import follow, interruption, start
     help="Spark properties: a profile of conf/spark/ by its name, or a file like spark-defaults.conf.",
 )
 @click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
+@click.option("--master", help="Spark master, in place of the file's.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
-def command(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, resume: str | None, debug: bool) -> None:
-    """Train as the TOML file CONF says."""
+def command(
+    conf: Path,
+    assignments: tuple[str, ...],
+    spark_conf: str | None,
+    resume: str | None,
+    master: str | None,
+    debug: bool,
+) -> None:
+    """Train as the TOML file CONF says: a path, or the name of a file that comes with sparkdl-bench (digits-mlp)."""
     if resume:
         assignments = (*assignments, f"resume={resume}")
+    if master:
+        assignments = (*assignments, f"master={master}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        results = train(run, None if debug else log.file)
+        results = train(run, None if debug else log.file, keep_model=True)
     report(results)
 
 
-def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
-    """Checks the run, starts Spark, trains, and shows progress on standard error."""
+def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> RunResults:
+    """Checks the run, starts Spark, trains, and shows progress on standard error.
+
+    Args:
+        keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
+    """
+    beforehand.check(run)
+    # These take half a second to load, and a run that is refused does without.
+    from sparkdl_bench import session
+    from sparkdl_bench.progress import decoding, shown, tell
+    from sparkdl_bench.results import RunResults
+    from sparkdl_bench.runner import follow, interruption, start
+
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
@@ -53,14 +74,28 @@ def train(run: RunFile, jvm_log: IO[bytes] | None) -> RunResults:
         with interruption():  # one for all that follows: none is lost between two steps
             with decoding(sys.stderr) as show_decoding:
                 run_id = start(api, run.settings, show_decoding)
+            if transport := api.transport_line(run_id):
+                click.echo(transport, err=True)
             results = RunResults(Path(api.poll(run_id)["results"]))
             with _closed(results), shown(sys.stderr) as show:
                 try:
-                    follow(api, run_id, show)
+                    done = follow(api, run_id, show)
+                    results = RunResults(Path(str(done.results)))
+                    if warning := api.warning(run_id):
+                        click.echo(warning, err=True)
+                    if keep_model:
+                        click.echo(f"model {api.save_models(run_id)}", err=True)
                 finally:
                     if jvm_log:
-                        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+                        _keep_log(jvm_log, results)
     return results
+
+
+def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
+    try:
+        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
+    except OSError as error:
+        click.echo(f"Spark's log could not be kept in {results.folder}: {error.strerror}.", err=True)
 
 
 @contextmanager
@@ -78,6 +113,9 @@ def _closed(results: RunResults) -> Iterator[None]:
 
 def report(results: RunResults) -> None:
     """Prints what came out, and draws the plot."""
+    from sparkdl_bench import plot
+    from sparkdl_bench.results import describe_bytes
+
     summary = results.summary
     final = summary["final"]
     rows = [

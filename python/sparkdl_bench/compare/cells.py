@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sparkdl_bench import beforehand
 from sparkdl_bench.compare.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
@@ -112,6 +113,19 @@ def cells_of(plan: Plan) -> list[Cell]:
     if not found:
         raise ConfigurationError(f"The comparison '{plan.name}' has no cell left: 'skip' leaves all of them out.")
     return found
+
+
+def check_beforehand(cells: Sequence[Cell]) -> None:
+    """Refuses the first cell of ours that is known to be wrong without a JVM.
+
+    Raises:
+        ConfigurationError: which cell, and what is wrong with it.
+    """
+    for cell in {each.group: each for each in cells if not each.peer}.values():
+        try:
+            beforehand.check(cell.run)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{cell.group}: {error}") from error
 
 
 def _seeded(plan: Plan, run: RunFile, trial: int) -> RunFile:

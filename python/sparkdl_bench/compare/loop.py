@@ -83,11 +83,14 @@ def run_cells(
     display: Display,
     *,
     retry_failed: bool = False,
+    until: float | None = None,
 ) -> None:
     """Runs the cells that have no record yet, in this order; each record is kept before the next cell starts.
 
     Args:
         retry_failed: whether cells that have failed before run again.
+        until: when to end, by the monotonic clock: no cell is begun that would probably end after it, once each group
+            has been measured.
     """
     estimate = Estimate()
     todo = []
@@ -102,6 +105,9 @@ def run_cells(
         display.tell(f"{done} of {len(cells)} cells are there already.")
     try:
         for index, cell in enumerate(todo):
+            if until is not None and _is_over(cell, cells, folder, estimate, until):
+                display.tell(f"The time is over: {done + index} of {len(cells)} cells are measured.")
+                break
             display.begin(done + index, cell, estimate.seconds_left(todo[index:]))
             folder.forget(cell)
             record = _timed(cell, executor)
@@ -112,6 +118,13 @@ def run_cells(
             display.tell(f"[{done + index + 1}/{len(cells)}] {describe(record)}{_left(left)}")
     finally:
         executor.close()
+
+
+def _is_over(cell: Cell, cells: Sequence[Cell], folder: ComparisonFolder, estimate: Estimate, until: float) -> bool:
+    measured = {each.group for each in cells if folder.has(each)}
+    if measured != {each.group for each in cells}:
+        return False
+    return time.monotonic() + (estimate.seconds_left([cell]) or 0.0) > until
 
 
 def describe(record: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import toml_depth
+from sparkdl_bench import catalogue, runfiles, toml_depth
 from sparkdl_bench.config import RunFile, as_text, flatten, is_secret, load_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -112,6 +113,7 @@ def load_plan(path: Path, assignments: Iterable[str] = (), trials: int | None = 
     Raises:
         ConfigurationError: the file cannot be read, or says what no comparison can have.
     """
+    path = runfiles.find(path)
     document = _read(path)
     where = f"the comparison file '{path}'"
     _check_types(document, where)
@@ -155,8 +157,8 @@ def _read(path: Path) -> dict[str, Any]:
         document: dict[str, Any] = tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(
-            f"The comparison file '{path}' cannot be read: {error.strerror}. A comparison file is TOML, such as "
-            "conf/runs/inband-vs-outofband.toml."
+            f"The comparison file '{path}' cannot be read: {error.strerror}.{runfiles.nearby(path)} A comparison file "
+            "is TOML, or the name of one that comes with sparkdl-bench, such as workers."
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"The comparison file '{path}' is not valid TOML: {error}.") from error
@@ -167,8 +169,8 @@ def _check_types(document: Mapping[str, Any], where: str) -> None:
     for key, value in document.items():
         if key not in _TOP:
             raise ConfigurationError(
-                f"{where} holds '{key}', which means nothing there. Valid: {', '.join(_TOP)}. Keys of the run itself "
-                "stand in [set] (for all runs) or [matrix] (several values)."
+                f"{where} holds '{key}', which means nothing there. {suggestion(key, _TOP)} Valid: {', '.join(_TOP)}. "
+                "Keys of the run itself stand in [set] (for all runs) or [matrix] (several values)."
             )
         wanted = _TOP[key]
         fits = isinstance(value, (int, float)) if wanted is float else isinstance(value, wanted)
@@ -187,7 +189,8 @@ def _variants(entries: list[Any], where: str) -> tuple[Variant, ...]:
                 f"The variant '{entry['name']}' of {where} holds {', '.join(sorted(unknown))}; valid: "
                 f"{', '.join(_VARIANT_KEYS)}. Keys of the run stand in its 'set'."
             )
-        settings = {_canonical(key): value for key, value in flatten(entry.get("set", {}), where).items()}
+        given = {_canonical(key): value for key, value in flatten(entry.get("set", {}), where).items()}
+        settings = {key: catalogue.canonical(key, value)[1] for key, value in given.items()}
         variants.append(Variant(entry["name"], entry.get("peer", ""), settings))
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
@@ -223,7 +226,7 @@ def _values(key: str, values: Any, where: str) -> tuple[str, ...]:
         raise ConfigurationError(
             f"'{key}' in [matrix] of {where} is {values!r}; it must be a list of the values that it takes."
         )
-    texts = tuple(as_text(key, value, where) for value in values)
+    texts = tuple(catalogue.canonical(_canonical(key), as_text(key, value, where))[1] for value in values)
     if len(set(texts)) < len(texts):
         raise ConfigurationError(f"'{key}' in [matrix] of {where} names a value twice: {', '.join(texts)}.")
     return texts
@@ -252,13 +255,14 @@ def _refuse_varied(assignments: Iterable[str], varied: set[str], where: str) -> 
 def _canonical(key: str) -> str:
     if key == "master":
         return "spark.master"
-    return key if key.startswith("spark.") else snake_case(key)
+    return key if key.startswith("spark.") else catalogue.canonical(snake_case(key), "")[0]
 
 
 def _point(table: Any, where: str) -> dict[str, str]:
     if not isinstance(table, Mapping):
         raise ConfigurationError(f"{table!r} in {where} must be a table of factors and values.")
-    return {key if key == VARIANT else _canonical(key): value for key, value in flatten(table, where).items()}
+    point = {key if key == VARIANT else _canonical(key): value for key, value in flatten(table, where).items()}
+    return {key: value if key == VARIANT else catalogue.canonical(key, value)[1] for key, value in point.items()}
 
 
 def _check(plan: Plan, where: str) -> None:

@@ -15,7 +15,7 @@ from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults
 
-# Phases of a step (docs/metrics.md) by the layer that they belong to.
+# Phases of a step (docs/reference/metrics.md) by the layer that they belong to.
 LAYER_OF_PHASE = {
     "data": "data",
     "compute": "compute",

@@ -232,8 +232,8 @@ def _field(node: Mapping[str, Any], name: str, place: str) -> Any:
 
 def _refuse(reason: str, cause: Exception | None = None) -> NoReturn:
     raise ConfigurationError(
-        f"The text is not a model specification: {reason}. docs/models.md lists the fields, and `sparkdl-bench list "
-        "model NAME --json` prints an example."
+        f"The text is not a model specification: {reason}. docs/reference/models.md lists the fields, and "
+        "`sparkdl-bench list model NAME --json` prints an example."
     ) from cause
 
 

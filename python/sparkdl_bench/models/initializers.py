@@ -27,7 +27,7 @@ _VARIANCES: dict[str, tuple[float, Callable[[float, float], float]]] = {
 def values(
     initializer: str, shape: tuple[int, ...], seed: int, parameter: int, count: int | None = None
 ) -> npt.NDArray[np.float32]:
-    """The first `count` values (all, when None) of tensor `parameter`, flat; docs/models.md has the formulas."""
+    """The first `count` values (None: all) of tensor `parameter`, flat; docs/reference/models.md has the formulas."""
     length = int(np.prod(shape)) if count is None else count
     if initializer in _CONSTANTS:
         return np.full(length, _CONSTANTS[initializer], np.float32)

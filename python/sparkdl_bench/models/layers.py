@@ -1,7 +1,7 @@
 """Layers, and the tensors that they hold.
 
 What a kind of layer holds is what its `LayerKind` says in the JVM (`jvm/src/main/scala/sparkdlbench/model/`), so that a
-list of layers alone decides every tensor's name, shape and place here too; docs/models.md has the table.
+list of layers alone decides every tensor's name, shape and place here too; docs/reference/models.md has the table.
 """
 
 from __future__ import annotations

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import psutil
 
 from sparkdl_bench.peers import CollectiveCase
 from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
 
-_LAUNCH = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
+_LAUNCH = ("--allow-run-as-root",)
+# Where ranks are more than cores; OpenMPI binds them to none then. Otherwise it binds them as it sees fit.
+_MORE_THAN_CORES = ("--oversubscribe",)
 # pml ob1 chooses by byte-transfer layer; other pmls (ucx, ofi) would bring channels of their own.
 _TCP = ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
 _SHARED_MEMORY = ("--mca", "pml", "ob1", "--mca", "btl", "sm,self")
@@ -21,11 +26,17 @@ class Mpi(EnvironmentPeer):
         case = launch.case
         channel = _SHARED_MEMORY if isinstance(case, CollectiveCase) and case.host_local else _TCP
         launcher = str(launch.python.parent / "mpiexec")
-        return [launcher, *_LAUNCH, *channel, "-n", str(case.workers), *super().command(launch)]
+        more = _MORE_THAN_CORES if case.workers > _cores() else ()
+        return [launcher, *_LAUNCH, *more, *channel, "-n", str(case.workers), *super().command(launch)]
 
     def variables(self, launch: Launch) -> Mapping[str, str]:
         # The launcher looks for its own helpers on the PATH.
         return {**super().variables(launch), "PATH": launch.path}
+
+
+def _cores() -> int:
+    """Cores, not their hardware threads: OpenMPI has a slot for each."""
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 
 PEER = Mpi(

@@ -1,4 +1,4 @@
-"""PyTorch in one process, any model of ours: `torch.nn` modules made from the specification, SGD from `torch.optim`."""
+"""PyTorch with any model of ours, one process or DDP over gloo: `torch.nn` modules made from the specification."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparkdl_bench.peers._torch import TORCH
 class PyTorchModel(EnvironmentPeer):
     def check(self, case: Case) -> None:
         super().check(case)
-        if case.workers != 1 or not getattr(case, "specification", ""):
+        if not getattr(case, "specification", ""):
             raise ConfigurationError(
-                f"The peer '{self.name}' is one process that trains the model in the case's specification. Set workers "
-                "to 1 and give a specification, or run the peer 'pytorch' (a multilayer perceptron)."
+                f"The peer '{self.name}' trains the model in the case's specification, and there is none. Give one, or "
+                "run the peer 'pytorch' or 'pytorch-ddp' (a multilayer perceptron)."
             )
 
 
 PEER = PyTorchModel(
     name="pytorch-model",
-    doc="PyTorch, one process: forward, backward and SGD step of any model of ours",
+    doc="PyTorch: forward, backward and SGD step of any model of ours; with several workers DDP over gloo",
     kinds=frozenset({"train"}),
     environment=TORCH,
     program="torch_model",

@@ -1,4 +1,4 @@
 """Reports: `load` reads results, `analysis` makes numbers of them, `words` sentences, `plots` pictures, `html` a page.
 
-`formats` writes the other forms. docs/compare.md is the description for users.
+`formats` writes the other forms. docs/reference/compare.md is the description for users.
 """

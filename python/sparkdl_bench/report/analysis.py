@@ -1,8 +1,14 @@
-"""From the records of a comparison to its numbers: medians, intervals, contrasts, variances, COST, and what to use."""
+"""From the records of a comparison to its numbers: geometric means, intervals, contrasts, variances, COST.
+
+One statistic throughout: of several trials the geometric mean, with Student's interval on logarithms; of two groups the
+ratio of these, with Welch's interval and test on logarithms; docs/reference/compare.md says why. What to use:
+`decision`.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,24 +22,31 @@ from sparkdl_bench.statistics import Interval, inference
 
 TO_ACCURACY = "seconds_to_accuracy"
 TOTAL = "seconds_total"
+# The same from the command on: what a user waits.
+WAITED_TO_ACCURACY = "seconds_waited_to_accuracy"
+WAITED = "seconds_waited"
 STEP = "ms_per_step"
 RATE = "rows_per_second"
 ACCURACY = "test_accuracy"
 EPOCHS = "epochs_to_accuracy"
 DRIFT = "drift"
-# Equally fast is only what is at most this many times slower, with confidence: that a test found no difference may also
-# mean that there were too few trials to find it.
-MARGIN = 1.25
-# Groups whose median test accuracies are further apart than this (a share of the test rows) have not learnt alike.
+TO_TARGET = (TO_ACCURACY, WAITED_TO_ACCURACY)
+# Shares and counts may be 0 and do not err by factors: of these the mean is shown.
+_COUNTED_METRICS = (ACCURACY, EPOCHS, "best_accuracy")
+# How much faster one has to be for that to matter: what costs more has to be so much faster, at least.
+MARGIN = 1.1
+# Groups whose mean test accuracies are further apart than this (a share of the test rows) have not learnt alike.
 ALIKE = 0.01
-# Below this drift the steps still became faster while they were measured; fewer steps than these measure little.
-SETTLED = 0.9
+# Steps are steady where their drift is within these; fewer steps than `ENOUGH_STEPS` measure little.
+STEADY = (0.9, 1.1)
 ENOUGH_STEPS = 100
 LABELS = {
-    TO_ACCURACY: "seconds to the target accuracy",
-    TOTAL: "seconds of training",
-    STEP: "ms a step",
-    RATE: "rows a second",
+    TO_ACCURACY: "seconds to the target accuracy, by the run's own clock",
+    TOTAL: "seconds of training, by the run's own clock",
+    WAITED_TO_ACCURACY: "seconds from the command to the target accuracy",
+    WAITED: "seconds from the command to its end",
+    STEP: "ms per step",
+    RATE: "rows per second",
 }
 
 
@@ -80,9 +93,12 @@ class Group:
         found = [record["metrics"].get(metric) for record in self.records]
         return [] if any(value is None for value in found) else [float(value) for value in found]
 
-    def median(self, metric: str) -> float | None:
+    def centre(self, metric: str) -> float | None:
+        """What is shown of several trials: the geometric mean of times and rates, the mean of shares and counts."""
         values = self.values(metric)
-        return statistics.median(values) if values else None
+        if not values:
+            return None
+        return statistics.mean(values) if metric in _COUNTED_METRICS else statistics.geometric_mean(values)
 
     def mean_of(self, part: str) -> dict[str, float]:
         """The mean over trials of a table of numbers, such as `phases_ms`."""
@@ -112,18 +128,30 @@ class Group:
 
     @property
     def accuracy(self) -> float | None:
-        """Median test accuracy at the end of training, a share of the test rows."""
-        return self.median(ACCURACY)
+        """Mean test accuracy at the end of training, a share of the test rows."""
+        return self.centre(ACCURACY)
 
     def steps(self, metric: str) -> float:
-        """Median number of steps in what `metric` measures: until the target was reached, or all."""
-        return statistics.median([float(len(_steps_ms(record, metric))) for record in self.records])
+        """Mean number of steps in what `metric` measures: until the target was reached, or all."""
+        return statistics.mean([float(len(_steps_ms(record, metric))) for record in self.records])
 
     @cached_property
     def mean_step_ms(self) -> float | None:
         """Mean over trials of the mean of all steps: the same steps as in `phases_ms`, those of the warm-up too."""
         means = [statistics.mean(record["steps_ms"]) for record in self.records if record["steps_ms"]]
         return statistics.mean(means) if means else None
+
+    @property
+    def phase_drift(self) -> dict[str, float]:
+        """By phase the last third of the steps over the first, over the trials; of records that hold it."""
+        told = [record["phase_drift"] for record in self.records if record.get("phase_drift")]
+        names = list(dict.fromkeys(name for each in told for name in each))
+        return {name: statistics.geometric_mean([float(each[name]) for each in told if name in each]) for name in names}
+
+    @property
+    def grown_phases(self) -> dict[str, float]:
+        """The phases that became longer by more than a tenth while the run went on."""
+        return {name: drift for name, drift in self.phase_drift.items() if drift > STEADY[1]}
 
     def clock(self, metric: str) -> dict[str, float]:
         """Mean seconds of the parts of what `metric` measures: `steps`, and the layers around them."""
@@ -138,14 +166,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """One group's numbers of one metric."""
+    """One group's numbers of one metric.
+
+    Attributes:
+        interval: of `centre`; None for one trial, which has no spread.
+        normality: Shapiro and Wilk's W of the logarithms, and its p.
+    """
 
     group: Group
     count: int
-    median: float
+    centre: float
     interval: Interval | None
-    mean: float
-    olympic: float
     normality: tuple[float, float] | None
 
 
@@ -170,12 +201,12 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Cost:
-    """At how many cores a variant beats the best process of one thread: its median is lower, and no test says chance.
+    """At how many cores a variant beats the best process of one thread: its mean is lower, and no test says chance.
 
     Attributes:
         tried: the numbers of cores that were measured.
         beats: the way on the fewest cores that does, beside `single`; None: none of them.
-        untold: those on fewer cores whose median is lower as well, each with what cannot tell it from `single`; None
+        untold: those on fewer cores whose mean is lower as well, each with what cannot tell it from `single`; None
             where a side has fewer than two trials.
     """
 
@@ -188,25 +219,6 @@ class Cost:
     @property
     def cores(self) -> int | None:
         return None if self.beats is None else self.beats.group.cores
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """What to use.
-
-    Attributes:
-        best: the one with the lowest median.
-        chosen: the cheapest of those that are as fast as the best: not to be told from it, and within MARGIN of it.
-        ties: those, without `chosen`.
-        undecided: contrasts of the best with those that cannot be told from it, and may yet be slower than MARGIN.
-        fastest_one_machine: the best single process, where there is one beside `chosen`.
-    """
-
-    chosen: Group
-    best: Group
-    ties: tuple[Group, ...]
-    undecided: tuple[Contrast, ...]
-    fastest_one_machine: Group | None
 
 
 @dataclass
@@ -233,9 +245,53 @@ class Analysis:
 
     @cached_property
     def metric(self) -> str:
-        """What the answer is about: time to the target where at least two groups always reached it, else the total."""
+        """What the answer is about: time to the target where at least two groups always reached it, else the total.
+
+        Counted from the command where every one of these groups has that, else by the runs' own clocks.
+        """
         reached = [group for group in self.groups if group.values(TO_ACCURACY)]
-        return TO_ACCURACY if len(reached) >= min(2, len(self.groups)) and reached else TOTAL
+        if reached and len(reached) >= min(2, len(self.groups)):
+            return WAITED_TO_ACCURACY if all(group.values(WAITED_TO_ACCURACY) for group in reached) else TO_ACCURACY
+        finished = [group for group in self.groups if group.values(TOTAL)]
+        return WAITED if finished and all(group.values(WAITED) for group in finished) else TOTAL
+
+    @property
+    def is_to_target(self) -> bool:
+        """Whether the answer is about the time to the target accuracy."""
+        return self.metric in TO_TARGET
+
+    @property
+    def is_from_command(self) -> bool:
+        """Whether times count from the command, as a user waits, and not by the runs' own clocks."""
+        return self.metric in (WAITED, WAITED_TO_ACCURACY)
+
+    @property
+    def knows_waits(self) -> bool:
+        """Whether every finished trial says how long its user waited."""
+        return all(group.values(WAITED) for group in self.groups if group.records)
+
+    @cached_property
+    def host_cores(self) -> int | None:
+        """The cores that all workers shared; None where they may have run on other hosts, or an older plan is silent.
+
+        The ideal line of scaling ends there: more workers or threads share these cores.
+        """
+        cores = self.comparison.content.get("machine", {}).get("cores")
+        return int(cores) if cores and self.shares_a_host else None
+
+    @property
+    def shares_a_host(self) -> bool:
+        """Whether every worker ran on the host of the driver, as far as the records say where."""
+        masters = {_master(record) for group in self.groups for record in (*group.records, *group.failures)} - {""}
+        return bool(masters) and all(master.startswith("local") for master in masters)
+
+    def cores_used(self, group: Group) -> int:
+        """Workers × threads, but no more than the host has: 4 workers on 2 cores are not 4 cores."""
+        return min(group.cores, self.host_cores or group.cores)
+
+    def is_oversubscribed(self, group: Group) -> bool:
+        """Whether it asks for more cores than the host has."""
+        return self.cores_used(group) < group.cores
 
     def summaries(self, metric: str) -> list[Summary]:
         """Fastest (or highest rate) first; groups without that number are left out."""
@@ -247,14 +303,12 @@ class Analysis:
                     Summary(
                         group,
                         len(values),
-                        statistics.median(values),
-                        inference.median_interval(values),
-                        statistics.mean(values),
-                        statistics.olympic_mean(values),
-                        inference.shapiro(values),
+                        group.centre(metric) or 0.0,
+                        inference.geometric_interval(values),
+                        inference.shapiro(_logs(values)),
                     )
                 )
-        return sorted(found, key=lambda summary: summary.median, reverse=metric == RATE)
+        return sorted(found, key=lambda summary: summary.centre, reverse=metric == RATE)
 
     def is_baseline(self, group: Group) -> bool:
         """Whether others are compared with it, and it with none."""
@@ -291,12 +345,18 @@ class Analysis:
         if min(len(ours), len(theirs)) < 2:
             return None
         effect = inference.ratio(theirs, ours)
-        return None if effect is None else Contrast(group, baseline, effect, inference.hedges_g(theirs, ours), effect.p)
+        return (
+            None
+            if effect is None
+            else Contrast(group, baseline, effect, inference.hedges_g(_logs(theirs), _logs(ours)), effect.p)
+        )
 
     def one_way(self, metric: str) -> list[inference.AnovaRow] | None:
+        """Of logarithms, as all tests here."""
         return inference.one_way(self._values(metric), "group")
 
     def tukey(self, metric: str) -> list[inference.TukeyPair]:
+        """Of logarithms: the exponential of a difference is a ratio of geometric means."""
         return inference.tukey(self._values(metric)) or []
 
     def two_ways(self, metric: str) -> dict[tuple[str, str], list[inference.AnovaRow]]:
@@ -304,7 +364,7 @@ class Analysis:
         found = {}
         for first, second in itertools.combinations(self.factors, 2):
             rows = [
-                (value, group.factors[first], group.factors[second])
+                (math.log(value), group.factors[first], group.factors[second])
                 for group in self.groups
                 if NOT_VARIED not in (group.factors.get(first), group.factors.get(second))
                 for value in group.values(metric)
@@ -322,7 +382,7 @@ class Analysis:
     def best_single(self) -> Group | None:
         """The fastest process of one thread."""
         ones = [group for group in self.groups if group.cores == 1 and group.values(self.metric)]
-        return min(ones, key=lambda group: group.median(self.metric) or 0.0, default=None)
+        return min(ones, key=lambda group: group.centre(self.metric) or 0.0, default=None)
 
     @cached_property
     def scaling(self) -> dict[str, list[Group]]:
@@ -353,7 +413,7 @@ class Analysis:
     def costs(self) -> list[Cost]:
         """COST (McSherry, Isard and Murray, HotOS 2015) of each way that ran on more than one core.
 
-        Medians of few trials differ by chance alone, so those are tested, p adjusted for all that ran on several cores.
+        Means of few trials differ by chance alone, so they are tested, p adjusted for all that ran on several cores.
         """
         single = self.best_single
         if single is None:
@@ -367,39 +427,17 @@ class Analysis:
         return [self._cost(name, members, single, contrasts) for name, members in series.items()]
 
     def _cost(self, name: str, members: Sequence[Group], single: Group, contrasts: Mapping[str, Contrast]) -> Cost:
-        bar = single.median(self.metric) or 0.0
+        bar = single.centre(self.metric) or 0.0
         tried = tuple(sorted({each.cores for each in members}))
         untold: list[tuple[Group, Contrast | None]] = []
         for group in sorted(members, key=lambda each: each.cores):
             contrast = contrasts.get(group.name)
-            if (group.median(self.metric) or bar) >= bar:
+            if (group.centre(self.metric) or bar) >= bar:
                 continue
             if contrast is not None and contrast.differs and contrast.effect.ratio > 1:
                 return Cost(name, tried, single, contrast, tuple(untold))
             untold.append((group, contrast))
         return Cost(name, tried, single, None, tuple(untold))
-
-    @cached_property
-    def recommendation(self) -> Recommendation | None:
-        """None where nothing can be compared, or the groups have not learnt alike."""
-        ranked = self.summaries(self.metric)
-        if not ranked or not self.learnt_alike:
-            return None
-        # Whoever does not learn is not fast.
-        ranked = [summary for summary in ranked if self.reaches_target(summary.group)] or ranked
-        best = ranked[0].group
-        beside = [self.contrast(best, summary.group) for summary in ranked[1:]]
-        untold = [each for each in _adjusted([each for each in beside if each is not None]) if not each.differs]
-        ties = [each.baseline for each in untold if each.effect.interval.high < MARGIN]
-        chosen = min([best, *ties], key=lambda group: (group.cores, group.median(self.metric) or 0.0))
-        ones = [summary.group for summary in ranked if summary.group.is_one_machine and summary.group is not chosen]
-        return Recommendation(
-            chosen,
-            best,
-            tuple(group for group in [best, *ties] if group is not chosen),
-            tuple(each for each in untold if each.effect.interval.high >= MARGIN),
-            ones[0] if ones else None,
-        )
 
     def reaches_target(self, group: Group) -> bool:
         """Whether all its trials did that succeeded; always so where there is no target."""
@@ -412,7 +450,7 @@ class Analysis:
 
     @cached_property
     def accuracies(self) -> dict[str, float | None]:
-        """Median test accuracy of every group with a finished trial; None where it was not always evaluated."""
+        """Mean test accuracy of every group with a finished trial; None where it was not always evaluated."""
         return {group.name: group.accuracy for group in self.groups if group.records}
 
     @property
@@ -431,16 +469,20 @@ class Analysis:
         return int(self.comparison.plan.get("warmup_steps") or 0)
 
     def measured_steps(self, group: Group) -> int | None:
-        """Median number of steps after the warm-up; None without a finished trial."""
+        """Mean number of steps after the warm-up; None without a finished trial."""
         if not group.records:
             return None
         counts = [max(0, len(record["steps_ms"]) - self.warmup_steps) for record in group.records]
-        return round(statistics.median(counts))
+        return round(statistics.mean(counts))
+
+    def is_steady(self, group: Group) -> bool:
+        """Whether its steps after the warm-up became neither faster nor slower by more than a tenth."""
+        drift = group.centre(DRIFT)
+        return drift is None or STEADY[0] <= drift <= STEADY[1]
 
     @property
-    def unsettled(self) -> list[Group]:
-        """Groups whose steps still became faster after the warm-up."""
-        return [group for group in self.groups if (drift := group.median(DRIFT)) is not None and drift < SETTLED]
+    def unsteady(self) -> list[Group]:
+        return [group for group in self.groups if not self.is_steady(group)]
 
     @property
     def hardly_measured(self) -> list[Group]:
@@ -452,15 +494,16 @@ class Analysis:
     def one_seed_decides(self) -> bool:
         """Whether groups need different numbers of epochs to the target, and each has tried one seed only."""
         several = [group for group in self.groups if len(group.records) > 1]
-        epochs = {epochs for group in several if (epochs := group.median(EPOCHS)) is not None}
+        epochs = {epochs for group in several if (epochs := group.centre(EPOCHS)) is not None}
         return len(epochs) > 1 and all(group.has_one_seed for group in several)
 
     def core_seconds(self, group: Group) -> float | None:
-        median = group.median(self.metric)
-        return None if median is None else median * group.cores
+        """Seconds × the cores that it had; never more than the host has × the seconds."""
+        seconds = group.centre(self.metric)
+        return None if seconds is None else seconds * self.cores_used(group)
 
     def money(self, group: Group) -> float | None:
-        """What the median costs, where the plan has a price."""
+        """What these core-seconds cost, where the plan has a price."""
         price = float(self.comparison.plan.get("price_per_core_hour") or 0.0)
         seconds = self.core_seconds(group)
         return None if seconds is None or price == 0.0 else seconds / 3600 * price
@@ -468,10 +511,10 @@ class Analysis:
     @cached_property
     def _slowest(self) -> Group | None:
         timed = [group for group in self.groups if group.values(self.metric)]
-        return max(timed, key=lambda group: group.median(self.metric) or 0.0, default=None)
+        return max(timed, key=lambda group: group.centre(self.metric) or 0.0, default=None)
 
     def _values(self, metric: str) -> dict[str, list[float]]:
-        return {group.name: group.values(metric) for group in self.groups if len(group.values(metric)) > 1}
+        return {group.name: _logs(group.values(metric)) for group in self.groups if len(group.values(metric)) > 1}
 
     def _series_name(self, group: Group, without: Sequence[str]) -> str:
         kept = {name: value for name, value in group.factors.items() if name not in without}
@@ -505,10 +548,18 @@ def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
     return [replace(each, p=p) for each, p in zip(contrasts, adjusted, strict=True)]
 
 
+def _logs(values: Sequence[float]) -> list[float]:
+    return [math.log(value) for value in values]
+
+
+def _master(record: Mapping[str, Any]) -> str:
+    return str(record.get("facts", {}).get("master") or record.get("spark", {}).get("spark.master", ""))
+
+
 def _epochs(record: Mapping[str, Any], metric: str) -> int:
     """Epochs in what `metric` measures: to the evaluation that reached the target, or all."""
     history = record["history"]
-    reached = record["metrics"].get(TO_ACCURACY) if metric == TO_ACCURACY else None
+    reached = record["metrics"].get(TO_ACCURACY) if metric in TO_TARGET else None
     ends = [count for count, each in enumerate(history, start=1) if reached is not None and each["seconds"] == reached]
     return ends[0] if ends else len(history)
 
@@ -525,11 +576,14 @@ def _clock(record: Mapping[str, Any], metric: str) -> dict[str, float]:
     layers: Mapping[str, float] = record.get("layers_s", {})
     whole = len(record["history"])
     share = _epochs(record, metric) / whole if whole else 1.0
+    before = layers.get("start", 0.0) + layers.get("cluster manager", 0.0)
     return {
+        **({"start": before} if metric in (WAITED, WAITED_TO_ACCURACY) else {}),
         "steps": sum(_steps_ms(record, metric)) / 1e3,
         "prepare": layers.get("prepare", 0.0),
         **{name: share * layers.get(name, 0.0) for name in ("evaluation", "checkpoint", "idle")},
-        "finish": 0.0 if metric == TO_ACCURACY else layers.get("finish", 0.0),
+        "finish": 0.0 if metric in TO_TARGET else layers.get("finish", 0.0),
+        **({"stop": layers.get("stop", 0.0)} if metric == WAITED else {}),
     }
 
 

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text
-from sparkdl_bench.report import plots, tables, words
+from sparkdl_bench.report import plots, tables, vega, words
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     DRIFT,
@@ -27,6 +25,7 @@ from sparkdl_bench.report.analysis import (
     Analysis,
     analyse,
 )
+from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.plots import Plot
 from sparkdl_bench.report.tables import Table
@@ -141,7 +140,7 @@ def as_json(results: Results) -> str:
 
 
 def pictures(results: Results, path: Path) -> list[Path]:
-    """A PNG file for each picture in the folder `path`, light, 150 dots an inch."""
+    """A PNG file for each picture in the folder `path`, in light colours, 192 dots per inch."""
     return [file for _, _, file in _pictures(results, path)]
 
 
@@ -150,8 +149,7 @@ def _pictures(results: Results, path: Path) -> list[tuple[str, Plot, Path]]:
     written = []
     for name, plot in _named_plots(results):
         file = path / f"{name}.png"
-        with mpl.rc_context({"savefig.facecolor": plots.GROUND}):
-            plot.figure.savefig(file, dpi=150)
+        file.write_bytes(vega.png(plot))
         written.append((name, plot, file))
     return written
 
@@ -200,7 +198,7 @@ def _markdown_table(table: Table) -> str:
 
 
 def _described(analysis: Analysis) -> dict[str, Any]:
-    found = analysis.recommendation
+    found = decide(analysis)
     return {
         "title": analysis.comparison.title,
         "commit": analysis.comparison.content.get("commit"),
@@ -210,7 +208,9 @@ def _described(analysis: Analysis) -> dict[str, Any]:
         "target_accuracy": analysis.target,
         "summary": words.summary(analysis),
         "recommendation": words.recommendation(analysis),
-        "chosen": found.chosen.name if found else None,
+        "verdict": found.verdict,
+        "chosen": found.chosen.name if found.chosen else None,
+        "more_trials": found.more_trials,
         "tables": {
             table.name: [
                 {heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)}

@@ -1,4 +1,4 @@
-"""The page: one file, nothing loaded from elsewhere."""
+"""The page: one file, nothing loaded from elsewhere. Each comparison starts with its answer; method and tables follow."""
 
 from __future__ import annotations
 
@@ -7,78 +7,130 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from sparkdl_bench.report import plots, svg, tables, words
+from sparkdl_bench.report import plots, tables, vega, words
 from sparkdl_bench.report.analysis import Analysis, analyse
+from sparkdl_bench.report.answer import Answer, answer
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.tables import Cell, Table
+from sparkdl_bench.report.vega import Plot, Series
 
 _TEMPLATE = Path(__file__).with_name("page.html")
 _OPEN = ("groups",)
+# A table of so many rows has a field that filters them.
+_MANY_ROWS = 8
+
+
+class _Page:
+    """What a page is put together from: its sections, and the links to them."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self.links: list[tuple[str, str, bool]] = []
+
+    def link(self, anchor: str, text: str, is_comparison: bool = False) -> None:
+        self.links.append((anchor, text, is_comparison))
+
+    @property
+    def navigation(self) -> str:
+        return "".join(
+            f'<li{" class=top" if is_comparison else ""}><a href="#{anchor}">{escape(text)}</a></li>'
+            for anchor, text, is_comparison in self.links
+        )
 
 
 def page(results: Results) -> str:
     """The whole report as HTML."""
     analyses = [analyse(comparison) for comparison in results.comparisons if comparison.records]
-    parts: list[str] = []
-    links: list[tuple[str, str]] = []
-    for index, analysis in enumerate(analyses):
-        _comparison(analysis, f"c{index + 1}", len(analyses) > 1, parts, links)
+    answers = [answer(analysis) for analysis in analyses]
+    made = _Page()
+    if len(analyses) > 1:
+        _index(analyses, answers, made)
+    for at, (analysis, found) in enumerate(zip(analyses, answers, strict=True), start=1):
+        _comparison(analysis, found, f"c{at}", len(analyses) > 1, made)
     if results.net:
-        _net(results, parts, links)
-    for index, analysis in enumerate(analyses):
-        _recommendation(analysis, f"c{index + 1}", len(analyses) > 1, parts, links)
+        _net(results, made)
     title = ", ".join(analysis.comparison.title for analysis in analyses) or "All-reduces"
-    navigation = "".join(f'<li><a href="#{anchor}">{escape(text)}</a></li>' for anchor, text in links)
+    content = "\n".join(made.parts)
     text = _TEMPLATE.read_text(encoding="utf-8")
-    for marker, value in (("TITLE", escape(title)), ("NAVIGATION", navigation), ("CONTENT", "\n".join(parts))):
+    for marker, value in (
+        ("TITLE", escape(title)),
+        ("NAVIGATION", made.navigation),
+        ("CONTENT", content),
+        ("CHARTS", f"<script>{vega.script()}</script>" if 'class="chart"' in content else ""),
+    ):
         text = text.replace(f"<!--{marker}-->", value)
     return text
 
 
-def _comparison(analysis: Analysis, prefix: str, several: bool, parts: list[str], links: list[tuple[str, str]]) -> None:
-    named = f"{analysis.comparison.title}: " if several else ""
-    anchor = f"{prefix}-summary"
-    links.append((anchor, f"{named}Summary"))
-    sentences = "".join(f"<li>{escape(line)}</li>" for line in words.summary(analysis))
-    parts.append(
-        f'<section><h2 id="{anchor}">{escape(named)}Summary</h2>{_facts(analysis)}'
-        f'<ul class="summary">{sentences}</ul></section>'
+def _index(analyses: Sequence[Analysis], answers: Sequence[Answer], made: _Page) -> None:
+    made.link("index", "All comparisons", is_comparison=True)
+    lines = "".join(
+        f'<li><a href="#c{at}-answer">{escape(analysis.comparison.title)}</a><p>{escape(found.sentences[0])}</p></li>'
+        for at, (analysis, found) in enumerate(zip(analyses, answers, strict=True), start=1)
     )
-    found = tables.all_tables(analysis)
-    parts += [_table(table, prefix) for table in found if table.name in _OPEN]
-    links.append((f"{prefix}-groups", f"{named}Groups"))
-    pictures = plots.all_plots(analysis)
-    if pictures:
-        links.append((f"{prefix}-plots", f"{named}Plots"))
-        inside = "\n".join(_figure(plot, prefix) for plot in pictures)
-        parts.append(
-            f'<section><h2 id="{prefix}-plots">{escape(named)}Plots</h2><div class="plots">{inside}</div></section>'
+    made.parts.append(f'<section><h2 id="index">All comparisons</h2><ul class="index">{lines}</ul></section>')
+
+
+def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, made: _Page) -> None:
+    title = analysis.comparison.title
+    made.link(f"{prefix}-answer", title if several else "Answer", is_comparison=several)
+    heading = title if several else "Answer"
+    made.parts.append(
+        f"<section>{_heading(2, f'{prefix}-answer', heading)}{_facts(analysis)}{_answer(found)}</section>"
+    )
+    first, *others = [*plots.all_plots(analysis)] or [None]
+    if first is not None:
+        made.parts.append(f'<section class="hero">{_figure(first, prefix)}</section>')
+    _list("Cost", f"{prefix}-cost", found.cost, made)
+    _list("What to do next", f"{prefix}-next", found.next_steps, made)
+    _list("How this answer was found", f"{prefix}-details", found.details, made)
+    every = tables.all_tables(analysis)
+    for table in every:
+        if table.name in _OPEN:
+            made.link(f"{prefix}-{table.name}", table.title)
+            made.parts.append(_table(table, prefix))
+    if others:
+        made.link(f"{prefix}-plots", "Charts")
+        inside = "\n".join(_figure(plot, prefix) for plot in others if plot is not None)
+        made.parts.append(
+            f'<section>{_heading(3, f"{prefix}-plots", "Charts")}<div class="plots">{inside}</div></section>'
         )
-    parts += [_table(table, prefix) for table in found if table.name not in _OPEN]
-    links.append((f"{prefix}-runs", f"{named}All runs"))
-    parts.append(_configuration(analysis, prefix))
+    _list("Findings", f"{prefix}-summary", words.summary(analysis), made)
+    for table in every:
+        if table.name not in _OPEN:
+            made.link(f"{prefix}-{table.name}", table.title)
+            made.parts.append(_table(table, prefix))
+    made.link(f"{prefix}-configuration", "Configuration and machine")
+    made.parts.append(_configuration(analysis, prefix))
 
 
-def _net(results: Results, parts: list[str], links: list[tuple[str, str]]) -> None:
-    links.append(("net-bandwidth", "All-reduces"))
-    plot = plots.bus_bandwidth(results.net)
-    if plot is not None:
-        parts.append(f'<section><h2>All-reduces</h2><div class="plots">{_figure(plot, "net")}</div></section>')
-    parts.append(_table(tables.bandwidth(results.net), "net"))
-
-
-def _recommendation(
-    analysis: Analysis, prefix: str, several: bool, parts: list[str], links: list[tuple[str, str]]
-) -> None:
-    named = f"{analysis.comparison.title}: " if several else ""
-    anchor = f"{prefix}-recommendation"
-    links.append((anchor, f"{named}Recommendation"))
-    first, *rest = words.recommendation(analysis)
-    lines = "".join(f"<p>{escape(line)}</p>" for line in rest)
-    parts.append(
-        f'<section class="recommendation"><h2 id="{anchor}">{escape(named)}Recommendation</h2>'
-        f'<p class="first">{escape(first)}</p>{lines}</section>'
+def _answer(found: Answer) -> str:
+    first, second = found.sentences
+    more = f"<p>{escape(second)}</p>" if second else ""
+    return (
+        f'<div class="answer"><p class="first">{escape(first)}</p>{more}'
+        f'<p class="sureness">{escape(found.sureness)}</p></div>'
     )
+
+
+def _list(title: str, anchor: str, lines: Sequence[str], made: _Page) -> None:
+    if not lines:
+        return
+    made.link(anchor, title)
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    made.parts.append(f'<section>{_heading(3, anchor, title)}<ul class="lines">{items}</ul></section>')
+
+
+def _net(results: Results, made: _Page) -> None:
+    made.link("net-answer", "All-reduces", is_comparison=True)
+    plot = plots.bus_bandwidth(results.net)
+    figure = f'<div class="plots">{_figure(plot, "net")}</div>' if plot is not None else ""
+    made.parts.append(f"<section>{_heading(2, 'net-answer', 'All-reduces')}{figure}</section>")
+    made.parts.append(_table(tables.bandwidth(results.net), "net"))
+
+
+def _heading(level: int, anchor: str, text: str) -> str:
+    return f'<h{level} id="{anchor}">{escape(text)}</h{level}>'
 
 
 def _facts(analysis: Analysis) -> str:
@@ -86,9 +138,23 @@ def _facts(analysis: Analysis) -> str:
     return f'<p class="facts">{escape(" · ".join(facts))}</p>'
 
 
-def _figure(plot: plots.Plot, prefix: str) -> str:
+def _figure(plot: Plot, prefix: str) -> str:
     name = f"{prefix}-plot-{plot.name}"
-    return f'<figure id="{name}"><figcaption>{escape(plot.title)}</figcaption>{svg.inline(plot, name)}</figure>'
+    note = f'<p class="note">{escape(plot.note)}</p>' if plot.note else ""
+    legend = f'<ul class="legend">{"".join(map(_legend, plot.series))}</ul>' if plot.series else ""
+    return (
+        f'<figure id="{name}" class="chart"><figcaption>{escape(plot.title)}</figcaption>{note}'
+        f'<div class="picture">{vega.svg(plot, name)}</div>{legend}'
+        f'<script type="application/json">{vega.live(plot)}</script></figure>'
+    )
+
+
+def _legend(series: Series) -> str:
+    kind = "dashed" if series.dash else "solid"
+    return (
+        f'<li data-series="{escape(series.name, quote=True)}"><span class="swatch" '
+        f'style="border-top: 4px {kind} {series.colour}"></span><span>{escape(series.name)}</span></li>'
+    )
 
 
 def _table(table: Table, prefix: str) -> str:
@@ -100,19 +166,29 @@ def _table(table: Table, prefix: str) -> str:
     )
     rows = "\n".join(f"<tr>{_row(row, numeric)}</tr>" for row in table.rows)
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
+    many = " data-filter" if len(table.rows) >= _MANY_ROWS else ""
     body = (
-        f'{note}<div class="wide" tabindex="0" role="region" aria-labelledby="{anchor}"><table class="sortable">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f'{note}<div class="scrolls"><div class="wide" tabindex="0" role="region" aria-labelledby="{anchor}">'
+        f'<table class="sortable"{many}><caption>{_caption(table)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></div>"
     )
     if table.name in _OPEN:
-        return f'<section><h2 id="{anchor}">{escape(table.title)}</h2>{body}</section>'
-    return f'<details><summary><h2 id="{anchor}">{escape(table.title)}</h2></summary>{body}</details>'
+        return f"<section>{_heading(3, anchor, table.title)}{body}</section>"
+    return f"<details><summary>{_heading(3, anchor, table.title)}</summary>{body}</details>"
+
+
+def _caption(table: Table) -> str:
+    rows = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}"
+    return f'{rows}, {len(table.headings)} columns. <span class="hint">Scroll sideways for more columns.</span>'
 
 
 def _row(row: Sequence[Cell], numeric: Sequence[bool]) -> str:
     cells = []
-    for cell, is_number in zip(row, numeric, strict=True):
-        if not is_number:
+    for at, (cell, is_number) in enumerate(zip(row, numeric, strict=True)):
+        if at == 0:
+            key = f' class="n" data-key="{cell.key!r}"' if is_number and cell.key != float("inf") else ""
+            cells.append(f'<th scope="row"{key}>{escape(cell.text)}</th>')
+        elif not is_number:
             cells.append(f"<td>{escape(cell.text)}</td>")
         elif cell.key == float("inf"):
             cells.append(f'<td class="n">{escape(cell.text)}</td>')
@@ -123,7 +199,8 @@ def _row(row: Sequence[Cell], numeric: Sequence[bool]) -> str:
 
 def _configuration(analysis: Analysis, prefix: str) -> str:
     text = escape(json.dumps(analysis.comparison.configuration, indent=2, ensure_ascii=False))
+    anchor = f"{prefix}-configuration"
     return (
-        f'<details><summary><h2 id="{prefix}-configuration">Configuration and machine</h2></summary>'
-        f'<pre tabindex="0">{text}</pre></details>'
+        f"<details><summary>{_heading(3, anchor, 'Configuration and machine')}</summary>"
+        f'<pre tabindex="0" role="region" aria-labelledby="{anchor}">{text}</pre></details>'
     )

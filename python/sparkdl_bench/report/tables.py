@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import statistics
+from sparkdl_bench.report import break_even
 from sparkdl_bench.report.analysis import (
     DRIFT,
     ENOUGH_STEPS,
     LABELS,
     RATE,
-    SETTLED,
+    STEADY,
     STEP,
     TO_ACCURACY,
     TOTAL,
+    WAITED,
+    WAITED_TO_ACCURACY,
     Analysis,
     Contrast,
     Group,
 )
-from sparkdl_bench.report.words import number
+from sparkdl_bench.report.decision import decide
+from sparkdl_bench.report.numbers import number
 from sparkdl_bench.results import describe_bytes
-from sparkdl_bench.statistics import Interval, inference
+from sparkdl_bench.statistics import Interval, inference, sequential
 from sparkdl_bench.statistics.inference import AnovaRow
 
 
@@ -51,14 +56,26 @@ NONE = Cell("–", float("inf"))
 _NONE_FITS = "none fits"
 # A rank that works longer than this many times the ranks' mean is waited for; as in the tab Training of Spark's pages.
 _STRAGGLES = 1.02
-# What algorithms count (docs/variants.md), in words; a run's page has them from the same file. `often`: the numbers say
-# how often each value from 0 on occurred; otherwise there is one, or one of each worker.
+# What algorithms count (docs/reference/variants.md), in words; a run's page has them from the same file. `often`: the
+# numbers say how often each value from 0 on occurred; otherwise there is one, or one of each worker.
 _COUNTED: Mapping[str, Mapping[str, Any]] = json.loads(
     Path(__file__).with_name("counted.json").read_text(encoding="utf-8")
 )
 # Values of which the share is told one by one.
 _TOLD_VALUES = 8
-_SHORT = {TO_ACCURACY: "s to target", TOTAL: "s in total", STEP: "ms a step", RATE: "rows/s"}
+_SHORT = {
+    TO_ACCURACY: "s to target, run's clock",
+    TOTAL: "s in total, run's clock",
+    WAITED_TO_ACCURACY: "s from command to target",
+    WAITED: "s from command to end",
+    STEP: "ms per step",
+    RATE: "rows/s",
+}
+_ESTIMATE = "Of several trials: the geometric mean, with Student's interval on logarithms; ratios are of these (Welch)."
+_DRIFT = (
+    "Drift is the median of the last third of the steps over that of the first; outside "
+    f"{STEADY[0]:g} to {STEADY[1]:g} the row is not steady."
+)
 
 
 def groups(analysis: Analysis) -> Table:
@@ -69,17 +86,16 @@ def groups(analysis: Analysis) -> Table:
         "cores",
         "batch",
         "trials",
-        f"{_SHORT[metric]}, median [95 %]",
-        "MLPerf mean",
+        f"{_SHORT[metric]} [95 %]",
         "× faster than baseline [95 %]",
         "p",
-        "ms a step",
+        "ms per step",
         "rows/s",
         "measured steps",
         "drift",
         "accuracy",
         "core-seconds",
-        "bytes a step",
+        "bytes per step",
     ]
     priced = float(analysis.comparison.plan.get("price_per_core_hour") or 0.0) > 0
     if priced:
@@ -91,16 +107,15 @@ def groups(analysis: Analysis) -> Table:
     for group in ordered:
         summary = summaries.get(group.name)
         contrast = analysis.contrasts.get(group.name)
-        row = [_text(group.name), _count(group.cores), _count(group.batch), _trials(group)]
+        row = [_text(group.name), _cores(analysis, group), _count(group.batch), _trials(group)]
         row += [
-            _interval(summary.median, summary.interval) if summary else NONE,
-            _number(summary.olympic) if summary else NONE,
+            _interval(summary.centre, summary.interval) if summary else NONE,
             _faster(analysis, group, contrast),
             _probability(contrast.p) if contrast else NONE,
-            _number(group.median(STEP)),
-            _number(group.median(RATE)),
+            _number(group.centre(STEP)),
+            _number(group.centre(RATE)),
             _steps(analysis.measured_steps(group)),
-            _number(group.median(DRIFT)),
+            _drift(group.centre(DRIFT)),
             _share(group.accuracy),
             _number(analysis.core_seconds(group)),
             _bytes(group),
@@ -108,36 +123,83 @@ def groups(analysis: Analysis) -> Table:
         if priced:
             row.append(_number(analysis.money(group)))
         rows.append(row)
-    target = f" Target: {analysis.target:.1%} of the test rows." if analysis.target is not None else ""
+    return Table("groups", "Groups", _about_groups(analysis), headings, rows)
+
+
+def _about_groups(analysis: Analysis) -> str:
     base = analysis.comparison.plan.get("baseline") or {}
     against = ", ".join(f"{name} {value}" for name, value in base.items()) or "the slowest"
-    note = (
-        f"Baseline: {against}; 'none fits' where no group differs in that alone. Ratios compare geometric means "
-        "(Welch's test on logarithms), p is adjusted by Holm for all of them; intervals of medians are bootstrapped "
-        f"(BCa).{target} Core-seconds: the median times workers and threads. Measured steps are those after the "
-        f"warm-up, fewer than {ENOUGH_STEPS} are too few; drift is the median of their last third over that of their "
-        f"first, below {SETTLED} the warm-up was too short."
+    target = f" Target: {analysis.target:.1%} of the test rows." if analysis.target is not None else ""
+    return (
+        f"Times are {LABELS[analysis.metric]}. {_ESTIMATE} Baseline: {against}; 'none fits' where no group differs in "
+        f"that alone; p is adjusted by Holm for all of them.{target} Core-seconds: the time × the cores, of which no "
+        f"group has more than the host. Measured steps are those after the warm-up, fewer than {ENOUGH_STEPS} are too "
+        f"few. {_DRIFT} Fewer than {sequential.ENOUGH_TRIALS} trials are marked 'few'."
     )
-    return Table("groups", "Groups", note, headings, rows)
+
+
+def fixed_and_steady(analysis: Analysis) -> Table:
+    """What each group costs once, and what each step adds."""
+    rows = [
+        [
+            _text(each.group.name),
+            _trials(each.group),
+            _interval(each.fixed_s, each.fixed_interval),
+            _interval(each.ms_per_step, each.steady_interval),
+            _drift(each.group.centre(DRIFT)),
+        ]
+        for each in break_even.fixed_and_steady(analysis)
+    ]
+    since = "from the command" if analysis.knows_waits else "by the runs' own clocks"
+    note = (
+        "The time of a run is the fixed seconds + steps × ms per step. Fixed: all that does not grow with the steps, "
+        f"counted {since}. ms per step: the mean "
+        "step after the warm-up, with its share of evaluations, checkpoints and idling. Means over the trials with "
+        f"Student's interval. {_DRIFT}"
+    )
+    headings = ["group", "trials", "fixed seconds [95 %]", "ms per step, evaluations included [95 %]", "drift"]
+    return Table("fixed-and-steady", "Fixed cost and steady speed", note, headings, rows)
+
+
+def break_evens(analysis: Analysis) -> Table:
+    """When a group that costs more overtakes the cheapest."""
+    rows = [
+        [
+            _text(each.group.name),
+            _text(each.other.name),
+            _number(each.more_to_start_s),
+            _number(each.less_per_step_ms),
+            _text(f"{each.kind} …" if each.steps is not None else each.kind),
+            NONE if each.steps is None else _interval(each.steps, each.interval),
+            _number(each.rows),
+            _number(each.passes),
+        ]
+        for each in decide(analysis).break_even
+    ]
+    headings = ["group", "beside", "s more to start", "ms less per step", "wins", "steps [95 %]", "rows", "passes"]
+    note = (
+        "After how many steps a group that costs more overtakes the cheapest one with the same batch, also where that "
+        "is longer than what was measured; intervals by Fieller's theorem. Passes are over the training set."
+    )
+    return Table("break-even", "Break-even", note, headings, rows)
 
 
 def tests(analysis: Analysis) -> Table:
-    """Welch's test, effect size and normality of each group."""
+    """Welch's test, effect size and normality of each group, of logarithms as everything here."""
     rows = []
     for summary in analysis.summaries(analysis.metric):
         group = summary.group
-        values = group.values(analysis.metric)
         baseline = analysis.baseline_of(group)
-        found = inference.welch(values, baseline.values(analysis.metric)) if baseline else None
         contrast = analysis.contrasts.get(group.name)
+        logs = [[math.log(value) for value in each.values(analysis.metric)] for each in (baseline, group) if each]
+        found = inference.welch(*logs) if len(logs) == 2 else None
         rows.append(
             [
                 _text(group.name),
                 _text(baseline.name if baseline else "–" if analysis.is_baseline(group) else _NONE_FITS),
-                _number(summary.mean),
-                _number(found.difference) if found else NONE,
-                _number(found.interval.low) if found else NONE,
-                _number(found.interval.high) if found else NONE,
+                _number(math.exp(found.difference)) if found else NONE,
+                _number(math.exp(found.interval.low)) if found else NONE,
+                _number(math.exp(found.interval.high)) if found else NONE,
                 _number(found.t) if found else NONE,
                 _number(found.df) if found else NONE,
                 _probability(found.p) if found else NONE,
@@ -146,17 +208,22 @@ def tests(analysis: Analysis) -> Table:
                 _probability(summary.normality[1]) if summary.normality else NONE,
             ]
         )
-    headings = ["group", "baseline", "mean", "difference", "low", "high", "t", "df", "p", "Hedges' g", "W", "p of W"]
+    headings = ["group", "baseline", "ratio", "low", "high", "t", "df", "p", "Hedges' g", "W", "p of W"]
     note = (
-        f"Welch's t-test of {LABELS[analysis.metric]} (group minus baseline, 95 %), not of logarithms as in the table "
-        "of groups, and p not adjusted for their number; Hedges' g of baseline minus group; Shapiro and Wilk's W of "
-        "the group's trials: a small p of W says that they are not normally distributed."
+        f"Welch's t-test on the logarithms of {LABELS[analysis.metric]}: the ratio of geometric means, baseline over "
+        "group, with its 95 % interval; p is not adjusted for the number of groups. Hedges' g of logarithms; Shapiro "
+        "and Wilk's W of the group's logarithms: a small p of W says that they are not normally distributed."
     )
     return Table("tests", "Tests against the baseline", note, headings, rows)
 
 
 def phases(analysis: Analysis) -> Table:
-    return _parts(analysis, "phases_ms", "phases", "Phases, ms a step", "Exposed time; means of all steps and trials.")
+    """Every phase of a step, and whether the steps, or single phases of them, changed while the run went on."""
+    found = _parts(analysis, "phases_ms", "phases", "Phases, ms per step", "")
+    groups = {group.name: group for group in analysis.groups}
+    rows = [[*row, _drift(groups[row[0].text].centre(DRIFT)), _grown(groups[row[0].text])] for row in found.rows]
+    note = f"Exposed time; means of all steps and trials. {_DRIFT} Phases that grew did so by more than a tenth."
+    return Table(found.name, found.title, note, [*found.headings, "drift", "phases that grew"], rows)
 
 
 def stragglers(analysis: Analysis) -> Table:
@@ -184,14 +251,16 @@ def stragglers(analysis: Analysis) -> Table:
                     _number(wait - shortest),
                     _number(rank.get("made_others_wait_s")),
                     _text("yes" if is_uneven and own == longest else ""),
+                    _drift(group.typical["metrics"].get(DRIFT)),
                 ]
             )
     headings = ["group", "rank", "host / executor", "data", "compute", "works", "wait", "waits longer by"]
-    headings += ["made others wait, s", "waited for"]
+    headings += ["made others wait, s", "waited for", "drift"]
     note = (
-        "Milliseconds a step of the trial in the middle; works: all but waiting for other ranks and for Spark. The "
+        "Milliseconds per step of the trial in the middle; works: all but waiting for other ranks and for Spark. The "
         "others wait for the rank that works longest, where that is more than 2 % above the ranks' mean. The seconds "
-        "that it made the others wait are summed over them and over the steps in which it was the last."
+        "that it made the others wait are summed over them and over the steps in which it was the last. "
+        f"{_DRIFT}"
     )
     return Table("stragglers", "Stragglers", note, headings, rows)
 
@@ -262,9 +331,9 @@ def anovas(analysis: Analysis) -> list[Table]:
     tables = []
     one = analysis.one_way(analysis.metric)
     if one:
-        tables.append(_anova("one-way", f"One-way ANOVA of {LABELS[analysis.metric]}", one))
+        tables.append(_anova("one-way", f"One-way ANOVA of the logarithm of {LABELS[analysis.metric]}", one))
     for (first, second), rows in analysis.two_ways(analysis.metric).items():
-        title = f"Two-way ANOVA of {LABELS[analysis.metric]}: {first} and {second}"
+        title = f"Two-way ANOVA of the logarithm of {LABELS[analysis.metric]}: {first} and {second}"
         tables.append(_anova(f"two-way-{first}-{second}", title, rows))
     return tables
 
@@ -274,9 +343,9 @@ def tukey(analysis: Analysis) -> Table:
         [
             _text(pair.first),
             _text(pair.second),
-            _number(pair.difference),
-            _number(pair.interval.low),
-            _number(pair.interval.high),
+            _number(math.exp(pair.difference)),
+            _number(math.exp(pair.interval.low)),
+            _number(math.exp(pair.interval.high)),
             _probability(pair.p),
         ]
         for pair in analysis.tukey(analysis.metric)
@@ -284,8 +353,9 @@ def tukey(analysis: Analysis) -> Table:
     return Table(
         "tukey",
         "Tukey's HSD, all pairs",
-        f"Second minus first, {LABELS[analysis.metric]}; intervals and p hold for the whole family at 95 %.",
-        ["first", "second", "difference", "low", "high", "p"],
+        f"Second over first, ratios of geometric means of {LABELS[analysis.metric]}; intervals and p hold for the "
+        "whole family at 95 %.",
+        ["first", "second", "ratio", "low", "high", "p"],
         rows,
     )
 
@@ -304,14 +374,20 @@ def runs(analysis: Analysis) -> Table:
                 _text(str(record.get("started", ""))[:19]),
                 _number(metrics.get(TO_ACCURACY)),
                 _number(metrics.get(TOTAL)),
+                _number(metrics.get(WAITED)),
                 _number(metrics.get(STEP)),
                 _number(metrics.get("ms_per_step_p90")),
+                _drift(metrics.get(DRIFT)),
                 _share(metrics.get("test_accuracy")),
                 _share(record.get("load", {}).get("busy")),
             ]
         )
-    headings = ["group", "trial", "state", "started (UTC)", "s to target", "s total", "ms a step", "p90", "accuracy"]
-    return Table("runs", "All runs", "busy: share of all cores in use just before it.", [*headings, "busy"], rows)
+    headings = ["group", "trial", "state", "started (UTC)", "s to target", "s total", "s waited", "ms per step", "p90"]
+    note = (
+        "Seconds to the target and in total by the run's own clock; waited: from the command to its end. Busy: the "
+        f"share of all cores in use just before it. {_DRIFT}"
+    )
+    return Table("runs", "All runs", note, [*headings, "drift", "accuracy", "busy"], rows)
 
 
 def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -337,13 +413,14 @@ def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def all_tables(analysis: Analysis) -> list[Table]:
-    tables = [groups(analysis), phases(analysis), stragglers(analysis), counts(analysis), layers(analysis)]
-    tables += [resources(analysis), tests(analysis), *anovas(analysis), tukey(analysis), runs(analysis)]
+    tables = [groups(analysis), fixed_and_steady(analysis), break_evens(analysis), phases(analysis)]
+    tables += [stragglers(analysis), counts(analysis), layers(analysis), resources(analysis), tests(analysis)]
+    tables += [*anovas(analysis), tukey(analysis), runs(analysis)]
     return [table for table in tables if table.rows]
 
 
 def _own_ms(rank: Mapping[str, Any]) -> float:
-    """Milliseconds a step in which it waited neither for other ranks nor for Spark."""
+    """Milliseconds per step in which it waited neither for other ranks nor for Spark."""
     return sum(float(value) for phase, value in rank["phases_ms"].items() if phase not in ("wait", "scheduler"))
 
 
@@ -457,8 +534,22 @@ def _count(value: int) -> Cell:
 
 
 def _trials(group: Group) -> Cell:
-    failed = len(group.failures)
-    return Cell(f"{len(group.records)}" + (f" ({failed} failed)" if failed else ""), len(group.records))
+    count = len(group.records)
+    said = [f"{len(group.failures)} failed"] if group.failures else []
+    said += ["few"] if 0 < count < sequential.ENOUGH_TRIALS else []
+    return Cell(f"{count}" + (f" ({', '.join(said)})" if said else ""), count)
+
+
+def _cores(analysis: Analysis, group: Group) -> Cell:
+    """Workers × threads, and what the host has where that is less."""
+    used = analysis.cores_used(group)
+    return Cell(f"{used} (asks for {group.cores})" if analysis.is_oversubscribed(group) else f"{used:,}", used)
+
+
+def _drift(value: float | None) -> Cell:
+    if value is None:
+        return NONE
+    return Cell(number(value) + ("" if STEADY[0] <= value <= STEADY[1] else " (not steady)"), value)
 
 
 def _faster(analysis: Analysis, group: Group, contrast: Contrast | None) -> Cell:
@@ -476,6 +567,10 @@ def _steps(count: int | None) -> Cell:
 
 def _memory(value: float | None) -> Cell:
     return NONE if value is None else Cell(describe_bytes(value), value)
+
+
+def _grown(group: Group) -> Cell:
+    return _text(", ".join(f"{phase} {drift:.2f} times" for phase, drift in group.grown_phases.items()))
 
 
 def _number(value: float | None) -> Cell:

@@ -38,6 +38,12 @@ def mean(values: Sequence[float]) -> float:
     return float(np.mean(np.asarray(values, dtype=np.float64)))
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """What is in the middle of times, which err by factors; 0 where one of them is 0."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(np.exp(np.log(array).mean())) if array.min() > 0 else 0.0
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     return float(np.percentile(np.asarray(values, dtype=np.float64), percent))
 

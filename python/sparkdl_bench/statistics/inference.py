@@ -115,6 +115,16 @@ def ratio(first: Sequence[float], second: Sequence[float]) -> Effect | None:
     return Effect(math.exp(found.difference), interval, found.p)
 
 
+def geometric_interval(values: Sequence[float]) -> Interval | None:
+    """The interval of the geometric mean, by Student's t on logarithms. None below two values: one has no spread."""
+    array = _array(values)
+    if len(array) < 2 or array.min() <= 0:
+        return None
+    logs = np.log(array)
+    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs)))
+    return Interval(math.exp(logs.mean() - half), math.exp(logs.mean() + half))
+
+
 def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
     """Hedges' g: the difference of means in pooled standard deviations, with the exact correction for small samples.
 

@@ -1,4 +1,4 @@
-"""`make bench-models`: a step of every model, with MKL and OpenBLAS, 1 worker and 2, beside one process of PyTorch."""
+"""`make bench-models`: a step of every model, MKL and OpenBLAS, 1 worker and 2, beside PyTorch with as many cores."""
 
 from __future__ import annotations
 
@@ -125,21 +125,24 @@ def chosen(names: str) -> list[Net]:
 
 def groups(nets: Sequence[Net], specifications: dict[str, str], shared: Options) -> list[list[Contestant]]:
     """The contestants of each net, which take turns."""
-    return [[*_ours(net), _pytorch(net, specifications[net.name], shared)] for net in nets]
+    return [[*_ours(net), *_pytorch(net, specifications[net.name], shared)] for net in nets]
 
 
 def comparisons(nets: Sequence[Net]) -> list[Comparison]:
+    """Two workers are held against PyTorch with as many cores, by threads and by DDP; one thread is shown besides."""
     return [
         Comparison(f"{net.name}, batch {net.batch}, 1 core", f"{net.name}-mkl-1", f"{net.name}-pytorch", TARGET)
         for net in nets
         if net.is_convolutional
     ] + [
-        Comparison(f"{net.name}, batch {net.batch}, {title}", ours, theirs, 1.0)
+        Comparison(f"{net.name}, batch {net.batch}, {title}", f"{net.name}-{ours}", f"{net.name}-{theirs}", target)
         for net in nets
-        for title, ours, theirs in (
-            ("MKL beside OpenBLAS", f"{net.name}-mkl-1", f"{net.name}-openblas-1"),
-            ("2 workers beside 1", f"{net.name}-mkl-2", f"{net.name}-mkl-1"),
-            ("2 workers beside PyTorch", f"{net.name}-mkl-2", f"{net.name}-pytorch"),
+        for title, ours, theirs, target in (
+            ("MKL beside OpenBLAS", "mkl-1", "openblas-1", 1.0),
+            ("2 workers beside 1", "mkl-2", "mkl-1", 1.0),
+            ("2 workers beside PyTorch with 2 threads", "mkl-2", "pytorch-2", 1.0),
+            ("2 workers beside PyTorch DDP, 2 processes", "mkl-2", "pytorch-ddp", 1.0),
+            ("2 workers beside PyTorch with 1 thread", "mkl-2", "pytorch", None),
         )
     ]
 
@@ -162,16 +165,20 @@ def _ours(net: Net) -> list[Contestant]:
     ]
 
 
-def _pytorch(net: Net, specification: str, shared: Options) -> Contestant:
-    case = replace(net.case(1), specification=specification)
-    return PeerContestant(f"{net.name}-pytorch", "pytorch-model", case, shared.peers_dir)
+def _pytorch(net: Net, specification: str, shared: Options) -> list[Contestant]:
+    """One process with one thread and with two, and two processes with one each."""
+    one, two = (replace(net.case(workers), specification=specification) for workers in (1, 2))
+    cases = {"pytorch": one, "pytorch-2": replace(one, threads=2), "pytorch-ddp": two}
+    return [
+        PeerContestant(f"{net.name}-{name}", "pytorch-model", case, shared.peers_dir) for name, case in cases.items()
+    ]
 
 
 @click.command(NAME)
 @click.option("--models", "names", default="", help="Nets to measure, separated by commas [default: all].")
 @options
 def command(shared: Options, names: str) -> None:
-    """A step of every model with each BLAS, one worker and two, beside one process of PyTorch."""
+    """A step of every model with each BLAS, one worker and two, beside PyTorch with as many cores."""
     nets = chosen(names)
     plan = {"nets": [asdict(net) for net in nets]}
     run_suite(NAME, plan, groups(nets, specifications_of(nets), shared), comparisons(nets), shared)

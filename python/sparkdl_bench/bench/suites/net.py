@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 import pyspark
 
 from sparkdl_bench import peers
-from sparkdl_bench.bench import collective, encryption, link
+from sparkdl_bench.bench import collective, congestion, encryption, link
 from sparkdl_bench.bench.collective import Way
 from sparkdl_bench.bench.net import run_way
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
@@ -22,22 +23,32 @@ from sparkdl_bench.errors import ConfigurationError, RunFailedError
 NAME = "net"
 # Whose cost is shown; SASL's 3DES needs a second for what these do in milliseconds.
 ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
+# Transports of ours that have the key `congestion`.
+_TOLD_CONGESTION = ("block-stream", "tcp")
 _TOPOLOGIES = {"block-stream": "sliced", "tcp": "ring", "ucx": "sliced"}
 
 
 @dataclass(frozen=True)
 class CollectiveContestant:
-    """One way of one all-reduce; wrong sums fail the trial."""
+    """One way of one all-reduce; wrong sums fail the trial.
+
+    Attributes:
+        congestion: what the whole machine is put on meanwhile; empty: as it is configured.
+    """
 
     way: Way
     counts: tuple[int, int]
     directory: Path
+    congestion: str = ""
 
     @property
     def name(self) -> str:
-        return _name(self.way)
+        return _name(self.way, self.congestion)
 
     def prepare(self) -> None:
+        obstacle = congestion.missing(self.congestion) if self.congestion else None
+        if obstacle:
+            raise ConfigurationError(f"{obstacle} Measure without --congestion.")
         if self.way.transport in peers.discover():
             peers.find(self.way.transport).install(self.directory)
             return
@@ -47,16 +58,25 @@ class CollectiveContestant:
             raise ConfigurationError(reason)
 
     def measure(self, timeout_s: float) -> Trial:
-        taken = run_way(self.way, self.counts, timeout_s, self.directory)
+        with congestion.whole_machine(self.congestion) if self.congestion else nullcontext():
+            chosen = congestion.current()
+            taken = run_way(self.way, self.counts, timeout_s, self.directory, self._settings)
         if not taken.correct:
             raise RunFailedError(f"{self.name} gave wrong sums.")
-        return Trial(taken.samples_ms, 1, {**asdict(self.way), "channel": taken.channel})
+        return Trial(taken.samples_ms, 1, {**asdict(self.way), "channel": taken.channel, "congestion": chosen})
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """Ours chooses for each connection, unless it is told."""
+        told = self.congestion and self.way.transport in _TOLD_CONGESTION
+        return {"congestion": self.congestion} if told else {}
 
 
-def _name(way: Way) -> str:
+def _name(way: Way, whole_machine: str = "") -> str:
     channel = "-local" if way.host_local else ""
     secured = "" if way.encryption in (None, encryption.OFF) else f"-{way.encryption}"
-    return f"{way.transport}{channel}{secured}-{way.workers}x{way.elements}"
+    on = f"@{whole_machine}" if whole_machine else ""
+    return f"{way.transport}{channel}{secured}-{way.workers}x{way.elements}{on}"
 
 
 def _ours(transport: str, workers: int, elements: int, host_local: bool) -> Way:
@@ -100,23 +120,51 @@ COMPARISONS = [
 ]
 
 
+def on_one(name: str) -> list[Comparison]:
+    """The comparisons over plain sockets once more, the whole machine on one congestion control; for information."""
+    return [
+        replace(
+            each,
+            title=f"{each.title}, all on {name}",
+            ours=f"{each.ours}@{name}",
+            theirs=f"{each.theirs}@{name}",
+            target=None,
+        )
+        for each in COMPARISONS
+        if not any("-local" in side or side.startswith("ucx") for side in (each.ours, each.theirs))
+        and not each.ours.startswith(tuple(f"block-stream-{secured}" for secured in ENCRYPTIONS))
+    ]
+
+
 @click.command(NAME)
 @click.option(
     "--warmup", type=click.IntRange(0), default=0, help="All-reduces before the first sample [default: by size]."
 )
 @click.option("--iterations", type=click.IntRange(0), default=0, help="Measured all-reduces [default: by size].")
+@click.option(
+    "--congestion",
+    "one",
+    default="",
+    help="Measure the rows over sockets once more with the whole machine on this congestion control of TCP, such as "
+    "reno (needs root).",
+)
 @options
-def command(shared: Options, warmup: int, iterations: int) -> None:
+def command(shared: Options, warmup: int, iterations: int, one: str) -> None:
     """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""
+    again = on_one(one) if one else []
     groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
     for way in _ways():
         by_size = collective.counts(way.elements)
         counts = (warmup or by_size[0], iterations or by_size[1])
-        contestant = CollectiveContestant(way, counts, shared.peers_dir)
-        groups.setdefault((way.workers, way.elements), {})[contestant.name] = contestant
+        as_configured = CollectiveContestant(way, counts, shared.peers_dir)
+        on = replace(as_configured, congestion=one)
+        wanted = [on] if any(on.name in (each.ours, each.theirs) for each in again) else []
+        for contestant in (as_configured, *wanted):
+            groups.setdefault((way.workers, way.elements), {})[contestant.name] = contestant
     link_gbps = [link.measure_link_gbps() for _ in range(3)]
-    plan = {"warmup": warmup, "iterations": iterations}
-    file = run_suite(NAME, plan, [list(group.values()) for group in groups.values()], COMPARISONS, shared)
+    plan = {"warmup": warmup, "iterations": iterations, "congestion": one}
+    ordered = [list(group.values()) for group in groups.values()]
+    file = run_suite(NAME, plan, ordered, [*COMPARISONS, *again], shared)
     file.set("link_gbps", link_gbps)
     click.echo(f"A plain TCP stream on loopback: {statistics.median(link_gbps):.1f} Gbit/s.")
 

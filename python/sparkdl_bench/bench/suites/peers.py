@@ -23,6 +23,7 @@ _OURS = {
     "host_local": "off",
     "engine.blas": "mkl",
 }
+THREADS = "pytorch-threads"
 # Peers that start Spark jobs in every step, and so need many steps' time for few of them.
 _JOBS_A_STEP = frozenset({"bigdl"})
 
@@ -47,9 +48,13 @@ class PeersPlan:
         few = replace(many, warmup_steps=self.job_warmup, steps=self.job_steps)
         cases = {name: few if name in _JOBS_A_STEP else many for name in peers.discover()}
         theirs = [name for name, case in cases.items() if _runs(name, case)]
+        # One process with as many threads is what a user of one machine would take.
+        threads = replace(many, workers=1, threads=workers)
+        process = [PeerContestant(f"{THREADS}-{workers}", "pytorch", threads, shared.peers_dir)] if workers > 1 else []
         return [
             OursContestant(f"ours-{workers}", many, _OURS),
             *(PeerContestant(f"{name}-{workers}", name, cases[name], shared.peers_dir) for name in theirs),
+            *process,
         ]
 
 

@@ -100,6 +100,7 @@ object CommandLine {
     Combination.check(RunKeys.resolve(file.settings))
     withSession(file) { spark =>
       val run = TrainingRun.prepare(spark.sparkContext, file.settings)
+      run.transport.line.foreach(println)
       val reporter = new Thread(() => report(run.progress), "sparkdl-progress")
       reporter.setDaemon(true)
       reporter.start()
@@ -108,8 +109,10 @@ object CommandLine {
       val finals = Json.read(result.summary).path("final")
       println(s"test accuracy ${finals.path("test_accuracy").asText}, ${finals.path("seconds_total").asText} s")
       println(s"bytes ${Json.read(result.summary).path("bytes")}")
+      println(s"model ${result.saveModels()}")
       println(f"seconds since the command began $sinceStart%.1f")
       println(s"results ${result.folder}")
+      result.warning.foreach(text => System.err.println(s"sparkdl-bench: $text"))
     }
     0
   }

@@ -11,3 +11,16 @@ final class ConfigurationException(message: String, cause: Throwable = null) ext
 
 /** A run that started and could not be finished (exit status 1). */
 final class RunFailedException(message: String, cause: Throwable = null) extends SparkDLException(message, cause)
+
+/**
+ * A run whose loss or weights are no numbers any more (exit status 1).
+ * A task's exception reaches the driver as text, so the step, counted
+ * from 1, stands in the message.
+ */
+final class DivergedException(message: String, cause: Throwable = null) extends SparkDLException(message, cause) {
+  def step: Option[Long] = DivergedException.Step.findFirstMatchIn(getMessage).map(_.group(1).toLong)
+}
+
+object DivergedException {
+  private val Step = """\bstep (\d+)""".r
+}

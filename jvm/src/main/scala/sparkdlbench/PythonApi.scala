@@ -1,7 +1,7 @@
 package sparkdlbench
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.bench.{DataBench, NetBench, NetEffort}
 import sparkdlbench.config.{RunKeys, Settings}
@@ -89,6 +89,9 @@ object PythonApi {
     run.runId
   }
 
+  /** Why the run has the transport that it has, as one line; empty where the user named it. */
+  def transportLine(runId: String): String = handle(runId).run.transport.line.getOrElse("")
+
   /** JSON object: state, epoch, step, loss, … */
   def poll(runId: String): String = handle(runId).run.progressJson
 
@@ -125,9 +128,22 @@ object PythonApi {
   /** Writes the trained weights, then the running statistics, to `path` as flat little-endian fp32; returns the layout as JSON. */
   def weights(runId: String, path: String): String = {
     val result = finished(runId)
-    write(result.weights ++ result.statistics, Paths.get(path))
+    write(result.weights, result.statistics, Paths.get(path))
     Trainer.layoutJson(result)
   }
+
+  /** The same of the best evaluation, where it was kept (`keep_best`); false and no file where not. */
+  def bestWeights(runId: String, path: String): Boolean = {
+    val best = finished(runId).best
+    best.foreach(each => write(each.weights.head._2, each.statistics, Paths.get(path)))
+    best.nonEmpty
+  }
+
+  /** Writes the trained model, and the best one where it was kept, into the results folder; returns where the model is. */
+  def saveModels(runId: String): String = finished(runId).saveModels().toString
+
+  /** Where a finished run's results are in place of their folder; empty where all is well. */
+  def warning(runId: String): String = finished(runId).warning.getOrElse("")
 
   /**
    * The collective microbenchmark of one transport, topology and codec.
@@ -139,7 +155,7 @@ object PythonApi {
    */
   def net(raw: java.util.Map[String, String]): String = {
     val (own, run) = raw.asScala.toMap.partition(_._1.startsWith("net."))
-    val settings = RunKeys.resolve(run)
+    val settings = train.TransportChoice.beforehand(RunKeys.resolve(run))
     train.Combination.check(settings)
     val elements = own.getOrElse("net.elements", "814090").split(',').map(_.trim.toInt).toSeq
     val effort = NetEffort(
@@ -175,10 +191,10 @@ object PythonApi {
         throw e
     }
 
-  private def context: SparkContext = SparkSession.getActiveSession
-    .orElse(SparkSession.getDefaultSession)
-    .map(_.sparkContext)
-    .getOrElse(SparkContext.getOrCreate())
+  /** The one context that runs in this JVM; never a new one, of which the user would not know. */
+  private def context: SparkContext = SparkFacts.active.getOrElse(
+    throw new ConfigurationException(train.SessionCheck.Stopped)
+  )
 
   private def handle(runId: String): Handle = Option(runs.get(runId)).getOrElse(
     throw new ConfigurationException(
@@ -190,11 +206,11 @@ object PythonApi {
     throw new RunFailedException(s"Run $runId has no result: it has not finished, or it failed (${poll(runId)}).")
   )
 
-  private def write(values: Array[Float], path: Path): Unit = {
+  private def write(weights: Array[Float], statistics: Array[Float], path: Path): Unit = {
     val channel =
       FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)
     try
-      values.grouped(1 << 20).foreach { part =>
+      (weights.grouped(1 << 20) ++ statistics.grouped(1 << 20)).foreach { part =>
         val bytes = ByteBuffer.allocate(part.length * 4).order(ByteOrder.LITTLE_ENDIAN)
         bytes.asFloatBuffer().put(part)
         while (bytes.hasRemaining) channel.write(bytes)

@@ -10,7 +10,7 @@ import sparkdlbench.train.{RunResult, TrainingRun}
  * val fitted = Trainer.builder().set("model.name", "mlp").set("data.source", "digits").set("workers", "2").fit(spark)
  * println(fitted.testAccuracy)
  * }}}
- * Keys are those of the run files (docs/configuration.md). Throws ConfigurationException before any Spark job starts where the
+ * Keys are those of the run files (docs/reference/configuration.md). Throws ConfigurationException before any Spark job starts where the
  * settings, the data or the session do not fit, RunFailedException where training fails.
  */
 object Trainer {
@@ -37,9 +37,23 @@ object Trainer {
     def testAccuracy: Double = summary.path("final").path("test_accuracy").asDouble(Double.NaN)
 
     /** The trained weights and running statistics by name, row-major; shapes are in `modelJson`. */
-    def weights: java.util.Map[String, Array[Float]] = {
+    def weights: java.util.Map[String, Array[Float]] = named(result.weights, result.statistics)
+
+    /** The same of the best evaluation; empty where `keep_best` is off. */
+    def bestWeights: java.util.Optional[java.util.Map[String, Array[Float]]] =
+      java.util.Optional.ofNullable(
+        result.best.map(each => named(each.weights.head._2, each.statistics)).orNull
+      )
+
+    /** Where the results are in place of their folder, which could not be written; empty where all is well. */
+    def warning: String = result.warning.getOrElse("")
+
+    /** Writes the trained model to `model` in the results folder, and the best one to `best`; returns the first folder. */
+    def saveModels(): java.nio.file.Path = result.saveModels()
+
+    private def named(weights: Array[Float], statistics: Array[Float]): java.util.Map[String, Array[Float]] = {
       val named = new java.util.LinkedHashMap[String, Array[Float]]()
-      Seq(result.spec.layout -> result.weights, result.spec.statistics -> result.statistics).foreach {
+      Seq(result.spec.layout -> weights, result.spec.statistics -> statistics).foreach {
         case (layout, values) =>
           layout.foreach(place => named.put(place.name, values.slice(place.offset, place.offset + place.length)))
       }

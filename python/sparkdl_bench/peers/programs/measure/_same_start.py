@@ -1,6 +1,6 @@
 """Our initial weights and row order, made again: a peer that starts as we do differs from us by its speed alone.
 
-docs/data.md and docs/models.md give both as formulas; a test holds the losses against our engine's.
+docs/reference/data.md and docs/reference/models.md give both as formulas; a test holds the losses against our engine's.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 
+from ._channel import own_connections, told
 from ._harness import read_arguments, time_steps, write
 from ._ranks import run_ranks
 
@@ -27,6 +28,8 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     dist.barrier()
     samples_ms = time_steps(lambda _: dist.all_reduce(values), case["warmup"], case["iterations"])
     correct = _is_correct(rank, case) and correct
+    connections: list[Any] = [None] * case["workers"]
+    dist.all_gather_object(connections, own_connections())
     verdicts = torch.tensor([float(correct)])
     dist.all_reduce(verdicts)
     mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
@@ -35,7 +38,11 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
         write(
             out,
             (mean_ms / case["workers"]).tolist(),
-            {"correct": verdicts.item() == case["workers"], "torch": torch.__version__, "channel": "tcp"},
+            {
+                "correct": verdicts.item() == case["workers"],
+                "torch": torch.__version__,
+                "channel": told(connections, [False] * case["workers"]),
+            },
         )
     dist.barrier()  # no rank leaves while another still needs it
 

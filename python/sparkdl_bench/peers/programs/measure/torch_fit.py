@@ -16,8 +16,8 @@ from ._harness import read_arguments, write
 from ._ranks import run_ranks
 from ._same_start import row_order, weights
 
-# What a step is made of (docs/metrics.md). Putting gradients into DDP's buckets and starting their all-reduces is part
-# of its backward pass, so of `compute`; `wait` is what of the all-reduces the backward pass does not hide.
+# The phases of a step (docs/reference/metrics.md). Putting gradients into DDP's buckets and starting their all-reduces
+# is part of the backward pass, so of `compute`; `wait` is what of the all-reduces the backward pass does not hide.
 PHASES = ("data", "compute", "wait", "update")
 
 

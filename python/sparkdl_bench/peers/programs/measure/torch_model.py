@@ -1,21 +1,24 @@
-"""The SGD step of a model of ours in PyTorch: the modules and the optimiser that its users take, one process."""
+"""The SGD step of a model of ours in PyTorch, with its own modules and optimiser: one process, or DDP over gloo."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch  # type: ignore[import-not-found, unused-ignore]
+import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 from torch import nn  # type: ignore[import-not-found, unused-ignore]
 
 from ._harness import batches, read_arguments, time_steps, training_rows, write
+from ._ranks import run_ranks
 
 INPUT = "input"
 
 
 class Model(nn.Module):  # type: ignore[misc, unused-ignore]
-    """The layers of a specification (docs/models.md), each a module of `torch.nn` where there is one."""
+    """The layers of a specification (docs/reference/models.md), each a module of `torch.nn` where there is one."""
 
     def __init__(self, specification: dict[str, Any]) -> None:
         super().__init__()
@@ -109,14 +112,35 @@ _KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 def main() -> None:
     case, out = read_arguments()
+    if case["workers"] == 1:
+        write(out, *_train(case, 0))
+    else:
+        run_ranks(_rank, case, out)
+
+
+def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
+    samples_ms, facts = _train(case, rank)
+    # A step ends for each rank at its own time; the mean over the ranks sums up to the loop's wall-clock time.
+    mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
+    dist.all_reduce(mean_ms)
+    if rank == 0:
+        write(out, (mean_ms / case["workers"]).tolist(), facts)
+    dist.barrier()  # no rank leaves while another still needs it
+
+
+def _train(case: dict[str, Any], rank: int) -> tuple[list[float], dict[str, Any]]:
     torch.set_num_threads(case["threads"])
     torch.manual_seed(0)
     specification = json.loads(case["specification"])
-    model = Model(specification)
+    model: Any = Model(specification)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if case["workers"] > 1:
+        model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=case["learning_rate"])
     x, y = (torch.from_numpy(values) for values in training_rows(case))
     x = x.reshape(-1, *specification["input_shape"])
-    pieces = batches(case, len(y))
+    pieces = batches(case, len(y), rank, case["workers"])
     losses: list[float] = []
 
     def step(index: int) -> None:
@@ -134,11 +158,12 @@ def main() -> None:
         "mkl": torch.backends.mkl.is_available(),
         "onednn": torch.backends.mkldnn.is_available(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "backend": "gloo" if case["workers"] > 1 else "none",
+        "parameters": parameters,
         "first_loss": losses[0],
         "last_loss": losses[-1],
     }
-    write(out, samples_ms, facts)
+    return samples_ms, facts
 
 
 if __name__ == "__main__":

@@ -152,7 +152,7 @@ private final class SyncSgdRank(
     val start: Int = collective.range(index)._1
     val gradient = rank.gradients.floatSlice(from, until)
     val weights = parameters.floatSlice(from, until)
-    val optimizer = rank.setup.newOptimizer(from, until)
+    val optimizer = rank.newOptimizer(from, until)
 
     /** Full-precision weights apart, where the travelling ones are rounded. */
     val master: FlatBuffer = if (weightCodec.lossless) null else new FlatBuffer(until - from)

@@ -3,50 +3,54 @@ package sparkdlbench.bench
 import com.fasterxml.jackson.databind.JsonNode
 import sparkdlbench.{ConfigurationException, SparkDLException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer}
+import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer, FloatOps}
 import sparkdlbench.model.{Initializers, ModelFamily}
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
 import sparkdlbench.results.Json
 
+import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path, Paths, StandardOpenOption}
 import java.nio.{ByteBuffer, ByteOrder, LongBuffer}
-import java.util.SplittableRandom
 import scala.collection.immutable.ListMap
 import scala.jdk.CollectionConverters._
 
 /**
- * An engine's training step alone, in this JVM, without Spark: forward, backward and the optimiser's update, one rank. What
- * Python's benchmarks put beside a step of PyTorch.
+ * An engine's training step alone, in this JVM, without Spark: the batch's rows, forward, backward and the optimiser's update, one rank.
+ * What Python's benchmarks put beside a step of PyTorch, on the same rows in the same order.
  *
- * Arguments: CASE.json (batch, hidden, features, classes, threads, warmup_steps, steps, learning_rate; model and shape where it is no
- * multi-layer perceptron; settings: a list of `key=value` where the defaults do not do) and OUT.jsonl, which one line with all samples and the engine's facts is appended to.
+ * Arguments:
+ *   - ROWS, a folder with `features.f32` (rows × features, fp32, little-endian) and `labels.i64` (one a row);
+ *   - CASE.json: batch, rows, hidden, features, classes, threads, warmup_steps, steps, learning_rate; model and shape where it is no
+ *     multi-layer perceptron; settings: a list of `key=value` where the defaults do not do;
+ *   - OUT.jsonl, which one line with all samples and the engine's facts is appended to.
  */
 object EngineBench {
   def main(arguments: Array[String]): Unit =
     try {
-      if (arguments.length != 2)
+      if (arguments.length != 3)
         throw new ConfigurationException(
-          s"EngineBench takes CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'."
+          s"EngineBench needs the folder of the rows, CASE.json and OUT.jsonl, not '${arguments.mkString(" ")}'."
         )
-      run(Json.read(new String(Files.readAllBytes(Paths.get(arguments(0))), UTF_8)), Paths.get(arguments(1)))
+      val spec = Json.read(new String(Files.readAllBytes(Paths.get(arguments(1))), UTF_8))
+      run(Paths.get(arguments(0)), spec, Paths.get(arguments(2)))
     } catch {
       case e: SparkDLException =>
         System.err.println(e.getMessage)
         System.exit(if (e.isInstanceOf[ConfigurationException]) 2 else 1)
     }
 
-  private[bench] def run(spec: JsonNode, out: Path): Unit = {
-    val result = new EngineCase(spec).measure()
+  private[bench] def run(rows: Path, spec: JsonNode, out: Path): Unit = {
+    val result = new EngineCase(rows, spec).measure()
     Files.write(out, (Json.line(result) + "\n").getBytes(UTF_8), openOptions: _*)
     ()
   }
 
-  private val openOptions = Seq(java.nio.file.StandardOpenOption.CREATE, java.nio.file.StandardOpenOption.APPEND)
+  private val openOptions = Seq(StandardOpenOption.CREATE, StandardOpenOption.APPEND)
 }
 
 /** The case as the harness writes it. */
-private[bench] final class EngineCase(json: JsonNode) {
+private[bench] final class EngineCase(folder: Path, json: JsonNode) {
   private val batch = json.path("batch").asInt
   private val hidden = json.path("hidden").elements.asScala.map(_.asInt).mkString(",")
   private val settings: Settings = RunKeys.resolve(
@@ -78,20 +82,28 @@ private[bench] final class EngineCase(json: JsonNode) {
         Variants
           .find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
           .create(ParameterSlice(0, spec.parameterCount, spec.layout), settings)
-      val samples = time(engine, optimizer, spec.layout.size, EngineCase.rows(batch, shape.product, classes))
-      val facts = engine.facts ++ Map("java" -> System.getProperty("java.version"), "last_loss" -> lastLoss.toString)
+      val rows = new TrainingRows(folder, json.path("rows").asInt, shape.product, batch)
+      val samples = time(engine, optimizer, spec.layout.size, rows)
+      val facts = engine.facts ++ Map(
+        "java" -> System.getProperty("java.version"),
+        "rows" -> rows.count.toString,
+        "first_loss" -> firstLoss.toString,
+        "last_loss" -> lastLoss.toString
+      )
       ListMap("samples_ms" -> samples.map(_ / 1e6).toSeq, "steps" -> 1, "facts" -> facts)
     } finally engine.close()
   }
 
+  private var firstLoss = Double.NaN
   private var lastLoss = Double.NaN
 
-  /** Nanoseconds of each measured step. */
-  private def time(engine: Engine, optimizer: Optimizer, tensors: Int, rows: Batch): Array[Long] = {
-    val weight = 1.0f / rows.rows
+  /** Nanoseconds of each measured step: bringing its rows to the batch's place is part of it, as it is of a run's step. */
+  private def time(engine: Engine, optimizer: Optimizer, tensors: Int, rows: TrainingRows): Array[Long] = {
+    val weight = 1.0f / batch
     val ignore = (_: Int, _: Int) => ()
     def step(number: Long): Unit = {
-      lastLoss = engine.step(rows, weight, ignore) / rows.rows
+      lastLoss = engine.step(rows.batchOf(number), weight, ignore) / batch
+      if (number == 0) firstLoss = lastLoss
       Optimizer.updateWhole(optimizer, engine.parameters.floats, engine.gradients.floats, tensors, number)
     }
     val warmup = json.path("warmup_steps").asInt
@@ -108,15 +120,38 @@ private[bench] final class EngineCase(json: JsonNode) {
   }
 }
 
-private[bench] object EngineCase {
+/**
+ * The rows that the harness wrote, walked over in their order in whole batches, again and again.
+ *
+ * @param count
+ *   rows in the files
+ */
+private[bench] final class TrainingRows(folder: Path, val count: Int, width: Int, batch: Int) {
+  private val features = mapped("features.f32", count.toLong * width * 4).asFloatBuffer()
+  private val labels = mapped("labels.i64", count.toLong * 8).asLongBuffer()
+  private val batches = count / batch
+  if (batches == 0)
+    throw new ConfigurationException(s"rows = $count are fewer than one batch of $batch. Ask for at least $batch rows.")
 
-  /** Seeded rows in [0, 1): what they hold does not change how long a step takes. */
-  def rows(count: Int, width: Int, classes: Int): Batch = {
-    val random = new SplittableRandom(0)
-    val features = new FlatBuffer(count * width)
-    (0 until features.length).foreach(index => features.floats.put(index, random.nextDouble().toFloat))
-    val labels: LongBuffer = ByteBuffer.allocateDirect(count * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
-    (0 until count).foreach(row => labels.put(row, random.nextInt(classes).toLong))
-    Batch(count, features.floats, labels)
+  private val into = new FlatBuffer(batch * width)
+  private val labelsInto: LongBuffer =
+    ByteBuffer.allocateDirect(batch * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+
+  /** The batch of a step from 0, in memory that the next call writes anew. */
+  def batchOf(step: Long): Batch = {
+    val first = (step % batches).toInt * batch
+    FloatOps.copy(features.slice(first * width, batch * width), into.floats)
+    labelsInto.put(0, labels, first, batch)
+    Batch(batch, into.floats, labelsInto)
+  }
+
+  private def mapped(name: String, bytes: Long): ByteBuffer = {
+    val file = folder.resolve(name)
+    val found = if (Files.isRegularFile(file)) Files.size(file) else 0L
+    if (found != bytes)
+      throw new ConfigurationException(s"$file has $found bytes; $count rows are $bytes. Write it anew.")
+    val channel = FileChannel.open(file, StandardOpenOption.READ)
+    try channel.map(FileChannel.MapMode.READ_ONLY, 0, bytes).order(ByteOrder.LITTLE_ENDIAN)
+    finally channel.close()
   }
 }

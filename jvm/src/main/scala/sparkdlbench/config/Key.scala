@@ -16,8 +16,17 @@ import scala.util.Try
  *   meaning and unit, one sentence
  * @param parse
  *   text to value; None where the text is not valid
+ * @param kind
+ *   what every valid text has in common, for programs that check it without a JVM; `parse` may refuse more
  */
-final case class Key[T](name: String, default: String, valid: String, doc: String, parse: String => Option[T]) {
+final case class Key[T](
+    name: String,
+    default: String,
+    valid: String,
+    doc: String,
+    parse: String => Option[T],
+    kind: Kind = Kind.Text
+) {
   def sparkName: String = Key.SparkPrefix + Key.camelCase(name)
 }
 
@@ -28,13 +37,27 @@ object Key {
     Key(name, default, "any text", doc, Some(_))
 
   def choice(name: String, default: String, values: Seq[String], doc: String): Key[String] =
-    Key(name, default, values.mkString(", "), doc, value => Some(value).filter(values.contains))
+    Key(name, default, values.mkString(", "), doc, value => Some(value).filter(values.contains), Kind.Choice(values))
 
   def int(name: String, default: String, min: Int, doc: String): Key[Int] =
-    Key(name, default, s"a whole number, at least $min", doc, value => Try(value.toInt).toOption.filter(_ >= min))
+    Key(
+      name,
+      default,
+      s"a whole number, at least $min",
+      doc,
+      value => Try(value.toInt).toOption.filter(_ >= min),
+      Kind.Whole(min.toLong, Int.MaxValue.toLong)
+    )
 
   def long(name: String, default: String, min: Long, doc: String): Key[Long] =
-    Key(name, default, s"a whole number, at least $min", doc, value => Try(value.toLong).toOption.filter(_ >= min))
+    Key(
+      name,
+      default,
+      s"a whole number, at least $min",
+      doc,
+      value => Try(value.toLong).toOption.filter(_ >= min),
+      Kind.Whole(min, Long.MaxValue)
+    )
 
   def number(name: String, default: String, min: Double, doc: String): Key[Double] =
     Key(
@@ -42,7 +65,8 @@ object Key {
       default,
       s"a number, at least $min",
       doc,
-      value => Try(value.toDouble).toOption.filter(n => n >= min && !n.isInfinite)
+      value => Try(value.toDouble).toOption.filter(n => n >= min && !n.isInfinite),
+      Kind.Number(min, below = None)
     )
 
   /** A number from 0 to below 1. */
@@ -52,11 +76,12 @@ object Key {
       default,
       "a number from 0 to below 1",
       doc,
-      value => Try(value.toDouble).toOption.filter(n => n >= 0 && n < 1)
+      value => Try(value.toDouble).toOption.filter(n => n >= 0 && n < 1),
+      Kind.Number(0, below = Some(1.0))
     )
 
   def flag(name: String, default: String, doc: String): Key[Boolean] =
-    Key(name, default, "true, false", doc, value => Try(value.toBoolean).toOption)
+    Key(name, default, "true, false", doc, value => Try(value.toBoolean).toOption, Kind.Flag)
 
   /** A list of whole numbers, written `1024` or `100,50`; empty text is the empty list. */
   def ints(name: String, default: String, doc: String): Key[Seq[Int]] =
@@ -65,7 +90,8 @@ object Key {
       default,
       "whole numbers above 0, separated by commas",
       doc,
-      value => Try(value.split(',').map(_.trim).filter(_.nonEmpty).map(_.toInt).toSeq).toOption.filter(_.forall(_ > 0))
+      value => Try(value.split(',').map(_.trim).filter(_.nonEmpty).map(_.toInt).toSeq).toOption.filter(_.forall(_ > 0)),
+      Kind.Wholes
     )
 
   /** `engine.blasThreads` and `engine.blas_threads` are the same key. */

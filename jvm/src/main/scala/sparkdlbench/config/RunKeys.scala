@@ -9,7 +9,7 @@ import sparkdlbench.model.ModelFamily
 import sparkdlbench.optimizer.{OptimizerVariant, Schedule, ScheduleVariant}
 import sparkdlbench.results.{MlFlow, TensorBoard}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{Checkpointing, MemoryCheck}
+import sparkdlbench.train.{Best, Checkpointing, MemoryCheck, NonFinite}
 import sparkdlbench.transport.TransportVariant
 
 /** The keys that every run has. A variant's own keys are declared beside the variant. */
@@ -25,7 +25,11 @@ object RunKeys {
   val maxSteps: Key[Long] = Key.long("max_steps", "0", 0, "Stop after this many steps; 0: no such limit")
   val algorithm: Key[String] = Key.text("algorithm", "sync-sgd", "When workers exchange, and what")
   val topology: Key[String] = Key.text("topology", "sliced", "Along which edges values travel")
-  val transport: Key[String] = Key.text("transport", "block-manager", "Over which channel values travel")
+  val transport: Key[String] = Key.text(
+    "transport",
+    TransportVariant.Auto,
+    "Over which channel values travel; auto: the fastest in-band one that the session and the other settings allow"
+  )
   val codec: Key[String] = Key.text("codec", "fp32", "In which bytes values travel")
   val optimizer: Key[String] = Key.text("optimizer.name", "sgd", "How an owner turns a gradient into new weights")
   val learningRate: Key[Double] = Key.number("optimizer.learning_rate", "0.1", 0, "Step size")
@@ -78,7 +82,9 @@ object RunKeys {
     slotsWaitSeconds,
     allowPlaintext,
     sliceLimit,
-    evaluateEvery
+    evaluateEvery,
+    NonFinite.policy,
+    Best.keep
   )
 
   /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
@@ -96,7 +102,8 @@ object RunKeys {
     val settings = Settings.resolve(raw, all)
     Variants.find[Algorithm]("algorithm", settings(algorithm))
     Variants.find[Topology]("topology", settings(topology))
-    Variants.find[TransportVariant]("transport", settings(transport), TransportVariant.elsewhere)
+    if (settings(transport) != TransportVariant.Auto)
+      Variants.find[TransportVariant]("transport", settings(transport), TransportVariant.elsewhere)
     Variants.find[Codec]("codec", settings(codec))
     Variants.find[EngineVariant]("engine", settings(engine))
     Variants.find[ModelFamily]("model", settings(model))

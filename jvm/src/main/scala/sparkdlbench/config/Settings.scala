@@ -39,8 +39,7 @@ object Settings {
     val named = Settings.named(raw)
     named.keys.toSeq.sorted.filterNot(known.contains).foreach { name =>
       throw new ConfigurationException(
-        s"Unknown configuration key '$name'.${suggestion(name, known.keys.toSeq)} " +
-          s"Valid keys are: ${known.keys.toSeq.sorted.mkString(", ")}."
+        s"Unknown configuration key '$name'.${nearestKeys(name, known.keys.toSeq)} `sparkdl-bench list keys` describes all keys."
       )
     }
     val complete = keys.map(key => key.name -> named.getOrElse(key.name, key.default)).toMap
@@ -51,9 +50,20 @@ object Settings {
   /** The same text with what its URIs say of users replaced; Python's `redacted` does the same. */
   def withoutUsers(value: String): String = Users.foldLeft(value)(_.replaceAll(_, "$1(redacted)@"))
 
-  /** The same settings under their TOML names, whichever way they were written. */
-  def named(raw: Map[String, String]): Map[String, String] =
-    raw.map { case (name, value) => Key.snakeCase(name.stripPrefix(Key.SparkPrefix)) -> value }
+  /** The same settings under their TOML names, whichever way they were written (Aliases). */
+  def named(raw: Map[String, String]): Map[String, String] = {
+    val found = raw.toSeq.sortBy(_._1).map { case (written, text) =>
+      val key = Aliases.key(Key.snakeCase(written.stripPrefix(Key.SparkPrefix)))
+      (written, key, Aliases.value(key, text))
+    }
+    found.groupBy(_._2).foreach { case (key, same) =>
+      if (same.map(_._3).distinct.size > 1)
+        throw new ConfigurationException(
+          s"The key '$key' is set more than once: ${same.map { case (written, _, text) => s"$written = $text" }.mkString(", ")}. Set it once."
+        )
+    }
+    found.map { case (_, key, text) => key -> text }.toMap
+  }
 
   def parsed[T](key: Key[T], value: String): T = key
     .parse(value)
@@ -76,6 +86,17 @@ object Settings {
       .sortBy(_._2)
       .headOption
       .fold("") { case (candidate, _) => s" Did you mean '$candidate'?" }
+
+  /** " Did you mean 'x'?" for the nearest key, also by its last part; of keys that are all far, the nearest three. */
+  private[config] def nearestKeys(typed: String, keys: Seq[String]): String = {
+    def parts(key: String) = if (typed.contains('.')) Seq(key) else Seq(key, key.substring(key.lastIndexOf('.') + 1))
+    val ranked =
+      keys.sorted.map(key => (key, parts(key).map(part => edits(typed, part) -> part.length).min)).sortBy(_._2)
+    ranked.headOption match {
+      case Some((key, (distance, length))) if distance <= math.max(2, length / 3) => s" Did you mean '$key'?"
+      case _ => s" The nearest: ${ranked.take(3).map(_._1).mkString(", ")}."
+    }
+  }
 
   private def edits(typed: String, candidate: String): Int =
     if (typed.sorted == candidate.sorted) 0

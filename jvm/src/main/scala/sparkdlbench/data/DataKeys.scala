@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.config.{Key, Kind, Settings}
 
 import scala.util.Try
 
@@ -21,7 +21,8 @@ object DataKeys {
       valid = s"auto, or one or more whole numbers above 0, separated by commas, whose product is at most $MaxWidth",
       parse = text =>
         if (text == "auto") Some(Nil)
-        else numbers.parse(text).filter(sizes => sizes.nonEmpty && sizes.map(_.toDouble).product <= MaxWidth)
+        else numbers.parse(text).filter(sizes => sizes.nonEmpty && sizes.map(_.toDouble).product <= MaxWidth),
+      kind = Kind.Text
     )
   }
 

@@ -145,7 +145,9 @@ private[data] object FrameRows {
     values.find(field => !RowConverter.isNumber(field.dataType)).filterNot(_ => single).foreach { field =>
       throw new ConfigurationException(
         s"Column '${field.name}' is of type ${field.dataType.simpleString}. A row's values are either numeric columns, or one column: an array of numbers, a vector or binary. " +
-          s"Name them with `data.columns`, and the label's with `data.label`."
+          (if (field.dataType == StringType) "Turn words into numbers first (StringIndexer and OneHotEncoder of pyspark.ml.feature), or leave such columns out: "
+           else "") +
+          s"name those that count with `data.columns`, and the label's with `data.label`."
       )
     }
     val image = single && values.head.dataType == BinaryType && settings(binary) == "image"
@@ -156,7 +158,7 @@ private[data] object FrameRows {
     val shape =
       if (!single) DataKeys.shapeOf(settings, values.size, s"there are ${values.size} columns of values")
       else if (settings(DataKeys.shape).nonEmpty) settings(DataKeys.shape)
-      else Seq(firstLength(picked, values.head.name))
+      else Seq(firstLength(picked, values.head.name, description))
     RecordLayout(
       shape,
       kind,
@@ -167,14 +169,17 @@ private[data] object FrameRows {
     )
   }
 
-  private def firstLength(picked: DataFrame, column: String): Int = {
+  private def firstLength(picked: DataFrame, column: String, description: String): Int = {
     val first = picked.filter(picked.col(s"`${column.replace("`", "``")}`").isNotNull).limit(1).collect()
     first.headOption
       .flatMap(row => RowConverter.length(row.get(1)))
       .filter(_ > 0)
       .getOrElse(
         throw new ConfigurationException(
-          s"Column '$column' has no row with values, or not of a kind that can be read, so the rows' length is not known: the data set has no rows, or set `data.shape`."
+          if (picked.isEmpty) Materializer.noRows(description, "")
+          else
+            s"Column '$column' of the $description is null in each row, or not of a kind that can be read, so the length of a row is not known. Give rows with " +
+              "values: an array of numbers, a vector or binary; or set `data.shape`."
         )
       )
   }
@@ -189,7 +194,7 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
 
   def send(row: Row, number: Long, sink: RecordSink): Unit =
     labelOf(row.get(0)) match {
-      case None => sink.bad(number, NoOffset, s"the label is '${row.get(0)}'; ${layout.labelsSay}")
+      case None => sink.bad(number, NoOffset, s"the label is '${row.get(0)}'; ${labelsSay(row.get(0))}")
       case Some(label) if numeric => sendNumbers(row, label, number, sink)
       case Some(label) =>
         row.get(1) match {
@@ -222,6 +227,25 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
 
   private def wrongLength(found: Int): String =
     s"the row has $found values, and a row of shape ${layout.shape.mkString(" × ")} has ${layout.width}"
+
+  /** What labels must be, and how this one becomes such. */
+  private def labelsSay(value: Any): String = {
+    val text = Option(value).fold("")(_.toString)
+    val remedy =
+      if (value == null) "; leave rows without a label out: frame.dropna(subset=[…])"
+      else if (layout.labelNames.nonEmpty) ""
+      else
+        Numbers.double(text) match {
+          case None =>
+            "; number words with StringIndexer of pyspark.ml.feature (and set `data.label` to its output), or name the classes in " +
+              "`data.label_names`"
+          case Some(number) if number != math.rint(number) =>
+            "; a label with a fraction is for regression, which is not there yet: models here tell classes apart"
+          case Some(number) if number >= layout.classes => "; set `data.classes` to one more than the largest label"
+          case _ => ""
+        }
+    layout.labelsSay + remedy
+  }
 
   private def labelOf(value: Any): Option[Int] = value match {
     case null => None

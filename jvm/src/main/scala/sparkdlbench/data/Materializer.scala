@@ -7,7 +7,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Settings, Variant}
-import sparkdlbench.train.Failures
+import sparkdlbench.train.{Checkpointing, Failures}
 
 import java.io.IOException
 import java.nio.charset.StandardCharsets.UTF_8
@@ -22,9 +22,16 @@ private[data] object Materializer {
   /** The folder, which an earlier run may have filled. */
   def materialize(source: RecordSource, plan: RecordPlan, settings: Settings, sc: SparkContext): String = {
     val folder = folderOf(source, plan, settings, sc)
-    if (RowsFolder.find(folder.toString, sc.hadoopConfiguration).isEmpty) decode(source, plan, settings, sc, folder)
+    if (RowsFolder.find(folder.toString, sc.hadoopConfiguration).isEmpty) {
+      decode(source, plan, settings, sc, folder)
+      // Nothing finds this copy again but who names it: not another session, where no key says that one will.
+      if (plan.identity.isEmpty && !keeps(settings)) SessionCopies.add(sc, folder)
+    }
     folder.toString
   }
+
+  private def keeps(settings: Settings): Boolean =
+    settings(RecordSource.cacheDir).nonEmpty || settings(Checkpointing.folder).nonEmpty
 
   /** The folder, where an earlier run has filled it. */
   def find(source: RecordSource, plan: RecordPlan, settings: Settings, sc: SparkContext): Option[String] =
@@ -48,7 +55,7 @@ private[data] object Materializer {
       outcomes.flatMap(_.failure).headOption.foreach(reason => throw new ConfigurationException(reason))
       val skipped = Skipped.limited(outcomes.map(_.skipped), settings)
       val parts = outcomes.map(_.part)
-      checkNotEmpty(parts, skipped, settings)
+      checkNotEmpty(parts, skipped, settings, plan.layout.description)
       val seconds = (System.nanoTime() - start) / 1e9
       val manifest =
         RowsManifest(source.name, plan.layout, parts.filter(_.rows > 0), skipped, seconds, identity(plan, outcomes))
@@ -115,8 +122,15 @@ private[data] object Materializer {
     if (plan.identity.isDefined && plan.ordered) ""
     else outcomes.filterNot(_.part.test).map(_.digest).foldLeft(RowsDigest.none)(_ + _).text
 
-  private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings): Unit = {
+  /** @param skipped what was left out, as a parenthesis, or nothing */
+  def noRows(description: String, skipped: String): String =
+    s"The $description has no rows$skipped. Look at what fills it (DataFrame.count() is 0): a filter or a join that keeps nothing, or an empty source."
+
+  private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings, description: String): Unit = {
     val rows = parts.map(_.rows.toLong).sum
+    val leftOut =
+      if (skipped.count > 0) s" (${skipped.count} bad records were left out, the first: ${skipped.listed.head})" else ""
+    if (rows == 0 && settings(DataKeys.path).isEmpty) throw new ConfigurationException(noRows(description, leftOut))
     if (rows == 0)
       throw new ConfigurationException(
         s"The data set at '${settings(DataKeys.path)}' has no rows" +

@@ -24,11 +24,15 @@ final class Table extends DataSource with RecordSource {
           "createOrReplaceGlobalTempView(\"rows\"), and is then global_temp.rows."
       )
     val test = if (settings(Table.testTable).isEmpty) None else Some(frame(Table.testTable))
-    FrameRows.plan(frame(Table.table), test, None, s"table ${settings(Table.table)}", fromFiles = false, settings)
+    FrameRows.plan(frame(Table.table), test, None, Table.shown(settings(Table.table)), fromFiles = false, settings)
   }
 }
 
 private object Table {
+
+  /** Python gives each DataFrame a view for the length of the call, whose name says nothing. */
+  def shown(name: String): String = if (name.matches(""".*\bsparkdl_[0-9a-f]{32}""")) "DataFrame" else s"table $name"
+
   val table: Key[String] = Key.text("data.table", "", "A table or view of the Spark session, temporary or not")
   val testTable: Key[String] =
     Key.text(

@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{KnownExecutor, SparkFacts}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
-import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun}
+import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun, TransportChoice}
 import sparkdlbench.transport.Surroundings
 
 import java.util.concurrent.TimeoutException
@@ -31,15 +31,21 @@ object Doctor {
 
   /** Before Spark starts: the run's settings, and the properties that the session would have. */
   def beforehand(conf: Map[String, String], raw: Map[String, String]): Seq[Finding] =
-    withSettings(TrainingRun.asked(conf, raw))(settings => new PropertyChecks(conf, settings).findings)
+    withSettings(TrainingRun.asked(conf, raw))(wanted =>
+      new PropertyChecks(conf, TransportChoice.beforehand(wanted)).findings
+    )
 
   /** With the session running: every check that a run makes of its session, its plan, and a look at the executors. */
   def session(sc: SparkContext, raw: Map[String, String]): Seq[Finding] =
-    withSettings(TrainingRun.asked(sc.getConf.getAll.toMap, raw)) { settings =>
-      val checked =
-        SessionCheck.checks(sc, settings).flatMap { case (name, check) => Finding.of(name)(check()) }
-      checked ++ planned(sc, settings) ++ (if (SparkFacts.slots(sc) > 0) executors(sc, settings) else Nil)
+    withSettings(TrainingRun.asked(sc.getConf.getAll.toMap, raw)) { wanted =>
+      Finding.orElse("transport")(TransportChoice.in(sc, wanted)).fold(Seq(_), choice => found(sc, choice.settings))
     }
+
+  private def found(sc: SparkContext, settings: Settings): Seq[Finding] = {
+    val checked =
+      SessionCheck.checks(sc, settings).flatMap { case (name, check) => Finding.of(name)(check()) }
+    checked ++ planned(sc, settings) ++ (if (SparkFacts.slots(sc) > 0) executors(sc, settings) else Nil)
+  }
 
   private def withSettings(raw: Map[String, String])(checks: Settings => Seq[Finding]): Seq[Finding] = {
     var resolved: Option[Settings] = None

@@ -101,6 +101,9 @@ trait EngineVariant extends Variant {
    */
   def check(spec: ModelSpec, threads: Int, settings: Settings): Unit
 
+  /** What this host lacks for it and how to bring that; None where nothing is known to lack. Asked where the driver's host runs the workers. */
+  def lacking(settings: Settings): Option[String] = None
+
   /**
    * @param rows
    *   the largest batch that `step` or `evaluate` will be given

@@ -1,7 +1,7 @@
 package sparkdlbench.metrics
 
 /**
- * What a rank does in a step (docs/metrics.md). Exposed time: each nanosecond of the rank's thread counts for one phase, so
+ * What a rank does in a step (docs/reference/metrics.md). Exposed time: each nanosecond of the rank's thread counts for one phase, so
  * the phases' sum is the step's time.
  */
 object Phase {

@@ -20,7 +20,7 @@ import scala.util.Try
  * }}}
  * with G = 0x9E3779B97F4A7C15 and `mix` the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
  * number generators", OOPSLA 2014). The sum of twelve uniform values has mean 0, variance 1 and excess kurtosis −0.1, and lies within
- * ±6: a normal distribution for this purpose, made without logarithms, whose last bit differs between languages. Scales: docs/models.md.
+ * ±6: a normal distribution for this purpose, made without logarithms, whose last bit differs between languages. Scales: docs/reference/models.md.
  */
 object Initializers {
   private val Gamma = 0x9e3779b97f4a7c15L
@@ -140,6 +140,6 @@ object Initializers {
 
   private def unknown(initializer: String) = new ConfigurationException(
     s"There is no initialiser called '$initializer'.${Settings.suggestion(initializer, names)} Valid: ${names.mkString(", ")} (such as " +
-      "gaussian-0.01); docs/models.md has their formulas."
+      "gaussian-0.01); docs/reference/models.md has their formulas."
   )
 }

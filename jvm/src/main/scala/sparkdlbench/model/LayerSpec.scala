@@ -3,7 +3,7 @@ package sparkdlbench.model
 import sparkdlbench.ConfigurationException
 
 /**
- * One layer of the engine-neutral specification. What `kind` and `options` mean is in docs/models.md.
+ * One layer of the engine-neutral specification. What `kind` and `options` mean is in docs/reference/models.md.
  *
  * @param name
  *   unique in the model, e.g. `fc1`

@@ -10,7 +10,7 @@ import java.io.IOException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}
 
-/** A user's own model: a specification in a TOML or JSON file (docs/models.md), no code. Read on the driver. */
+/** A user's own model: a specification in a TOML or JSON file (docs/reference/models.md), no code. Read on the driver. */
 final class FileFamily extends ModelFamily {
   def name = "file"
   def doc = "A model of your own: layers listed in a TOML or JSON file"
@@ -22,7 +22,7 @@ final class FileFamily extends ModelFamily {
     if (path.isEmpty)
       throw new ConfigurationException(
         "model.name=file needs model.spec, the path of a model specification in TOML or JSON. Set it, for example --set model.spec=my-net.toml; " +
-          "docs/models.md has an example."
+          "docs/reference/models.md has an example."
       )
     val spec = FileFamily.read(Paths.get(path))
     if (LayerKind.values(spec.inputShape) != LayerKind.values(inputShape) || spec.classes != classes)

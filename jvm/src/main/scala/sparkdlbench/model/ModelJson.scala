@@ -8,7 +8,7 @@ import sparkdlbench.config.Settings
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
-/** A model's specification as JSON, for Python and for run.json; fields in docs/models.md. */
+/** A model's specification as JSON, for Python and for run.json; fields in docs/reference/models.md. */
 private[model] object ModelJson {
   private val mapper = new ObjectMapper
   private val Zero = "zero"
@@ -128,7 +128,7 @@ private[model] object ModelJson {
   private def intList(node: JsonNode, name: String): Seq[Int] = field(node, name).elements().asScala.map(_.asInt).toList
 
   private def invalid(reason: String, cause: Throwable = null) = new ConfigurationException(
-    s"The text is not a model specification: $reason. Write one with ModelSpec.toJson; docs/models.md lists the fields.",
+    s"The text is not a model specification: $reason. Write one with ModelSpec.toJson; docs/reference/models.md lists the fields.",
     cause
   )
 }

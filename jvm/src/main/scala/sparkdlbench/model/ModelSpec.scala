@@ -72,7 +72,7 @@ final case class ModelSpec(name: String, inputShape: Seq[Int], classes: Int, lay
     .map { case ((layer, inputs), index) => LayerKinds.flops(layer, inputs.map(shapes), shapes(index + 1)) }
     .sum
 
-  /** The specification as JSON (docs/models.md); `ModelSpec.fromJson` reads it back. */
+  /** The specification as JSON (docs/reference/models.md); `ModelSpec.fromJson` reads it back. */
   def toJson: String = ModelJson.write(this)
 }
 

@@ -70,7 +70,7 @@ private[optimizer] object AdaGrad {
     var i = 0
     while (i < size) {
       val direction = g(i) + decay * w(i)
-      val sum = squares(at + i) + direction * direction
+      val sum = ((squares(at + i) + direction * direction) + Grid.Squares) - Grid.Squares
       squares(at + i) = sum
       w(i) -= rate * direction / (math.sqrt(sum.toDouble).toFloat + epsilon)
       i += 1

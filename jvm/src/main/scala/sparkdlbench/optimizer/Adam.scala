@@ -14,7 +14,7 @@ import java.nio.FloatBuffer
  * v = beta2 × v + (1 − beta2) × d²
  * w = w − learning_rate / (1 − beta1^t) × m / (√v / √(1 − beta2^t) + epsilon)
  * }}}
- * State: 8 bytes a value.
+ * m and v are kept free of subnormal numbers (`Grid`). State: 8 bytes a value.
  */
 final class AdamVariant extends OptimizerVariant {
   def name = "adam"
@@ -127,8 +127,8 @@ private[optimizer] object Adam {
     var i = 0
     while (i < size) {
       val direction = g(i) + by.decay * w(i)
-      val m = beta1 * first(at + i) + rest1 * direction
-      val v = beta2 * second(at + i) + rest2 * direction * direction
+      val m = ((beta1 * first(at + i) + rest1 * direction) + Grid.Moments) - Grid.Moments
+      val v = ((beta2 * second(at + i) + rest2 * direction * direction) + Grid.Squares) - Grid.Squares
       first(at + i) = m
       second(at + i) = v
       w(i) = w(i) * by.shrink - rate * (m / (math.sqrt(v.toDouble).toFloat * root + by.epsilon))

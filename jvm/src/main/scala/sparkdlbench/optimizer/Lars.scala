@@ -120,7 +120,7 @@ private[optimizer] object Lars {
   ): Unit = {
     var i = 0
     while (i < size) {
-      val next = keep * v(i) + rate * (g(i) + decay * w(i))
+      val next = ((keep * v(i) + rate * (g(i) + decay * w(i))) + Grid.Moments) - Grid.Moments
       v(i) = next
       w(i) -= next
       i += 1

@@ -41,6 +41,26 @@ trait LayerwiseOptimizer extends Optimizer {
   def squaresAre(whole: Array[Double]): Unit
 }
 
+/**
+ * Keeps subnormal numbers out of an optimiser's state, where each one costs some cores a hundred cycles in every update. A velocity whose
+ * gradient stays zero, as that of a dead unit does, would decay into them and never leave: rounded to the nearest, 0.9 of the least of them
+ * is itself.
+ *
+ * `(x + c) - c` rounds x to a multiple of c's last binary place: two additions, which C2 vectorises as it does the rest of a loop (a comparison of
+ * each value costs ten times as much). Values of at least 2^25 times c stay as they are, bit for bit.
+ */
+private[optimizer] object Grid {
+
+  /**
+   * 2^-70, of velocities and first moments: multiples of 2^-94 (5e-29). Coarse enough that what is left, times a learning rate of
+   * 2^-32 or more, is no subnormal number either.
+   */
+  final val Moments = 8.4703295e-22f
+
+  /** 2^-101, of sums and means of squares, of which the root is taken: multiples of 2^-124 (5e-38). */
+  final val Squares = 3.9443045e-31f
+}
+
 object Optimizer {
 
   private[optimizer] def requireLengths(length: Int, weights: FloatBuffer, gradient: FloatBuffer): Unit = require(

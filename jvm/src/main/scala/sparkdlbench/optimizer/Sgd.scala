@@ -15,7 +15,7 @@ import java.nio.FloatBuffer
  * w = w − learning_rate × (nesterov: d + momentum × v | momentum > 0: v | otherwise: d)
  * }}}
  * The learning rate follows the run's schedule. A value's factors (`Multipliers`) multiply learning_rate and weight_decay, as those of
- * a parameter group do. State: 4 bytes a value with momentum, none without.
+ * a parameter group do. v is kept free of subnormal numbers (`Grid`). State: 4 bytes a value with momentum, none without.
  */
 final class SgdVariant extends OptimizerVariant {
   import SgdVariant._
@@ -105,7 +105,7 @@ private[optimizer] object Sgd {
   ): Unit = {
     var i = 0
     while (i < size) {
-      val next = keep * v(i) + (g(i) + decay * w(i))
+      val next = ((keep * v(i) + (g(i) + decay * w(i))) + Grid.Moments) - Grid.Moments
       v(i) = next
       w(i) -= rate * next
       i += 1
@@ -124,7 +124,7 @@ private[optimizer] object Sgd {
     var i = 0
     while (i < size) {
       val direction = g(i) + decay * w(i)
-      val next = keep * v(i) + direction
+      val next = ((keep * v(i) + direction) + Grid.Moments) - Grid.Moments
       v(i) = next
       w(i) -= rate * (direction + keep * next)
       i += 1

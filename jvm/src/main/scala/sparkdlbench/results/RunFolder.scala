@@ -8,41 +8,96 @@ import java.nio.file.{Files, Path, Paths, StandardCopyOption, StandardOpenOption
 import java.time.format.DateTimeFormatter
 import java.time.{Instant, ZoneOffset}
 import scala.collection.immutable.ListMap
+import scala.util.Try
 
 /**
- * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/metrics.md). Files are replaced whole (a
+ * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/reference/metrics.md). Files are replaced whole (a
  * reader never sees half of one); events are appended and flushed one by one. Used by one thread at a time.
+ *
+ * A folder that can no longer be written (a full disk) ends no run: what was written is copied to a temporary folder, and the rest
+ * is written there. `warning` says so.
+ *
+ * @param spare
+ *   makes the folder to go to
  */
-final class RunFolder private (val path: Path) extends AutoCloseable {
-  private val events: Writer =
-    Files.newBufferedWriter(path.resolve("events.jsonl"), UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
+final class RunFolder private[results] (first: Path, spare: () => Path) extends AutoCloseable {
+  @volatile private var current = first
+  @volatile private var told: Option[String] = None
+  private var lost = false
+  private var events: Writer = open()
+
+  def path: Path = current
+
+  /** Where the results are instead, or that they are lost, and why; None where all is well. */
+  def warning: Option[String] = told
 
   /** Appends one MLPerf-style event. */
   def event(key: String, value: Any, metadata: (String, Any)*): Unit = {
-    val line = ListMap[String, Any](
-      "schema" -> RunFolder.Schema,
-      "time_ms" -> System.currentTimeMillis(),
-      "key" -> key,
-      "value" -> value,
-      "metadata" -> ListMap(metadata: _*)
+    val line = Json.line(
+      ListMap[String, Any](
+        "schema" -> RunFolder.Schema,
+        "time_ms" -> System.currentTimeMillis(),
+        "key" -> key,
+        "value" -> value,
+        "metadata" -> ListMap(metadata: _*)
+      )
     )
-    events.write(Json.line(line) + "\n")
-    events.flush()
+    kept {
+      events.write(line + "\n")
+      events.flush()
+    }
   }
 
-  def write(file: String, content: String): Unit = {
-    val partial = path.resolve(s".$file.partial")
+  def write(file: String, content: String): Unit = kept {
+    val partial = current.resolve(s".$file.partial")
     Files.write(partial, content.getBytes(UTF_8))
-    Files.move(partial, path.resolve(file), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE)
+    Files.move(partial, current.resolve(file), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE)
     ()
   }
 
-  override def close(): Unit = events.close()
+  /** Writes anything else into the folder. */
+  def writeBelow(name: String)(use: Path => Unit): Unit = kept(use(current.resolve(name)))
+
+  private def open(): Writer =
+    Files.newBufferedWriter(current.resolve("events.jsonl"), UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
+
+  private def kept(write: => Unit): Unit = if (!lost)
+    try write
+    catch {
+      case cause: IOException =>
+        try {
+          if (current == first) leave(cause)
+          write
+        } catch {
+          case again: IOException =>
+            lost = true
+            told = Some(
+              s"The results folder $first can no longer be written (${RunFolder.reason(cause)}), nor can a temporary one (${RunFolder.reason(again)}): this " +
+                "run's results are not kept. Its weights are still with the caller; save them elsewhere."
+            )
+        }
+    }
+
+  private def leave(cause: IOException): Unit = {
+    val old = current
+    Try(events.close())
+    current = Files.createDirectories(spare().resolve(first.getFileName))
+    Option(old.toFile.listFiles).toSeq.flatten.filter(_.isFile).foreach { file =>
+      Try(Files.copy(file.toPath, current.resolve(file.getName), StandardCopyOption.REPLACE_EXISTING))
+    }
+    events = open()
+    told = Some(
+      s"The results folder $first can no longer be written (${RunFolder.reason(cause)}), so this run's results are in $current. Copy what you need " +
+        "from there, and make room or name another folder with results=DIR."
+    )
+  }
+
+  override def close(): Unit = kept(events.close())
 }
 
 object RunFolder {
 
-  /** Version of the files' layout (docs/metrics.md). */
+  /** Version of the files' layout (docs/reference/metrics.md). */
   val Schema = 1
   private val stamp = DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS").withZone(ZoneOffset.UTC)
 
@@ -50,7 +105,7 @@ object RunFolder {
   def create(results: String, name: String): RunFolder = {
     val safe = name.replaceAll("[^A-Za-z0-9._-]", "-")
     val path = Paths.get(results).toAbsolutePath.normalize.resolve(s"${stamp.format(Instant.now())}-$safe")
-    try new RunFolder(Files.createDirectories(path))
+    try new RunFolder(Files.createDirectories(path), () => Files.createTempDirectory("sparkdl-bench-results-"))
     catch {
       case e: IOException =>
         throw new ConfigurationException(
@@ -59,4 +114,6 @@ object RunFolder {
         )
     }
   }
+
+  private def reason(cause: IOException): String = s"${cause.getClass.getSimpleName}: ${cause.getMessage}"
 }

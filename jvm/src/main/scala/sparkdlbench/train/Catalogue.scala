@@ -3,14 +3,17 @@ package sparkdlbench.train
 import sparkdlbench.ConfigurationException
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.Codec
-import sparkdlbench.config.{Key, Settings, Variant, Variants}
+import sparkdlbench.config.{Aliases, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.DataSource
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.optimizer.{OptimizerVariant, ScheduleVariant}
+import sparkdlbench.results.Json
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.TransportVariant
 
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.{Files, Paths}
 import scala.collection.immutable.ListMap
 
 /** What there is to choose from, axis by axis. */
@@ -64,4 +67,26 @@ object Catalogue {
     "valid" -> key.valid,
     "doc" -> key.doc
   )
+
+  /**
+   * All of it as JSON, for programs that check a run before there is a JVM: the build keeps it in the thin jar as
+   * `sparkdlbench/catalogue.json`, and Python's `catalogue` reads it there.
+   */
+  def whole: String = Json.line(
+    ListMap[String, Any](
+      "schema" -> 1,
+      "keys" -> RunKeys.all.map(key => describe(key) ++ ListMap("kind" -> key.kind.name) ++ key.kind.bounds),
+      "variants" -> ListMap(axes.map(axis => axis -> variants(axis)): _*),
+      "named_by" -> Aliases.named.map { case (key, names) => key -> names() },
+      "elsewhere" -> Map(RunKeys.transport.name -> TransportVariant.elsewhere),
+      "aliases" -> Aliases.keys,
+      "values" -> Aliases.values
+    )
+  )
+
+  /** Writes it to the file that is named: what the build calls. */
+  def main(arguments: Array[String]): Unit = {
+    Files.write(Paths.get(arguments(0)), whole.getBytes(UTF_8))
+    ()
+  }
 }

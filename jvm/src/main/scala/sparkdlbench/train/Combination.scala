@@ -13,9 +13,19 @@ import sparkdlbench.transport.{JobTransport, TransportVariant}
 object Combination {
   def check(settings: Settings): Unit = refusal(settings).foreach(reason => throw new ConfigurationException(reason))
 
-  /** None where the variants go together, otherwise why not and what to do. */
-  def refusal(settings: Settings): Option[String] = {
+  /** None where the variants go together, otherwise why not and what to do. With transport auto, where one goes with the others. */
+  def refusal(settings: Settings): Option[String] =
+    if (settings(RunKeys.transport) == TransportVariant.Auto) {
+      val each = TransportChoice.candidates.map(name => refusalOf(settings.updated(RunKeys.transport, name)))
+      if (each.contains(None)) None else each.head
+    } else refusalOf(settings)
+
+  private def refusalOf(settings: Settings): Option[String] = {
     val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
+    of(settings, algorithm).orElse(NonFinite.refuses(settings)).orElse(Best.refuses(settings))
+  }
+
+  private def of(settings: Settings, algorithm: Algorithm): Option[String] =
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
       case transport: JobTransport =>
         carried(transport, settings)
@@ -34,7 +44,6 @@ object Combination {
               .refuses(settings(RunKeys.workers), ChosenCodecs.gradient(settings), ChosenCodecs.parameters(settings))
           )
     }
-  }
 
   /** What can be told only when the model is known. */
   def check(settings: Settings, spec: ModelSpec): Unit = {

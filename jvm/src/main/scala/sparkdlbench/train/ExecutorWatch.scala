@@ -35,7 +35,7 @@ private[train] final class ExecutorWatch(runId: String, limitSeconds: Int, slots
         told = Some(
           s"The session had not a single executor for $limitSeconds s (recovery.replacement_wait): those that held the ranks' weights were lost, and none " +
             "came in their place. Look at the cluster manager's page and the executors' logs, and start the run again. A transport that trains in one " +
-            "stage goes on after a loss, with checkpoint.dir: see docs/variants.md."
+            "stage goes on after a loss, with checkpoint.dir: see docs/reference/variants.md."
         )
       if (told.nonEmpty) Try(cancel())
       Thread.sleep(ExecutorWatch.LookMillis)

@@ -1,13 +1,13 @@
 package sparkdlbench.train
 
-import sparkdlbench.{ConfigurationException, SparkDLException}
+import sparkdlbench.{ConfigurationException, DivergedException, SparkDLException}
 
 import scala.annotation.tailrec
 
 /** Turns what Spark throws at the driver into the sentence that says what happened. */
 object Failures {
   private val Ours =
-    """(?s)sparkdlbench\.(?:RunFailed|Configuration)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
+    """(?s)sparkdlbench\.(?:RunFailed|Configuration|Diverged)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
 
   def reason(cause: Throwable): String = chain(cause, Nil)
     .collectFirst { case ours: SparkDLException => ours.getMessage }
@@ -21,6 +21,13 @@ object Failures {
     e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(
       _.contains("sparkdlbench.ConfigurationException: ")
     )
+  }
+
+  /** The divergence that it is, if it is one. */
+  def diverged(cause: Throwable): Option[DivergedException] = chain(cause, Nil).collectFirst {
+    case own: DivergedException => own
+    case e if Option(e.getMessage).exists(_.contains("sparkdlbench.DivergedException: ")) =>
+      new DivergedException(reason(e), cause)
   }
 
   @tailrec

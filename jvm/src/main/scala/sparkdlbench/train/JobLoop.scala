@@ -23,13 +23,16 @@ import scala.util.Failure
  *   what rank 0's engine says it is
  * @param channels
  *   what really carried each rank's bytes, as the transport says; empty where it says nothing
+ * @param best
+ *   the weights of the best evaluation, in one part, where they are kept
  */
 final case class Trained(
     weights: Array[Float],
     statistics: Array[Float],
     bytes: Map[String, Long],
     engine: Map[String, String],
-    channels: Seq[Map[String, String]] = Nil
+    channels: Seq[Map[String, String]] = Nil,
+    best: Option[Best] = None
 )
 
 /** A way to train: one of the two execution shapes. Knows no variant. */
@@ -59,6 +62,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
   ): Trained = {
     val steps = setup.totalSteps
     var step = 0L
+    var best: Option[Best] = None
     recorder.placed(group.placements)
     group.takePhases()
     while (step < steps) {
@@ -70,6 +74,8 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       while (step < end) {
         if (cancelled()) throw new CancelledException
         val loss = exchange.step(step)
+        if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
+          throw NonFinite.diverged(setup, step, s"the training loss is $loss")
         val stepRows = setup.rowsOf(step)
         recorder.stepDone(step, stepRows, loss, group.takePhases())
         losses += loss
@@ -82,7 +88,11 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
         exchange.synchronize()
         shareStatistics(setup, group)
         val (evaluations, bytes) = group.run(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
-        recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
+        val found = evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _)
+        recorder.evaluated(epoch, found)
+        NonFinite.check(setup, step - 1, found)
+        if (Best.kept(setup.settings) && Best.isBetter(setup.settings, found, best.map(_.test)))
+          best = Some(Best(epoch, found, Seq((0, exchange.weights())), statistics(setup, group)))
         recorder.sent(ByteCounter.sum(bytes :+ exchange.unrankedBytes))
         group.takePhases()
       }
@@ -91,10 +101,13 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
     val weights = exchange.weights()
     val facts = group.run(_.engine.facts).head
     val bytes = ByteCounter.sum(group.run(_.bytes.toMap) :+ exchange.unrankedBytes)
-    val statistics =
-      if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.run(_.engine.statistics.toArray).head
-    Trained(weights, statistics, bytes, facts)
+    if (NonFinite.skips(setup.settings))
+      recorder.counted(Seq(Map(NonFinite.Skipped -> Seq(group.run(_.guard.skipped).head))))
+    Trained(weights, statistics(setup, group), bytes, facts, best = best)
   }
+
+  private def statistics(setup: RunSetup, group: RankGroup): Array[Float] =
+    if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.run(_.engine.statistics.toArray).head
 
   /** Makes every rank's running statistics the mean over the ranks: two jobs, where the model has any. */
   private def shareStatistics(setup: RunSetup, group: RankGroup): Unit =

@@ -138,13 +138,14 @@ object MemoryEstimate {
 
   private def executorParts(setup: RunSetup): Seq[MemoryPart] = {
     val engine = setup.engine.memory(setup.spec, 1)
+    val copies = if (Best.kept(setup.settings)) 2 else 1 // the last ones, and the best
     Seq(
       MemoryPart(DataSet, Heap, setup.data.heldBytes),
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes),
       MemoryPart("native libraries (rule of thumb)", Native, engine.library),
       MemoryPart("JVM itself (rule of thumb)", Native, JvmBytes),
       // The values, the bytes that Spark makes of them, and those within the task's result.
-      MemoryPart("trained weights on their way to the driver", HeapAtTimes, 12L * setup.spec.parameterCount)
+      MemoryPart("trained weights on their way to the driver", HeapAtTimes, copies * 12L * setup.spec.parameterCount)
     )
   }
 
@@ -176,7 +177,8 @@ object MemoryEstimate {
       MemoryPart("encoded values", Direct, needs.collective.images),
       MemoryPart("what the codec left out", Direct, needs.collective.residual),
       MemoryPart("further copies of weights", Direct, needs.weightCopies),
-      MemoryPart("the algorithm's vectors", Heap, needs.heap)
+      MemoryPart("the algorithm's vectors", Heap, needs.heap),
+      MemoryPart("weights of the best evaluation", Heap, if (Best.kept(setup.settings)) 4 * needs.optimized else 0L)
     ) ++ stateParts(setup, needs)
   }
 

@@ -58,7 +58,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
 
   /**
    * @param state
-   *   done, failed or cancelled
+   *   done, failed, diverged or cancelled
    * @param usersToMend
    *   a rank found something wrong that the user can mend: a ConfigurationException
    */
@@ -117,7 +117,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
         "doing" -> doing,
         "notices" -> notices,
         "error" -> error,
-        "error_kind" -> error.map(_ => if (usersToMend) "configuration" else "run"),
+        "error_kind" -> error.map(_ => if (state == "diverged") state else if (usersToMend) "configuration" else "run"),
         "results" -> results
       )
     )

@@ -82,6 +82,16 @@ final case class EpochReport(
     status: RankStatus
 ) extends RankReport
 
+/**
+ * From a rank whose loss is not finite, before it ends.
+ *
+ * @param step
+ *   from 0
+ * @param text
+ *   the whole message
+ */
+final case class DivergedReport(runId: String, attempt: Int, step: Long, text: String) extends RankReport
+
 /** The driver's letter boxes for reports, one a run; the plugin's RPC end delivers here. */
 object RankReports {
   private val boxes = new ConcurrentHashMap[String, LinkedBlockingQueue[RankReport]]()

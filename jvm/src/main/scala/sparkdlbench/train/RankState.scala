@@ -6,6 +6,7 @@ import sparkdlbench.data.{BatchPlan, BatchReader, Shares, TrainingReader}
 import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
+import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.topology.Slices
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -30,6 +31,11 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     )
   private lazy val testing = new BatchReader(run.data.test, evaluationRows)
   val timer = new PhaseTimer
+  private[train] val guard = new StepGuard(setup, engine)
+
+  /** For the values [`from`, `until`) of the gradients' sum, which is not finite where a step is to be left out. */
+  def newOptimizer(from: Int, until: Int): Optimizer =
+    guard.around(setup.newOptimizer(from, until), first = from == 0 && until > 0)
 
   /**
    * Opens the data set, where no other rank of the executor has yet: that may take longer than ranks that are under way wait for each
@@ -69,7 +75,9 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     timer.switch(Phase.Data)
     val batch = if (computes) training.read(step) else Batch(0, FloatBuffer.allocate(0), LongBuffer.allocate(0))
     timer.switch(Phase.Compute)
-    engine.step(batch, 1.0f / setup.rowsOf(step), onBucketReady)
+    val weight = 1.0f / setup.rowsOf(step)
+    if (guard.on) guard.checked(batch.rows)(engine.step(batch, weight, (_, _) => ()))
+    else engine.step(batch, weight, onBucketReady)
   }
 
   /** The same `RunSetup.rowsAtOnce` rows at a time, whose gradients are added up. */

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.{AnyOutcome, RunFailedException, SparkDLPlugin}
+import sparkdlbench.{AnyOutcome, DivergedException, RunFailedException, SparkDLPlugin}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
@@ -40,6 +40,8 @@ import scala.util.Try
  *   what really carried its bytes
  * @param counts
  *   what the algorithm counted at this rank
+ * @param best
+ *   the same of the best evaluation, where it is kept
  */
 final case class RankOutcome(
     rank: Int,
@@ -54,7 +56,8 @@ final case class RankOutcome(
     channels: Map[String, String],
     epochs: Seq[EpochReport],
     groups: GroupsReport,
-    counts: Map[String, Seq[Long]]
+    counts: Map[String, Seq[Long]],
+    best: Option[Best]
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -75,6 +78,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var statistics: Statistics = _
+  private var keeper: BestKeeper = _
 
   def run(): RankOutcome = {
     checkComplete()
@@ -136,7 +140,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
     val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
     exchanging.foreach(rank.engine.join)
-    val algorithm = bind(rank, exchanging.orElse(averaging).orElse(announcing).getOrElse(timed))
+    val outer = exchanging.orElse(averaging).orElse(announcing).getOrElse(timed)
+    val sums = BestKeeper.sums(setup.settings, outer)
+    keeper = new BestKeeper(setup.settings, sums)
+    val algorithm = bind(rank, sums.getOrElse(outer))
     found.foreach { one =>
       algorithm.restore(one.snapshot)
       statistics.restore(one.snapshot)
@@ -146,6 +153,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     checkpoints = openCheckpoints(groups.groups, clock)
     Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
   }
+
+  private def skipped(rank: RankState): Map[String, Seq[Long]] =
+    if (rank.guard.on) Map(NonFinite.Skipped -> Seq(rank.guard.skipped)) else Map.empty
 
   /** Streams of other attempts that came to this executor, told by one of its ranks. */
   private def refusedHere(groups: GroupsReport): Map[String, Seq[Long]] = {
@@ -206,7 +216,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
       step = end
       val stepped = System.nanoTime()
-      val evaluation = if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, step)) else None
+      val evaluation = 
+        if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, epoch, step)) else None
       val now = System.nanoTime()
       val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)
       ended = now
@@ -246,6 +257,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     while (step < until) {
       if (context.isInterrupted()) throw new CancelledException
       val loss = algorithm.step(step)
+      if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
+        throw told(NonFinite.diverged(setup, step, s"the training loss is $loss"), step)
       losses += loss
       lastLoss = loss
       step += 1
@@ -290,7 +303,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def status(rank: RankState, transport: Transport): RankStatus =
     RankStatus(group.rank, rank.host, rank.executorId, phases.steps, phases.nanos, transport.bytesSent)
 
-  private def evaluate(rank: RankState, algorithm: RankAlgorithm, step: Long): Evaluation = {
+  private def evaluate(rank: RankState, algorithm: RankAlgorithm, epoch: Int, step: Long): Evaluation = {
     val began = System.nanoTime()
     // One that takes a second or more is told of each time: that is at most once a second, too.
     if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
@@ -300,8 +313,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     algorithm.settle()
     statistics.share(step)
     val found = rank.evaluate(() => algorithm.alive())
+    try NonFinite.check(setup, step - 1, found)
+    catch { case diverged: DivergedException => throw told(diverged, step - 1) }
+    keeper.look(epoch, found, algorithm.weights, statistics.result)
     evaluationNanos = System.nanoTime() - began
     found
+  }
+
+  /** The driver hears of it before the task's end, and so before it retries the stage. */
+  private def told(diverged: DivergedException, step: Long): DivergedException = {
+    report(DivergedReport(setup.runId, attempt, step, diverged.getMessage))
+    diverged
   }
 
   private def outcome(
@@ -326,7 +348,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       transport.facts,
       epochs.toSeq,
       groups,
-      algorithm.counts ++ refusedHere(groups)
+      algorithm.counts ++ refusedHere(groups) ++ skipped(rank),
+      keeper.best
     )
   }
 }

@@ -5,6 +5,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.engine.EngineVariant
 import sparkdlbench.results.Facts
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.{OneStageTransport, TransportVariant}
@@ -14,6 +15,13 @@ object SessionCheck extends Logging {
   private val PollMillis = 100L
   private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
   private val StableMillis = 15000L
+
+  /** A stopped context would fail much later, and without a reason that a user knows. */
+  def running(sc: SparkContext): Unit = if (sc.isStopped) throw new ConfigurationException(Stopped)
+
+  private[sparkdlbench] val Stopped =
+    "The Spark session is stopped, so nothing can train in it. Start a new one (SparkSession.builder()…getOrCreate(), from Python through " +
+      "sparkdl_bench.configure) and use that one."
 
   def check(sc: SparkContext, settings: Settings): Unit = checks(sc, settings).foreach { case (_, check) => check() }
 
@@ -27,8 +35,16 @@ object SessionCheck extends Logging {
     ("dynamic-allocation", () => dynamicAllocation(sc.getConf.getOption)),
     ("encryption", () => encryption(SparkFacts.encrypts(sc.getConf), settings)),
     ("batch", () => batch(settings)),
+    ("engine", () => if (sc.master.startsWith("local")) engine(settings)),
     ("slots", () => slots(sc, settings))
   )
+
+  /** What the workers' host lacks, where that is this one: else all of them would say so one after another, in Spark's retries. */
+  private[sparkdlbench] def engine(settings: Settings): Unit =
+    Variants
+      .find[EngineVariant]("engine", settings(RunKeys.engine))
+      .lacking(settings)
+      .foreach(text => throw new ConfigurationException(text))
 
   /**
    * @param spark

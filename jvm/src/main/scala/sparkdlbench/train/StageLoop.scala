@@ -42,14 +42,16 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         )
         recorder.counted(outcomes.map(_.counts))
         Trained(
-          assemble(setup, outcomes),
+          Best.joined(outcomes.flatMap(_.weights), setup.spec.parameterCount),
           outcomes.head.statistics,
           ByteCounter.sum(outcomes.map(_.bytes)),
           outcomes.head.engine,
-          outcomes.map(_.channels).filter(_.nonEmpty)
+          outcomes.map(_.channels).filter(_.nonEmpty),
+          best(setup, outcomes)
         )
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException
+        watched.divergence.orElse(Failures.diverged(cause)).foreach(throw _)
         val reason = watched.complaint.getOrElse(Failures.reason(cause))
         val next = again(setup, reason, cause, watched, cancelled)
         recorder.resubmitted(reason, next)
@@ -165,9 +167,9 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     finally Try(shipped.unpersist()) // the stage's own outcome counts, whatever becomes of this
   }
 
-  private def assemble(setup: RunSetup, outcomes: Seq[RankOutcome]): Array[Float] = {
-    val all = new Array[Float](setup.spec.parameterCount)
-    for (outcome <- outcomes; (from, values) <- outcome.weights) System.arraycopy(values, 0, all, from, values.length)
-    all
+  /** All ranks have kept the same evaluation's. */
+  private def best(setup: RunSetup, outcomes: Seq[RankOutcome]): Option[Best] = {
+    val parts = outcomes.flatMap(_.best)
+    if (parts.isEmpty) None else Some(Best.whole(parts, setup.spec.parameterCount))
   }
 }

@@ -12,21 +12,48 @@ import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
-import sparkdlbench.results.{Facts, Json, MlFlow, Page, Recorder, RunFolder, RunLogger, TensorBoard}
+import sparkdlbench.results.{Facts, Json, MlFlow, ModelFolder, Page, Recorder, RunFolder, RunLogger, TensorBoard}
 import sparkdlbench.transport.{JobTransport, OneStageTransport, RunSecret, TransportVariant}
 
+import java.io.IOException
+import java.nio.file.{Files, Path, Paths}
 import java.util.UUID
 import scala.collection.immutable.ListMap
 import scala.util.control.NonFatal
 
-/** A finished run. `weights` and `statistics` are flat, in the layouts of `spec`. */
+/**
+ * A finished run. `weights` and `statistics` are flat, in the layouts of `spec`.
+ *
+ * @param best
+ *   the weights of the best evaluation, in one part, where they are kept (`keep_best`)
+ * @param warning
+ *   where the results are in place of their folder, or that they are lost; None where all is well
+ */
 final case class RunResult(
     folder: String,
     summary: String,
     spec: ModelSpec,
     weights: Array[Float],
-    statistics: Array[Float]
-)
+    statistics: Array[Float],
+    best: Option[Best] = None,
+    warning: Option[String] = None
+) {
+
+  /** Writes the trained model to `model` in the results folder, and the best one to `best`, where it was kept. */
+  def saveModels(): Path = {
+    val own = Paths.get(folder)
+    try saveModels(own)
+    catch {
+      case _: IOException => saveModels(Files.createTempDirectory("sparkdl-bench-model-"))
+    }
+  }
+
+  private def saveModels(folder: Path): Path = {
+    best.foreach(each => ModelFolder.write(folder.resolve("best"), spec, each.weights.head._2, each.statistics))
+    ModelFolder.write(folder.resolve("model"), spec, weights, statistics)
+    folder.resolve("model")
+  }
+}
 
 /**
  * One run, from checked settings to the results folder. `prepare` finds whatever a user can mend, before any Spark job;
@@ -35,6 +62,7 @@ final case class RunResult(
 final class TrainingRun private (
     sc: SparkContext,
     private[train] val setup: RunSetup,
+    val transport: TransportChoice,
     private[train] val memoryEstimate: ListMap[String, Any],
     folder: RunFolder,
     loggers: Seq[RunLogger],
@@ -88,12 +116,21 @@ final class TrainingRun private (
       val trained = loop.train(setup, recorder, () => cancelRequested)
       folder.write("run.json", Json.text(trainedDescription(trained, recorder)))
       live.sent(trained.bytes)
-      val summary = finish(recorder, "success", trained.bytes, None)
+      val bad = notFinite(recorder)
+      val status = if (bad.isEmpty) "success" else "diverged"
+      val summary = finish(recorder, status, trained.bytes, bad, best = trained.best, ranToEnd = true)
+      progress.resultsAt(folder.path.toString)
       progress.ended("done", None)
-      RunResult(folder.path.toString, summary, setup.spec, trained.weights, trained.statistics)
+      val path = folder.path.toString
+      RunResult(path, summary, setup.spec, trained.weights, trained.statistics, trained.best, folder.warning)
     } catch {
       case e: Throwable => fail(recorder, e)
     }
+
+  /** Of a run that went on all the same (`on_nonfinite = continue`). */
+  private def notFinite(recorder: Recorder): Option[String] = recorder.history
+    .find(each => !(each.trainLoss +: each.test.map(_.loss).toSeq).forall(NonFinite.isFinite))
+    .map(each => s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same.")
 
   private def sampleDriver(): Option[ResourceSampler] = {
     val host = sc.getConf.get("spark.driver.host", "")
@@ -118,7 +155,7 @@ final class TrainingRun private (
 
   private def loop: TrainingLoop =
     Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
-      case transport: JobTransport => new JobLoop(sc, transport)
+      case jobs: JobTransport => new JobLoop(sc, jobs)
       case _: OneStageTransport => new StageLoop(sc)
       case other => throw new IllegalStateException(s"transport ${other.name} has no execution shape")
     }
@@ -126,25 +163,45 @@ final class TrainingRun private (
   private def fail(recorder: Recorder, cause: Throwable): Nothing = {
     val cancelled = cancelRequested
     val reason = if (cancelled) "the user cancelled the run" else Failures.reason(cause)
-    val state = if (cancelled) "cancelled" else "failed"
+    val diverged = if (cancelled) None else Failures.diverged(cause)
+    val state = if (cancelled) "cancelled" else if (diverged.nonEmpty) "diverged" else "failed"
     val usersToMend = !cancelled && Failures.isUsers(cause)
-    try finish(recorder, state, Map.empty, Some(reason))
+    try finish(recorder, state, Map.empty, Some(reason), diverged.flatMap(_.step))
     catch { case NonFatal(unwritten) => cause.addSuppressed(unwritten) } // nobody must wait for the end because of that
     finally progress.ended(state, Some(reason), usersToMend)
     cause match {
       case e: VirtualMachineError => throw e
       case e: ConfigurationException => throw e
+      case _ if diverged.nonEmpty => throw diverged.get
       case e if usersToMend => throw new ConfigurationException(reason, e)
       case e => throw new RunFailedException(reason, e)
     }
   }
 
-  private def finish(recorder: Recorder, status: String, bytes: Map[String, Long], error: Option[String]): String = {
+  /**
+   * @param diverged
+   *   the step, from 1
+   * @param ranToEnd
+   *   whether all of the training was done
+   */
+  private def finish(
+      recorder: Recorder,
+      status: String,
+      bytes: Map[String, Long],
+      error: Option[String],
+      diverged: Option[Long] = None,
+      best: Option[Best] = None,
+      ranToEnd: Boolean = false
+  ): String = {
     val (recorded, wallMillis) = (recorder.summary(status, bytes, error), recorder.millis)
-    if (error.isEmpty) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
+    if (ranToEnd) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
     val firstStep = recorder.secondsPrepared.map(seconds => startMillis + (seconds * 1000).toLong)
-    val started = if (error.isEmpty) Some(sessionStart.toMap) else None // of a failed run the session may be gone
-    val summary = recorded + ("spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started)))
+    val started = if (ranToEnd) Some(sessionStart.toMap) else None // of a failed run the session may be gone
+    val summary = recorded ++ Json.fields(
+      "diverged_at_step" -> diverged,
+      "best" -> best.map(TrainingRun.described),
+      "spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started))
+    )
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
     val text = Json.text(summary)
@@ -174,6 +231,9 @@ final class TrainingRun private (
     "name" -> setup.settings(RunKeys.name),
     "run_id" -> setup.runId,
     "configuration" -> ListMap(setup.settings.shown.toSeq.sorted: _*),
+    "transport" -> transport.name,
+    "transport_asked" -> transport.asked,
+    "transport_reason" -> transport.reason,
     "seeds" -> ListMap("seed" -> setup.settings(RunKeys.seed)),
     "commit" -> Facts.build.get("commit"),
     "versions" -> (ListMap("spark" -> sc.version) ++ Facts.build),
@@ -198,6 +258,9 @@ final class TrainingRun private (
 
 object TrainingRun {
 
+  private def described(best: Best): ListMap[String, Any] =
+    ListMap("epoch" -> (best.epoch + 1), "test_accuracy" -> best.test.accuracy, "test_loss" -> best.test.loss)
+
   /** Longest wait for Spark's listeners at a run's end. */
   private val ListenersMillis = 20000L
 
@@ -209,8 +272,11 @@ object TrainingRun {
    *   where `raw` says nothing
    */
   def prepare(sc: SparkContext, raw: Map[String, String]): TrainingRun = {
-    val checked = RunKeys.resolve(asked(sc.getConf.getAll.toMap, raw))
-    Combination.check(checked)
+    SessionCheck.running(sc)
+    val wanted = RunKeys.resolve(asked(sc.getConf.getAll.toMap, raw))
+    Combination.check(wanted)
+    val choice = TransportChoice.in(sc, wanted)
+    val checked = choice.settings
     SessionCheck.check(sc, checked)
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
     val (setup, memory) = plan(sc, checked)
@@ -219,7 +285,7 @@ object TrainingRun {
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
     val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)
-    new TrainingRun(sc, setup, memory, folder, loggers, progress, startNanos, startMillis)
+    new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
   }
 
   private def openLoggers(settings: Settings, run: String): Seq[RunLogger] = {

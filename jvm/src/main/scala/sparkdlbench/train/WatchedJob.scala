@@ -8,7 +8,7 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.AnyOutcome
+import sparkdlbench.{AnyOutcome, DivergedException}
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
@@ -27,10 +27,20 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup, waits: 
   def lackedSlots: Boolean = slots.complaint.nonEmpty
 
   /** Why the job was ended here; None where it ended by itself. */
-  def complaint: Option[String] = slots.complaint.orElse(start.complaint)
+  def complaint: Option[String] = slots.complaint.orElse(start.complaint).orElse(diverged.map(_.text))
+
+  /** What the rank has told whose loss was the first not to be finite. */
+  private var diverged: Option[DivergedReport] = None
+  def divergence: Option[DivergedException] = diverged.map(each => new DivergedException(each.text))
 
   /** A rank has told something. */
-  def receive(report: RankReport): Unit = start.receive(report)
+  def receive(report: RankReport): Unit = {
+    start.receive(report)
+    report match {
+      case told: DivergedReport if diverged.forall(_.step > told.step) => diverged = Some(told)
+      case _ => ()
+    }
+  }
 
   /**
    * Returns what came of `job`, which is of the Spark job group that the run's name is.

@@ -32,7 +32,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
   private val sum = new FlatBuffer(slices.size(rank))
   private val master: FlatBuffer = new FlatBuffer(slices.size(rank))
   FloatOps.copy(state.parameters.floatSlice(slices.from(rank), slices.until(rank)), master.floats)
-  private val optimizer = state.setup.newOptimizer(slices.from(rank), slices.until(rank))
+  private val optimizer = state.newOptimizer(slices.from(rank), slices.until(rank))
   private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
   private val encodedGradient = new Staging(codec, (0 until size).map(slices.size))
   private val encodedWeights = new Staging(weightCodec, Seq(slices.size(rank)))

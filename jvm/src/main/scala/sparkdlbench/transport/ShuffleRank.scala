@@ -38,7 +38,7 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
   private val sum = new FlatBuffer(ownedUntil - ownedFrom)
   private val master = new FlatBuffer(ownedUntil - ownedFrom)
   FloatOps.copy(state.parameters.floatSlice(ownedFrom, ownedUntil), master.floats)
-  private val optimizer = state.setup.newOptimizer(ownedFrom, ownedUntil)
+  private val optimizer = state.newOptimizer(ownedFrom, ownedUntil)
   private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
   private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
 

@@ -11,6 +11,9 @@ trait TransportVariant extends Variant {
 
 object TransportVariant {
 
+  /** In place of a name: the best one that the session supports. */
+  val Auto = "auto"
+
   /** Channels that one may look for here, and where they are. */
   val elsewhere: Map[String, String] = Map(
     "gloo" ->

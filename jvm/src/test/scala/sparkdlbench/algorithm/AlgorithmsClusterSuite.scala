@@ -25,12 +25,14 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
     "lbfgs" -> Seq("algorithm" -> "lbfgs", "lbfgs.rows" -> "200"),
     "downpour" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.n_push" -> "2"),
     "bounded" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.stale" -> "0"),
-    "backup" -> Seq("backup_workers" -> "1", "topology" -> "ps")
+    "backup" -> Seq("backup_workers" -> "1", "topology" -> "ps"),
+    // Weights that never change: where all others begin.
+    "start" -> Seq("optimizer.learning_rate" -> "0")
   )
 
   /** Every algorithm over every other topology among the ranks (`downpour` has servers alone). */
   private val elsewhere: Seq[(String, Seq[(String, String)])] = for {
-    (name, chosen) <- cases if !Set("downpour", "bounded", "backup", "lars").contains(name)
+    (name, chosen) <- cases if !Set("downpour", "bounded", "backup", "lars", "start").contains(name)
     topology <- Variants.all[Topology].filter(_.amongRanks).map(_.name)
     if chosen.toMap.getOrElse("topology", "sliced") != topology
   } yield s"$name-$topology" -> (chosen.filter(_._1 != "topology") :+ ("topology" -> topology))
@@ -84,6 +86,15 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
   private def apart(one: RunResult, other: RunResult): Float =
     one.weights.zip(other.weights).map { case (a, b) => math.abs(a - b) }.max
 
+  /** Length of the way that a run's weights have gone, beside that of `sync-sgd`, and the cosine between the two ways. */
+  private def way(of: RunResult, sync: RunResult, start: RunResult): (Double, Double) = {
+    def from(result: RunResult) = result.weights.zip(start.weights).map { case (a, b) => (a - b).toDouble }
+    def product(one: Array[Double], other: Array[Double]) = one.zip(other).map { case (a, b) => a * b }.sum
+    val (own, whole) = (from(of), from(sync))
+    val (length, other) = (math.sqrt(product(own, own)), math.sqrt(product(whole, whole)))
+    (length / other, product(own, whole) / (length * other))
+  }
+
   private def sent(result: RunResult, channel: String): Long =
     Json.read(result.summary).path("bytes").path(channel).asLong
 
@@ -93,6 +104,8 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
       val names = cases.map(_._1)
       val found = train(sc, names.map(_ -> stream)) ++
         train(sc, names.map(_ -> tcp) ++ Seq("downpour" -> mapped, "backup" -> mapped))
+      for (name <- arrival; channel <- Seq(stream, tcp, mapped).filter(each => found.contains((name, each))))
+        println(s"RULER $name $channel ${way(found((name, channel)), found(("sync-sgd", stream)), found(("start", stream)))} ${apart(found((name, channel)), found((name, stream)))}")
       for (name <- names; (one, other) = (found((name, stream)), found((name, tcp)))) {
         assert(sent(one, "block-stream") > 0 && sent(other, "tcp") > 0, name)
         val difference = apart(one, other)

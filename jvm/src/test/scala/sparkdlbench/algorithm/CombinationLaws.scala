@@ -12,7 +12,7 @@ import sparkdlbench.{ConfigurationException, LocalRuns}
 import scala.collection.mutable
 
 /**
- * Every algorithm with every topology and transport: it trains, sends the bytes that docs/variants.md states, and gives what the
+ * Every algorithm with every topology and transport: it trains, sends the bytes that docs/reference/variants.md states, and gives what the
  * other transports give; or it is refused, with what to do instead. Ranks are threads of this process.
  */
 class CombinationLaws extends AnyFunSuite with LocalRuns {
@@ -51,7 +51,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
   private def counted(result: RunResult, name: String): Long =
     Json.read(result.summary).path("counts").path(name).path(0).asLong
 
-  /** Payload of all ranks, from the formulas of docs/variants.md. */
+  /** Payload of all ranks, from the formulas of docs/reference/variants.md. */
   private def stated(algorithm: String, topology: Topology, result: RunResult): Long = {
     val (fp32, alone, others) = (new Fp32, RankGroups.alone(workers), workers - 1L)
     val exchange =

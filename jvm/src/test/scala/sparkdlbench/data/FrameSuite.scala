@@ -65,6 +65,40 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     assert(rows(flagged.train).map(_._1) == Seq(0, 1, 0, 1, 1))
   }
 
+  test("labels that are no classes, and frames without rows, say what to do") {
+    def refusal(frame: org.apache.spark.sql.DataFrame): String = {
+      frame.createOrReplaceGlobalTempView("unfit")
+      intercept[sparkdlbench.ConfigurationException](
+        load(new Table, "data.table" -> "global_temp.unfit", "data.label" -> "y", "data.classes" -> "3")
+      ).getMessage
+    }
+    val some = numbers(4)
+    assert(refusal(some.withColumn("y", lit("cat"))).contains("the label is 'cat'; with `data.classes` = 3 labels are 0 to 2; number words with StringIndexer"))
+    assert(refusal(some.withColumn("y", lit(1.5))).contains("the label is '1.5'; with `data.classes` = 3 labels are 0 to 2; a label with a fraction is for regression, which is not there yet"))
+    assert(refusal(some.withColumn("y", lit(7))).contains("set `data.classes` to one more than the largest label"))
+    assert(refusal(some.withColumn("y", lit(null).cast("int"))).contains("leave rows without a label out: frame.dropna"))
+    val none = "The table global_temp.unfit has no rows. Look at what fills it (DataFrame.count() is 0)"
+    assert(refusal(some.filter(lit(false))).startsWith(none))
+    assert(refusal(some.select(col("y"), array(col("a")).as("x")).filter(lit(false))).startsWith(none))
+    assert(refusal(some.withColumn("a", lit("red"))).contains("Turn words into numbers first (StringIndexer and OneHotEncoder"))
+  }
+
+  test("a decoded table is removed with its session, and kept where a folder was named for it") {
+    numbers(6).createOrReplaceGlobalTempView("short")
+    val source = new Table
+    val base = Seq("data.table" -> "global_temp.short", "data.label" -> "y", "data.classes" -> "3")
+    def decoded(more: (String, String)*) =
+      source.prepare(source.qualified(settings(source, base ++ more), hadoop), sc)(RecordSource.decodedDir)
+    def exists(path: String) = {
+      val folder = new org.apache.hadoop.fs.Path(path)
+      folder.getFileSystem(hadoop).exists(folder)
+    }
+    val (named, own) = (decoded(), decoded("data.cache_dir" -> ""))
+    assert(SessionCopies.of(sc).map(_.toString) == Set(own) && exists(own))
+    SessionCopies.remove(sc)
+    assert(!exists(own) && exists(named) && SessionCopies.of(sc).isEmpty)
+  }
+
   test("a table in no order is decoded once for a run, and that folder gives the same rows again") {
     numbers(50).repartition(7, rand()).createOrReplaceGlobalTempView("shuffled")
     val source = new Table

@@ -18,6 +18,7 @@ import scala.jdk.CollectionConverters._
 
 class ResourceSamplerSuite extends AnyFunSuite {
   private val threads = ManagementFactory.getThreadMXBean
+  private val usualHertz = ResourceSampler.hertz.default.toDouble
   private val everybody = Seq("0", "1", "driver")
 
   /** What the resources.json of a run says of each process. */
@@ -105,7 +106,9 @@ class ResourceSamplerSuite extends AnyFunSuite {
     // What it says that it took is its own thread's time alone, which computed none of the square roots.
     val cost = batches.asScala.map(_.cost).reduce(_ + _)
     assert(cost.nanos / 1e9 > 0.9 && cost.nanos / 1e9 <= seconds, cost)
-    assert(cost.cpuNanos > 0 && cost.cpuNanos < 0.5 * cost.nanos, cost)
+    // As often as a run samples by itself it is below the 1 % of a core that is promised (docs/reference/metrics.md).
+    val cpuOfOne = cost.cpuNanos / 1e9 / samples.size
+    assert(cost.cpuNanos > 0 && cpuOfOne * usualHertz < 0.01, cost)
     sampler.close() // once more changes nothing
     assert(batches.size == all.size)
   }

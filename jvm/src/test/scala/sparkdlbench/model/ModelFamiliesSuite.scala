@@ -12,7 +12,7 @@ class ModelFamiliesSuite extends AnyFunSuite {
       .find[ModelFamily]("model", name)
       .build(shape, classes, RunKeysForTests.settings(settings: _*))
 
-  /** As the sources state them; see docs/models.md. */
+  /** As the sources state them; see docs/reference/models.md. */
   private val parameters: Seq[(String, Seq[Int], Int, Int)] = Seq(
     ("softmax", Seq(1, 28, 28), 10, 7850),
     ("mlp", Seq(1, 28, 28), 10, 814090),

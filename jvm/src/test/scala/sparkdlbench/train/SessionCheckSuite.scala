@@ -20,6 +20,20 @@ class SessionCheckSuite extends AnyFunSuite {
     assert(refusal("3.4.4", "3.5").contains("Spark 3.5 and 4.x are supported"))
   }
 
+  test("an engine that this host lacks is refused before any job, with what to install") {
+    def refusal(python: String) = intercept[ConfigurationException](
+      SessionCheck.engine(RunKeys.resolve(Map("engine.name" -> "torch", "engine.python" -> python)))
+    ).getMessage
+    val missing = refusal("/no/such/python")
+    assert(missing.contains("'/no/such/python' cannot be started"), missing)
+    val script = java.nio.file.Files.createTempFile("python", "")
+    java.nio.file.Files.writeString(script, "#!/bin/sh\necho torch\n")
+    assert(script.toFile.setExecutable(true))
+    val lacking = refusal(script.toString)
+    assert(lacking.contains(s"'$script' has no package torch. Every host needs a Python with the package"), lacking)
+    SessionCheck.engine(RunKeys.resolve(Map.empty))
+  }
+
   test("in a session that encrypts, a transport that does not is refused unless somebody says so") {
     for (name <- Seq("tcp", "ucx", "mpi")) {
       encryption(sessionEncrypts = false, "transport" -> name)

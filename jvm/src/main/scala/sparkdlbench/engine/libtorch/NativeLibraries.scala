@@ -133,7 +133,7 @@ object NativeLibraries {
     throw new ConfigurationException(
       s"engine.device=${settings(EngineDevice.key)} was asked for, and the engine 'libtorch' computes on the CPU: its flat buffers are host memory, and the " +
         "libtorch that this package brings is built without CUDA. Set engine.device=cpu, or engine.name=torch, which computes on a GPU " +
-        "with the PyTorch of the hosts' own Python (docs/models.md)."
+        "with the PyTorch of the hosts' own Python (docs/reference/models.md)."
     )
 
   /** @param library which of the two */

@@ -21,6 +21,8 @@ final class NumpyVariant extends EngineVariant {
     }
   }
 
+  override def lacking(settings: Settings): Option[String] = PythonProcess.lacking(name, settings)
+
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine =
     PythonEngine.load(name, spec, rows, threads, settings)
 

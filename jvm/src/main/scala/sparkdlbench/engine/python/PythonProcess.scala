@@ -150,6 +150,7 @@ private[python] object PythonProcess {
   private val EndMillis = 2000L
   private val CloseMillis = 5000L
   private val MostWords = 1 << 20
+  private val LookMillis = 20000L
   private val SaidAtMost = 1500
 
   /** Starts the process; `begin` is the first that waits for it. @param threads of its matrix library */
@@ -158,11 +159,9 @@ private[python] object PythonProcess {
     val file = Files.createTempFile("sparkdl-engine-", ".log")
     val said = FileChannel.open(file, StandardOpenOption.READ)
     val builder = new ProcessBuilder(python, "-m", Module).redirectError(file.toFile)
-    val variables = builder.environment()
+    val variables = withPath(builder, settings)
     // Read by the libraries when they are loaded.
     Seq("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS").foreach(variables.put(_, threads.toString))
-    val path = Seq(settings(PythonEngine.pythonPath), variables.getOrDefault("PYTHONPATH", "")).filter(_.nonEmpty)
-    if (path.nonEmpty) variables.put("PYTHONPATH", path.mkString(File.pathSeparator)): Unit
     val process =
       try builder.start()
       catch {
@@ -181,6 +180,36 @@ private[python] object PythonProcess {
     val content = ByteBuffer.allocate(channel.size.toInt)
     while (content.hasRemaining && channel.read(content, content.position().toLong) > 0) ()
     new String(content.array, 0, content.position(), UTF_8)
+  }
+
+  /** Whether the Python of this host has the engine's packages, without loading them. Only a clear no is one. */
+  def lacking(engine: String, settings: Settings): Option[String] = {
+    val python = program(settings(PythonEngine.python))
+    val packages = Seq("sparkdl_bench", engine)
+    val look = "import importlib.util as u, sys; print(*[n for n in sys.argv[1:] if not u.find_spec(n)])"
+    val builder = new ProcessBuilder(python +: "-c" +: look +: packages: _*).redirectErrorStream(true)
+    withPath(builder, settings)
+    def here = s"The engine '$engine' computes in a Python process beside each worker, and on host ${Facts.hostName}"
+    try {
+      val process = builder.start()
+      process.getOutputStream.close()
+      if (!process.waitFor(LookMillis, TimeUnit.MILLISECONDS)) { process.destroyForcibly(); None }
+      else {
+        val words = new String(process.getInputStream.readAllBytes(), UTF_8).trim
+        val missing = packages.filter(words.split(' ').contains)
+        if (process.exitValue() != 0 || missing.isEmpty) None
+        else Some(s"$here '$python' has no package ${missing.mkString(" and no ")}. ${remedy(engine)}")
+      }
+    } catch {
+      case error: IOException => Some(s"$here '$python' cannot be started (${error.getMessage}). ${remedy(engine)}")
+    }
+  }
+
+  private def withPath(builder: ProcessBuilder, settings: Settings): java.util.Map[String, String] = {
+    val variables = builder.environment()
+    val path = Seq(settings(PythonEngine.pythonPath), variables.getOrDefault("PYTHONPATH", "")).filter(_.nonEmpty)
+    if (path.nonEmpty) variables.put("PYTHONPATH", path.mkString(File.pathSeparator)): Unit
+    variables
   }
 
   /** As PySpark chooses the Python of its workers, where the key does not say. */

@@ -16,6 +16,8 @@ final class TorchVariant extends EngineVariant {
 
   def check(spec: ModelSpec, threads: Int, settings: Settings): Unit = PythonEngine.check(name, spec, settings)
 
+  override def lacking(settings: Settings): Option[String] = PythonProcess.lacking(name, settings)
+
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine =
     PythonEngine.load(name, spec, rows, threads, settings)
 

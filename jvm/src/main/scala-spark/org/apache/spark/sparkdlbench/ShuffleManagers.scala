@@ -52,6 +52,12 @@ object ShuffleManagers {
     }
   }
 
+  /** Why a session without ours goes without streams, and how it gets them; short. */
+  def lacking: String = "block-stream, which is faster, needs a session " +
+    (if (SparkLine.pluginSetsShuffleManager) "with spark.plugins=sparkdlbench.SparkDLPlugin"
+     else s"with spark.plugins=sparkdlbench.SparkDLPlugin and $ManagerKey=$Sorting on both class paths") +
+    "; sparkdl_bench.configure(builder) sets that"
+
   /** What to set where the manager in use (`present`) does not take our streams in. */
   def setup(present: String): String = {
     val why = s"block-stream needs a shuffle manager that takes its streams in, but this executor has $present. "

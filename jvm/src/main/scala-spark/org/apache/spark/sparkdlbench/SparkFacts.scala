@@ -1,6 +1,6 @@
 package org.apache.spark.sparkdlbench
 
-import org.apache.spark.{SparkConf, SparkContext}
+import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.util.Utils
 
@@ -20,6 +20,12 @@ final case class KnownExecutor(id: String, address: String, slots: Int, register
 
 /** What only Spark itself knows about a session. */
 object SparkFacts {
+
+  /** The one context of this JVM; None where there is none or it is stopped. */
+  def active: Option[SparkContext] = SparkContext.getActive.filterNot(_.isStopped)
+
+  /** Whether this process, and so every executor with the same configuration, takes the streams of block-stream in. */
+  def takesStreams: Boolean = Option(SparkEnv.get).nonEmpty && SparkBlockStreamNetwork.obstacle.isEmpty
 
   /** Property of a job that names its group. */
   val JobGroup: String = SparkContext.SPARK_JOB_GROUP_ID

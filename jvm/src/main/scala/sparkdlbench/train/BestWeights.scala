@@ -1,0 +1,77 @@
+package sparkdlbench.train
+
+import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.engine.Evaluation
+import sparkdlbench.topology.Ps
+import sparkdlbench.transport.{SummingTransport, Transport}
+
+/**
+ * The weights of the best evaluation so far (`keep_best`). After a restart from a checkpoint the search begins anew.
+ *
+ * @param epoch
+ *   from 0
+ * @param weights
+ *   the parts that a rank answers for: (first value, values)
+ */
+final case class Best(epoch: Int, test: Evaluation, weights: Seq[(Int, Array[Float])], statistics: Array[Float])
+
+object Best {
+  val Off = "off"
+  val Accuracy = "accuracy"
+  val Loss = "loss"
+
+  val keep: Key[String] = Key.choice(
+    "keep_best",
+    Off,
+    Seq(Off, Accuracy, Loss),
+    "Also keep the weights of the evaluation with the highest test accuracy, or with the lowest test loss"
+  )
+
+  def kept(settings: Settings): Boolean = settings(keep) != Off
+
+  def refuses(settings: Settings): Option[String] =
+    if (kept(settings) && Ps.own(settings))
+      Some(
+        s"keep_best = ${settings(keep)} has all ranks compare each evaluation, and servers with tasks of their own (ps.place = own) take no part in " +
+          "evaluations. Set keep_best = off, or ps.place = workers."
+      )
+    else None
+
+  /** Whether `found` is better than the best so far; of equals the first stays. */
+  def isBetter(settings: Settings, found: Evaluation, sofar: Option[Evaluation]): Boolean =
+    NonFinite.isFinite(found.lossSum) && found.rows > 0 && sofar.forall { best =>
+      if (settings(keep) == Accuracy) found.accuracy > best.accuracy else found.loss < best.loss
+    }
+
+  /** The parts of all ranks as one vector. */
+  private[train] def whole(parts: Seq[Best], length: Int): Best =
+    parts.head.copy(weights = Seq((0, joined(parts.flatMap(_.weights), length))))
+
+  private[train] def joined(parts: Seq[(Int, Array[Float])], length: Int): Array[Float] = {
+    val all = new Array[Float](length)
+    for ((from, values) <- parts) System.arraycopy(values, 0, all, from, values.length)
+    all
+  }
+}
+
+/** One rank's side. Each evaluation is summed over the ranks, so that all agree: 24 bytes to rank 0 and back, once an evaluation. */
+private[train] final class BestKeeper(settings: Settings, sums: Option[SummingTransport]) {
+  var best: Option[Best] = None
+
+  /** A collective call. @param own this rank's part of the test rows */
+  def look(epoch: Int, own: Evaluation, weights: => Seq[(Int, Array[Float])], statistics: => Array[Float]): Unit =
+    if (Best.kept(settings)) {
+      val numbers = Array(own.rows.toDouble, own.lossSum, own.correct.toDouble)
+      sums.foreach(_.sum(numbers))
+      val found = Evaluation(numbers(0).toLong, numbers(1), numbers(2).toLong)
+      if (Best.isBetter(settings, found, best.map(_.test))) best = Some(Best(epoch, found, weights, statistics))
+    }
+}
+
+private[train] object BestKeeper {
+
+  /** The transport with the lanes that evaluations are summed on, where they are. */
+  def sums(settings: Settings, transport: Transport): Option[SummingTransport] =
+    if (!Best.kept(settings) || transport.size == 1 || settings(RunKeys.workers) == 1) None
+    else Some(new SummingTransport(transport, 3))
+}

@@ -1,0 +1,286 @@
+"""What can be known of a session before it starts, from its Spark properties and this host alone.
+
+The rules of runs are the JVM's. These are Spark's own and the network's, and without them a user waits a minute or more
+for an error that names something else.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sparkdl_bench import catalogue
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+
+_REACH_S = 5.0
+_MIB = 1024 * 1024
+# Spark's UnifiedMemoryManager: 1.5 times what it reserves for the system.
+_LEAST_MEMORY = 450 * _MIB
+_UNITS = {"": 1, "k": 1024, "m": _MIB, "g": 1024 * _MIB, "t": 1024 * 1024 * _MIB, "p": 1024**3 * _MIB}
+_LOCAL = re.compile(r"local\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\]")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_MASTERS = "local[4], local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443"
+
+Fault = tuple[str, str]
+
+
+def check(run: RunFile, properties: Mapping[str, str] | None = None) -> None:
+    """Refuses a run that could not begin, with the first reason. Wrong keys and values count, too.
+
+    Args:
+        properties: of the session, where they are more than the run's own.
+    """
+    catalogue.check(run.settings)
+    for _, message in faults(run, properties):
+        raise ConfigurationError(message)
+
+
+def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterator[Fault]:
+    """Everything that would keep a session from starting or the run from beginning: the check's name, and why."""
+    conf = dict(run.spark if properties is None else properties)
+    settings = _complete(run.settings)
+    looks: tuple[Callable[[Mapping[str, str], Mapping[str, str]], Iterator[Fault]], ...] = (
+        _master,
+        _batch,
+        _slots,
+        _memory,
+        _paths,
+        _engine,
+        _reach,
+    )
+    for look in looks:
+        yield from look(conf, settings)
+
+
+def _complete(settings: Mapping[str, str]) -> dict[str, str]:
+    """With the defaults of the keys that are looked at here; what is no valid value is left to whoever checks those."""
+    known = catalogue.load()
+    if known is None:
+        return dict(settings)
+    wrong = known.faults(settings)
+    defaults = {
+        key: known.default(key) for key in ("workers", "batch", "batch_per_worker", "engine.name", "data.source")
+    }
+    return {**defaults, **{key: value for key, value in settings.items() if key not in wrong}}
+
+
+def _master(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
+    master = conf.get("spark.master", "")
+    if master in ("", "local", "yarn") or master.startswith(("spark://", "k8s://")) or _LOCAL.fullmatch(master):
+        return
+    if _LOCAL_CLUSTER.fullmatch(master) or re.fullmatch(r"local\[[^\]]*\]", master):
+        return
+    meant = f" Did you mean 'spark://{master}'?" if re.fullmatch(r"[\w.-]+:\d+", master) else ""
+    yield "master", f"'{master}' is no Spark master.{meant} Masters look so: {_MASTERS}. Set it with --master."
+
+
+def _batch(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    workers, batch = _whole(settings.get("workers")), _whole(settings.get("batch"))
+    if _whole(settings.get("batch_per_worker")) or workers is None or batch is None or batch >= workers:
+        return
+    yield (
+        "batch",
+        f"batch = {batch} is the global batch and less than workers = {workers}, so some workers would never see a "
+        f"row. Set batch to {workers} or more, or use fewer workers.",
+    )
+
+
+def _slots(conf: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    workers, cpus = _whole(settings.get("workers")), _whole(conf.get("spark.task.cpus", "1")) or 1
+    slots = _known_slots(conf, cpus)
+    if workers is None or slots is None or workers <= slots:
+        return
+    master = conf.get("spark.master", "")
+    larger = re.sub(r"\[\s*\d+", f"[{workers}", master) if "[" in master else f"local[{workers}]"
+    remedy = f"Set workers={max(1, slots)}, or master={larger}." if slots else "Lower spark.task.cpus."
+    per_task = f" of {cpus} cores" if cpus > 1 else ""
+    yield (
+        "slots",
+        f"workers = {workers} must all run at once, and the master {master} has {slots} task "
+        f"slot{'s' if slots != 1 else ''}{per_task}. {remedy}",
+    )
+
+
+def _known_slots(conf: Mapping[str, str], cpus: int) -> int | None:
+    """Task slots of a master whose name says how many cores there are."""
+    master = conf.get("spark.master", "")
+    if master == "local":
+        return 1 // cpus
+    if found := _LOCAL.fullmatch(master):
+        return None if found.group(1) == "*" else int(found.group(1)) // cpus
+    if found := _LOCAL_CLUSTER.fullmatch(master):
+        return int(found.group(1)) * (int(found.group(2)) // cpus)
+    return None
+
+
+def _memory(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
+    master = conf.get("spark.master", "")
+    local = master in ("", "local") or _LOCAL.fullmatch(master) is not None
+    here = _host_memory()
+    for key in ("spark.driver.memory", *(() if local else ("spark.executor.memory",))):
+        text = conf.get(key)
+        if text is None:
+            continue
+        size = _bytes(text)
+        if size is None:
+            yield (
+                "memory",
+                f"{key} is '{text}', which is no size. Write a whole number and a unit, such as 2g or 1500m.",
+            )
+        elif size < _LEAST_MEMORY:
+            yield (
+                "memory",
+                f"{key} is {text}, and Spark starts with at least {_LEAST_MEMORY // _MIB}m. Set {key}=1g or more.",
+            )
+        elif here and size > here and (key == "spark.driver.memory" or "local" in master):
+            yield (
+                "memory",
+                f"{key} is {text}, and this machine has {here // _MIB} MiB. Set {key}={max(1, here // _MIB // 4)}m or "
+                "less.",
+            )
+    if found := _LOCAL_CLUSTER.fullmatch(master):
+        yield from _cluster_memory(master, int(found.group(1)), int(found.group(3)), conf, here)
+
+
+def _cluster_memory(
+    master: str, workers: int, each_mib: int, conf: Mapping[str, str], here: int | None
+) -> Iterator[Fault]:
+    asked = _bytes(conf.get("spark.executor.memory", "1g"))
+    if asked is not None and asked > each_mib * _MIB:
+        told = conf.get("spark.executor.memory", "1g, Spark's default")
+        yield (
+            "memory",
+            f"The master {master} gives each worker {each_mib} MiB, and spark.executor.memory is {told}: no executor "
+            f"fits. Set the master's last number to {asked // _MIB} or more, or lower spark.executor.memory.",
+        )
+    elif asked is not None and here and workers * asked > here:
+        yield (
+            "memory",
+            f"{workers} executors of {asked // _MIB} MiB are more than this machine's {here // _MIB} MiB. Use fewer "
+            "executors, or a lower spark.executor.memory.",
+        )
+
+
+def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    for key in ("data.path", "data.test_path", "model.spec"):
+        text = settings.get(key, "")
+        if not text or any(mark in text for mark in "*?[{,"):
+            continue
+        path = _local_path(text)
+        if path is not None and not path.exists():
+            yield "data" if key != "model.spec" else "settings", _no_path(key, text, path)
+
+
+def _no_path(key: str, text: str, path: Path) -> str:
+    from sparkdl_bench.nearest import suggestion
+
+    parent = next((each for each in path.parents if each.is_dir()), None)
+    try:
+        beside = sorted(each.name for each in parent.iterdir())[:1000] if parent == path.parent and parent else []
+    except OSError:
+        beside = []
+    near = f" {suggestion(path.name, beside)}" if beside else ""
+    return (
+        f"{key} is '{text}', and there is no such file or folder on this host.{near} Set it with --set {key}=PATH, or "
+        "give the URI of another file system (hdfs://…)."
+    )
+
+
+def _local_path(text: str) -> Path | None:
+    """The path on this host that a text names; None where it names another file system, or Hadoop's default may be "
+    "one."""
+    if text.startswith("file:"):
+        return Path(unquote(urlsplit(text).path))
+    if re.match(r"[A-Za-z][\w+.-]*:", text) or _has_default_file_system():
+        return None
+    return Path(text)
+
+
+def _has_default_file_system() -> bool:
+    """Whether Hadoop is configured here, so that a path without a scheme may belong to a cluster's file system."""
+    import os
+
+    return any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "SPARK_CONF_DIR"))
+
+
+def _engine(conf: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    import importlib.util
+
+    name = settings.get("engine.name", "")
+    master = conf.get("spark.master", "")
+    own = settings.get("engine.python", "auto") == "auto" and not settings.get("engine.python_path")
+    if name == "torch" and master.startswith("local") and own and importlib.util.find_spec("torch") is None:
+        yield (
+            "engine",
+            "Engine torch computes with PyTorch in this Python, which has none. Install it (pip install "
+            "'sparkdl-bench[torch]'), name another Python with engine.python, or use engine.name=libtorch, which "
+            "needs nothing.",
+        )
+
+
+def _reach(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
+    """A master that nobody answers for: Spark itself would try for a minute and more, and then name something else."""
+    master = conf.get("spark.master", "")
+    hosts = _addresses(master)
+    reasons = []
+    for host, port in hosts:
+        try:
+            with socket.create_connection((host, port), timeout=_REACH_S):
+                return
+        except OSError as error:
+            reasons.append(f"{host}:{port} ({_why(error)})")
+    if reasons:
+        yield (
+            "master",
+            f"The master {master} cannot be reached: {', '.join(reasons)}. Start it, or correct its host and port "
+            "(--master); a firewall may be in between.",
+        )
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "no host has this name"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_REACH_S:.0f} s"
+    if isinstance(error, ConnectionRefusedError):
+        return "nothing listens there"
+    return error.strerror or str(error)
+
+
+def _addresses(master: str) -> list[tuple[str, int]]:
+    if master.startswith("spark://"):
+        found = [each.rpartition(":") for each in master.removeprefix("spark://").split(",")]
+        return [(host.strip("[]"), int(port)) for host, _, port in found if host and port.isdigit()]
+    if master.startswith("k8s://"):
+        address = master.removeprefix("k8s://")
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        try:
+            return [(parts.hostname, parts.port or (80 if parts.scheme == "http" else 443))] if parts.hostname else []
+        except ValueError:
+            return []
+    return []
+
+
+def _host_memory() -> int | None:
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"MemTotal:\s+(\d+) kB", text)
+    return int(found.group(1)) * 1024 if found else None
+
+
+def _bytes(text: str) -> int | None:
+    """As Spark reads sizes of memory: without a unit, MiB."""
+    found = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.strip().lower())
+    if found is None:
+        return None
+    return int(found.group(1)) * (_UNITS[found.group(2)] if found.group(2) else _MIB)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"\d+", text) else None

@@ -1,0 +1,95 @@
+"""`sparkdl-bench init`: a run file with comments, to begin with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.errors import ConfigurationError
+
+_TEMPLATE = """# {told}.
+#   sparkdl-bench run {file}
+#   sparkdl-bench run {file} --set epochs=20 --master 'local-cluster[4,1,2048]'
+# `sparkdl-bench list` shows what there is to choose from, `sparkdl-bench list keys` every key.
+name = {name}
+
+# Each worker is one Spark task. The batch is global: its rows are shared out to the workers, so that more workers
+# change how fast a step is, and not what is learnt.
+workers = 2
+batch = {batch}
+epochs = 10
+seed = 1
+
+# How the workers exchange: the fastest way of a session like this one. `sparkdl-bench list transport` shows the others.
+transport = "block-stream"
+
+[model]
+{model}
+
+[optimizer]
+{optimizer}
+
+[data]
+{data}
+
+# Two executors of one core on this machine. A cluster: spark://HOST:7077, yarn, k8s://https://HOST:6443.
+[spark]
+master = "local-cluster[2,1,2048]"
+"""
+
+
+@click.command("init")
+@click.argument("name", required=False)
+@click.option("--data", default="digits", show_default=True, help="digits, or a path, as of `try`.")
+@click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
+@click.option("--model", help="A model family (`sparkdl-bench list model`). [default: one that fits the data]")
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
+def command(name: str | None, data: str, label: str | None, model: str | None, force: bool) -> None:
+    """Write the run file NAME.toml, with comments, for a data set and a net that fits it."""
+    from sparkdl_bench import catalogue
+    from sparkdl_bench.compare import look, nets
+
+    found = look.look(data, label)
+    settings = nets.fitting(found)
+    if model:
+        chosen = catalogue.canonical("model.name", model)[1]
+        catalogue.check({"model.name": chosen})
+        settings = {key: value for key, value in settings.items() if not key.startswith("model.")}
+        settings["model.name"] = chosen
+    stem = (name or Path(found.settings.get("data.path", data)).stem or "run").removesuffix(".toml")
+    file = Path(f"{stem}.toml")
+    if file.exists() and not force:
+        raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
+    text = _TEMPLATE.format(
+        told=found.told,
+        file=file,
+        name=json.dumps(file.stem),
+        batch=settings["batch"],
+        model=_table("model", settings),
+        optimizer=_table("optimizer", settings),
+        data=_table("data", dict(found.settings)),
+    )
+    file.write_text(text, encoding="utf-8")
+    click.echo(f"{file}: {found.told}; net: {nets.described(settings)}.")
+    click.echo(f"sparkdl-bench run {file} trains it.")
+
+
+def _table(group: str, settings: dict[str, str]) -> str:
+    lines = []
+    for key, value in settings.items():
+        head, _, name = key.partition(".")
+        if head == group:
+            lines.append(f"{name} = {_value(value)}")
+    return "\n".join(lines)
+
+
+def _value(text: str) -> str:
+    """Numbers and flags as TOML has them; JSON's texts are TOML's."""
+    try:
+        float(text)
+    except ValueError:
+        return text if text in ("true", "false") else json.dumps(text, ensure_ascii=False)
+    return text if not text.lower().lstrip("+-").startswith(("inf", "nan")) else json.dumps(text)

@@ -1,0 +1,59 @@
+"""`sparkdl-bench try`: the shortest way to an answer for somebody's own data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sparkdl_bench.config import RunFile
+
+
+@click.command("try")
+@click.argument("data")
+@click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to measure.")
+@click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
+@click.option("--master", help="A cluster's master, on which the workers run. [default: this host's cores]")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of all that is written.")
+@click.option("--resume", is_flag=True, help="Go on with what an interrupted try of the same data has left.")
+@click.option("--debug", is_flag=True, help="Show stack traces.")
+def command(
+    data: str,
+    minutes: float,
+    label: str | None,
+    master: str | None,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    resume: bool,
+    debug: bool,  # noqa: ARG001 (read by the group)
+) -> None:
+    """Should a cluster train on DATA? Picks a net that fits, trains it in one process and with two workers (and four
+    where there are cores) for a few minutes, and says what pays off.
+
+    DATA is digits, or a path: IDX or CIFAR-10 files, CSV, LIBSVM, Parquet, or a folder of images by class.
+    """
+    from sparkdl_bench import catalogue
+
+    extra: dict[str, Any] = dict(RunFile().with_settings(assignments).settings)
+    catalogue.check(extra)
+    from sparkdl_bench.compare import call, quick
+
+    found = call.compare(
+        data,
+        label=label,
+        workers=quick.sensible_workers(len(os.sched_getaffinity(0))),
+        minutes=minutes,
+        master=master,
+        results=output or call.RESULTS,
+        resume=resume,
+        **{key.replace(".", "__"): value for key, value in extra.items()},
+    )
+    page = found.report(found.folder / "report.html")
+    click.echo(found.answer)
+    if found.sureness:
+        click.echo(found.sureness)
+    click.echo(f"page     {page}")
+    click.echo(f"records  {found.folder}")

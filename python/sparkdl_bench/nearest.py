@@ -1,0 +1,48 @@
+"""The word that somebody most likely meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+
+_NEAR = 0.6
+
+
+def ranked(typed: str, candidates: Iterable[str], *, by_parts: bool = False) -> list[tuple[float, str]]:
+    """Candidates with their likeness to a word, from 0 to 1, the nearest first.
+
+    Args:
+        by_parts: whether a dotted candidate is also compared by its last part, where the word has no dot.
+    """
+    word = typed.lower()
+    parts = by_parts and "." not in word
+    found = [(max(_likeness(word, name), _likeness(word, _last(name)) if parts else 0.0), name) for name in candidates]
+    return sorted(found, key=lambda each: (-each[0], each[1]))
+
+
+def suggestion(typed: str, candidates: Iterable[str], *, by_parts: bool = False, quote: str = "'") -> str:
+    """`Did you mean 'x'?`, or the nearest three where none is near; empty where there are no candidates."""
+    found = ranked(typed, candidates, by_parts=by_parts)
+    if not found:
+        return ""
+    if found[0][0] >= _NEAR:
+        return f"Did you mean {quote}{found[0][1]}{quote}?"
+    return f"The nearest: {', '.join(name for _, name in found[:3])}."
+
+
+def _likeness(word: str, name: str) -> float:
+    if sorted(word) == sorted(name):
+        return 1.0  # the same letters in another order
+    if len(word) >= 3 and name.startswith(word):
+        return max(0.9, len(word) / len(name))
+    return SequenceMatcher(None, word, name).ratio()
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def listed(names: Sequence[str], most: int = 12) -> str:
+    """`a, b, c`, cut where there are many."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,355 @@
+"""The answer in words: two sentences, how sure they are, what it costs, what to do next, and what else to know."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sparkdl_bench.bench import machine
+from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
+from sparkdl_bench.report.break_even import BreakEven
+from sparkdl_bench.report.decision import Beside, Decision, decide
+from sparkdl_bench.report.numbers import between, counted, number
+from sparkdl_bench.statistics import sequential
+
+# So many names stand in a sentence; of more it says how many there are.
+_MOST_NAMES = 4
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the first screen of a report says.
+
+    Attributes:
+        sentences: what to use, and why.
+        sureness: one line.
+        cost: core-seconds, and money where the plan has a price; the chosen group first.
+        next_steps: what to do now.
+        details: break-even, and what speaks against all of it.
+    """
+
+    sentences: tuple[str, str]
+    sureness: str
+    cost: list[str]
+    next_steps: list[str]
+    details: list[str]
+
+
+def answer(analysis: Analysis) -> Answer:
+    decision = decide(analysis)
+    if decision.verdict == "nothing":
+        sentences, sureness = _nothing(analysis, decision)
+    elif decision.verdict == "recommended":
+        sentences, sureness = _recommended(analysis, decision), _sure(analysis, decision)
+    else:
+        sentences, sureness = _open(analysis, decision), _not_sure(analysis, decision)
+    return Answer(
+        sentences, sureness, _cost(analysis, decision), _next_steps(analysis, decision), _details(analysis, decision)
+    )
+
+
+def clock(analysis: Analysis) -> str:
+    """What the seconds count: `from the command to 95.0 % test accuracy`."""
+    target = "" if analysis.target is None else f"{100 * analysis.target:.1f} % test accuracy"
+    if analysis.is_from_command:
+        return f"from the command to {target if analysis.is_to_target else 'its end'}"
+    what = f"to {target}" if analysis.is_to_target else "of the whole training"
+    return f"{what}, by the runs' own clocks"
+
+
+def described(group: Group) -> str:
+    """`block-stream, workers 2 (2 workers × 1 thread, global batch 128)`."""
+    workers = "1 process" if group.is_one_machine else f"{group.workers} workers"
+    return f"{group.name} ({workers} × {counted(group.threads, 'thread')}, global batch {group.batch})"
+
+
+def price(analysis: Analysis, group: Group) -> str:
+    """`3 s × 2 cores = 6 core-seconds, 0.0006 EUR`."""
+    seconds, cores = group.centre(analysis.metric) or 0.0, analysis.cores_used(group)
+    money = analysis.money(group)
+    paid = "" if money is None else f", {money:.4f} {analysis.comparison.plan.get('currency', '')}"
+    used = counted(cores, "core")
+    if analysis.is_oversubscribed(group):
+        used += f" (it asks for {group.cores}, and the host has {cores})"
+    return f"{number(seconds)} s × {used} = {number(seconds * cores)} core-seconds{paid}"
+
+
+def _recommended(analysis: Analysis, decision: Decision) -> tuple[str, str]:
+    chosen = _chosen(decision)
+    # "One machine" is an answer only where more than one was tried.
+    alone = chosen.is_one_machine and any(not group.is_one_machine for group in analysis.groups)
+    first = f"{'Use one machine: ' if alone else 'Use '}{described(chosen)}."
+    takes = f"It takes {_seconds(analysis, chosen)} {clock(analysis)}"
+    if chosen is not decision.cheapest and decision.cheapest is not None:
+        beaten = next(each for each in decision.others if each.group is decision.cheapest)
+        return (
+            first,
+            f"{takes}, and is {_times(analysis, chosen, beaten)} faster than the cheapest, {beaten.group.name}.",
+        )
+    nearest = decision.others[0]
+    if nearest.state == "as-fast":
+        names = _names([each.group for each in decision.ties] or [nearest.group])
+        return first, f"{takes}; nothing that costs more is faster by a margin that matters ({MARGIN} times): {names}."
+    return first, f"{takes}; the next, {nearest.group.name}, is {_times(analysis, chosen, nearest)} slower."
+
+
+def _open(analysis: Analysis, decision: Decision) -> tuple[str, str]:
+    chosen = _chosen(decision)
+    trials = _more_trials(decision)
+    alone = "one machine, " if chosen.is_one_machine and not _is_alone(analysis) else ""
+    first = f"Not decided{trials}; until then use {alone}{described(chosen)}, the cheapest that nothing beats so far."
+    rivals = decision.open
+    if any(min(len(each.group.records), len(chosen.records)) < sequential.FEWEST for each in rivals):
+        fewest = min(len(group.records) for group in (chosen, *(each.group for each in rivals)))
+        return first, (
+            f"It takes {_seconds(analysis, chosen)} {clock(analysis)}; with {counted(fewest, 'trial')} nothing can be "
+            f"said about {_names([each.group for each in rivals])}."
+        )
+    one = rivals[0]
+    ratio = f"{number(one.speed_up)} times as fast as it so far ({_contrast_interval(analysis, chosen, one.group)})"
+    rest = f"; open as well: {_names([each.group for each in rivals[1:]])}" if len(rivals) > 1 else ""
+    return first, (
+        f"It takes {_seconds(analysis, chosen)} {clock(analysis)}; {one.group.name} is {ratio}, and the data cannot "
+        f"tell whether that is a margin that matters ({MARGIN} times){rest}."
+    )
+
+
+def _nothing(analysis: Analysis, decision: Decision) -> tuple[tuple[str, str], str]:
+    unsure = "Not sure of anything: there is nothing to compare."
+    if decision.cheapest is None:
+        return ("Nothing is recommended: no group has a finished trial.", "All runs below says what failed."), unsure
+    if not analysis.learnt_alike:
+        first = "Nothing is recommended: the groups have not learnt alike, so the fastest may have learnt least."
+        why = (
+            "there is no target accuracy"
+            if analysis.target is None
+            else f"no group reached {100 * analysis.target:.1f} % test accuracy in all its trials"
+        )
+        second = f"Only times are left to compare, because {why}. {accuracies(analysis)}"
+        return (first, second), "Not sure of anything: times alone say nothing here."
+    only = decision.cheapest
+    takes = f"It takes {_seconds(analysis, only)} {clock(analysis)}."
+    return (f"There is nothing to choose between: only {described(only)} can be compared.", takes), unsure
+
+
+def accuracies(analysis: Analysis) -> str:
+    """How far apart the groups' accuracies are, or who has none."""
+    without = [name for name, accuracy in analysis.accuracies.items() if accuracy is None]
+    if without:
+        return f"These have no test accuracy in all their trials: {', '.join(without)}."
+    known = {name: accuracy for name, accuracy in analysis.accuracies.items() if accuracy is not None}
+    least, most = min(known, key=lambda name: known[name]), max(known, key=lambda name: known[name])
+    return (
+        f"The mean test accuracies are {number(100 * (known[most] - known[least]))} percentage points apart: "
+        f"{least} {known[least]:.1%}, {most} {known[most]:.1%}."
+    )
+
+
+def _sure(analysis: Analysis, decision: Decision) -> str:
+    groups = 1 + len(decision.others)
+    return (
+        f"Sure: {_trials(analysis)} per group, and at most {1 - decision.confidence:.0%} of such comparisons recommend "
+        f"wrongly, with {groups} groups compared and however many trials are added."
+    )
+
+
+def _not_sure(analysis: Analysis, decision: Decision) -> str:
+    said = f"Not sure: {_trials(analysis)} per group, and {counted(len(decision.open), 'group')} could be faster"
+    if decision.more_trials is not None:
+        return f"{said}; about {counted(decision.more_trials, 'more trial')} of each would tell."
+    return f"{said}; {sequential.MOST_MORE} more trials of each would probably not tell, so close are they."
+
+
+def _cost(analysis: Analysis, decision: Decision) -> list[str]:
+    shown = [decision.chosen, decision.cheapest, decision.fastest]
+    groups = list({group.name: group for group in shown if group is not None}.values())
+    lines = [f"{group.name}: {price(analysis, group)}." for group in groups]
+    if len(groups) > 1 and decision.chosen is not None:
+        least = min(groups, key=lambda group: analysis.core_seconds(group) or 0.0)
+        if least is not decision.chosen:
+            lines.append(f"Take {least.name} where core-seconds count more than waiting.")
+    return lines
+
+
+def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
+    lines = []
+    if decision.verdict == "nothing" and decision.cheapest is not None and not analysis.learnt_alike:
+        remedy = (
+            "Say which accuracy is good enough"
+            if analysis.target is None
+            else "Train longer, or say which lower accuracy is good enough"
+        )
+        lines.append(
+            f"{remedy}: sparkdl-bench report … --target-accuracy X, a share of the test rows such as 0.95. Then the "
+            "time until it was reached counts, and who did not reach it is not recommended."
+        )
+    if decision.verdict == "not-decided" and decision.more_trials is not None:
+        most = max(len(group.records) for group in analysis.groups) + decision.more_trials
+        lines.append(f"Measure more: sparkdl-bench compare … --resume --trials {most}.")
+    if decision.verdict == "not-decided" and decision.more_trials is None:
+        lines.append("Take the cheapest: what could be gained by more is about the margin that matters at most.")
+    if any(group.failures for group in analysis.groups):
+        lines.append("Find out why trials failed: the table of all runs has the errors.")
+    over = [group for group in analysis.groups if analysis.is_oversubscribed(group)]
+    if over and analysis.host_cores:
+        lines.append(
+            f"Measure {_names(over)} on more cores before deciding about them: they share the host's "
+            f"{counted(analysis.host_cores, 'core')} here."
+        )
+    if _share_a_host(analysis):
+        lines.append(
+            "Repeat this on the cluster's own machines: all workers shared one machine here, and between machines the "
+            "network counts too (sparkdl-bench net measures it)."
+        )
+    if not analysis.is_from_command:
+        lines.append(
+            "Compare again, with fresh = true, to have the time that a user waits: these records count by the runs' "
+            "own clocks, without the start of Python, the JVM and the executors."
+        )
+    return lines
+
+
+def _details(analysis: Analysis, decision: Decision) -> list[str]:
+    lines = [break_even(each) for each in decision.break_even]
+    if decision.ties and decision.chosen is not None:
+        lines.append(
+            f"About as fast as {decision.chosen.name}, the data cannot tell them apart by a margin that matters, and "
+            f"costing more: {_names([each.group for each in decision.ties])}."
+        )
+    lines += [_wider(each) for each in decision.open if math.isfinite(each.interval.high)]
+    lines += _reservations(analysis, decision)
+    return lines
+
+
+def break_even(found: BreakEven) -> str:
+    """`B wins after about 3,300 steps (about 7 passes, 422,400 rows): 5.8 s more to start, 1.8 ms less per step.`"""
+    more, less = found.more_to_start_s, found.less_per_step_ms
+    start = f"{number(abs(more))} s {'more' if more > 0 else 'less'} to start"
+    step = f"{number(abs(less))} ms {'less' if less > 0 else 'more'} per step"
+    one, other = found.group.name, found.other.name
+    if found.kind == "never":
+        return f"{one} never overtakes {other}: {start}, and its step is not shorter ({step})."
+    if found.kind == "from the first step":
+        return f"{one} is ahead of {other} from the first step: {start}, {step}."
+    if found.kind == "unknown":
+        return (
+            f"When {one} overtakes {other} is not known: {start}, {step}, and the data cannot tell whether the steps "
+            "differ."
+        )
+    passes = "" if found.passes is None else f"about {number(found.passes)} passes over the training set, "
+    rows = "" if found.rows is None else f" ({passes}{_about(found.rows)} rows)"
+    sure = (
+        "; with one trial nobody can say how sure" if found.interval is None else f"; {between(found.interval)} steps"
+    )
+    after = f"wins over {other} after" if found.kind == "after" else f"is ahead of {other} for the first"
+    return f"{one} {after} about {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
+
+
+def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
+    """What speaks against the chosen one, or against what was measured."""
+    lines = []
+    chosen = decision.chosen
+    if chosen is not None:
+        lines.append(_learnt(chosen))
+        if not analysis.reaches_target(chosen):
+            lines.append(
+                f"No group reached {analysis.target:.1%} test accuracy in all its trials: this one is fast, and may "
+                "not learn."
+            )
+        if chosen.failures:
+            count = len(chosen.failures) + len(chosen.records)
+            lines.append(f"{len(chosen.failures)} of the {count} trials of {chosen.name} failed: find out why first.")
+    if decision.out:
+        lines.append(
+            f"Left aside, since they did not reach {analysis.target or 0.0:.1%} in all their trials: "
+            f"{', '.join(group.name for group in decision.out)}."
+        )
+    over = [group for group in analysis.groups if analysis.is_oversubscribed(group)]
+    if over and analysis.host_cores:
+        lines.append(
+            f"The host has {counted(analysis.host_cores, 'core')}; these ask for more and share them: "
+            f"{', '.join(f'{group.name} ({group.cores})' for group in over)}."
+        )
+    if analysis.unsteady:
+        names = ", ".join(group.name for group in analysis.unsteady)
+        lines.append(f"Not steady, steps became faster or slower by more than a tenth while measured: {names}.")
+    busy = [
+        record
+        for group in analysis.groups
+        for record in group.records
+        if record.get("load", {}).get("busy", 0.0) > machine.BUSY_LIMIT
+    ]
+    if busy:
+        lines.append(f"The machine was busy before {counted(len(busy), 'trial')}: do not trust small differences.")
+    if analysis.one_seed_decides:
+        found = [epochs for group in analysis.groups if (epochs := group.centre(EPOCHS)) is not None]
+        lines.append(
+            f"The epochs to the target ({number(min(found))} to {number(max(found))}) are those of one seed: set "
+            "seed_per_trial = true to know how they vary."
+        )
+    return lines
+
+
+def _learnt(group: Group) -> str:
+    if group.accuracy is None:
+        return f"No test accuracy is known for all trials of {group.name}: whether it learns cannot be said."
+    mean = "" if len(group.records) == 1 else f" (mean of {counted(len(group.records), 'trial')})"
+    return f"The test accuracy of {group.name} at the end is {group.accuracy:.1%}{mean}."
+
+
+def _wider(each: Beside) -> str:
+    return (
+        f"For the decision {each.group.name} counts as {number(each.interval.low)} to {number(each.interval.high)} "
+        "times as fast: wider than 95 %, to hold for all groups and for every trial that is added."
+    )
+
+
+def _times(analysis: Analysis, chosen: Group, each: Beside) -> str:
+    """`1.3 times` with its 95 % interval, above 1 whichever of the two is faster."""
+    slow, fast = (chosen, each.group) if each.speed_up >= 1 else (each.group, chosen)
+    return f"{number(max(each.speed_up, 1 / each.speed_up))} times ({_contrast_interval(analysis, slow, fast)})"
+
+
+def _contrast_interval(analysis: Analysis, slow: Group, fast: Group) -> str:
+    """The 95 % interval of these two alone, as tables have it."""
+    contrast = analysis.contrast(fast, slow)
+    return "one trial, no interval" if contrast is None else between(contrast.effect.interval)
+
+
+def _seconds(analysis: Analysis, group: Group) -> str:
+    return f"{number(group.centre(analysis.metric) or 0.0)} s"
+
+
+def _more_trials(decision: Decision) -> str:
+    return "" if decision.more_trials is None else f": about {counted(decision.more_trials, 'more trial')} per group"
+
+
+def _trials(analysis: Analysis) -> str:
+    counts = sorted({len(group.records) for group in analysis.groups if group.records})
+    return counted(counts[0], "trial") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} trials"
+
+
+def _names(groups: list[Group]) -> str:
+    names = [group.name for group in groups]
+    if len(names) <= _MOST_NAMES:
+        return " and ".join(names) if len(names) <= 2 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
+
+
+def _about(value: float) -> str:
+    """Two significant digits: 3,300."""
+    return f"{float(f'{value:.2g}'):,.0f}"
+
+
+def _is_alone(analysis: Analysis) -> bool:
+    return all(group.is_one_machine for group in analysis.groups)
+
+
+def _share_a_host(analysis: Analysis) -> bool:
+    return analysis.shares_a_host and not _is_alone(analysis)
+
+
+def _chosen(decision: Decision) -> Group:
+    if decision.chosen is None:
+        raise AssertionError(f"The verdict '{decision.verdict}' has no chosen group.")
+    return decision.chosen

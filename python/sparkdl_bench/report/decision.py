@@ -1,0 +1,183 @@
+"""What to use, in numbers. The cheapest group is the default; whatever costs more has to prove that it is faster.
+
+Groups stand in an order of cost: cores (no more than the host has), then workers, then what needs a channel of its own,
+then the plan's order. It does not depend on any time, so no noise can change it.
+
+- A group is *beaten* where another is faster by `MARGIN` at the lower end of the interval of `statistics.sequential`,
+  which holds for all groups and for every added trial together.
+- `chosen` is the first in that order which is not beaten, among the default and those that beat the default.
+- It is *recommended* only where each other group is beaten, or costs more and cannot be faster than it by `MARGIN` at
+  the upper end of that interval. Everything else is *not decided*.
+
+Two recommendations that contradict each other need one interval that misses the truth, which happens in at most a share
+`sequential.ERROR` of comparisons on each side: so adding a trial hardly ever turns one recommendation into another.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sparkdl_bench.report.analysis import MARGIN, Analysis, Group
+from sparkdl_bench.report.break_even import BreakEven, break_evens
+from sparkdl_bench.report.break_even import fixed_and_steady as fixed_and_steady
+from sparkdl_bench.statistics import Interval, sequential
+
+Verdict = Literal["recommended", "not-decided", "nothing"]
+State = Literal["slower", "as-fast", "open", "faster"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another group beside the chosen one.
+
+    Attributes:
+        speed_up: the chosen one's time over the group's, by geometric means: above 1 the group is faster.
+        interval: of `speed_up`, valid for all groups and all looks; its upper end is infinite with too few trials.
+        state: `slower`: by the margin that matters. `as-fast`: not faster by that margin, and it costs more. `open`:
+            the data cannot tell. `faster`: by the margin, which only happens where nothing is recommended yet.
+        more_trials: about how many more trials of each settle it; None where it is settled or too close to settle.
+    """
+
+    group: Group
+    speed_up: float
+    interval: Interval
+    state: State
+    more_trials: int | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to use.
+
+    Attributes:
+        verdict: `recommended`; `not-decided`: `chosen` is the cheapest that nothing beats so far; `nothing`: there is
+            nothing to choose between, or the groups have not learnt alike.
+        chosen: None where the verdict is `nothing`.
+        cheapest: the default, which the others have to beat.
+        fastest: the lowest geometric mean, whatever that is worth.
+        confidence: the share of such comparisons whose recommendation is right, over all groups and added trials.
+        more_trials: about how many more trials of each group settle everything; None where it is settled, or where
+            that would be more than `sequential.MOST_MORE`.
+        others: every other candidate beside `chosen`, fastest first.
+        out: groups that are no candidates: they did not reach the target in all their trials.
+        break_even: when a group that costs more overtakes the cheapest one, in steps and rows.
+    """
+
+    verdict: Verdict
+    chosen: Group | None
+    cheapest: Group | None
+    fastest: Group | None
+    confidence: float
+    more_trials: int | None
+    others: tuple[Beside, ...]
+    out: tuple[Group, ...]
+    break_even: tuple[BreakEven, ...]
+
+    @property
+    def open(self) -> tuple[Beside, ...]:
+        """Those that keep the decision open."""
+        return tuple(each for each in self.others if each.state in ("open", "faster"))
+
+    @property
+    def ties(self) -> tuple[Beside, ...]:
+        """Those that are not faster by a margin that matters, and may be as fast."""
+        return tuple(each for each in self.others if each.state == "as-fast" and each.interval.high > 1 / MARGIN)
+
+
+def decide(analysis: Analysis) -> Decision:
+    """The decision about `analysis.metric`."""
+    ordered = candidates(analysis)
+    out = tuple(group for group in analysis.groups if group.records and group not in ordered)
+    overtaking = break_evens(analysis, ordered)
+    if not ordered:
+        return Decision("nothing", None, None, None, _confidence(), None, (), out, overtaking)
+    race = _Race(analysis, ordered)
+    fastest = min(ordered, key=lambda group: race.logs[group.name].mean)
+    if len(ordered) < 2 or not analysis.learnt_alike:
+        return Decision("nothing", None, ordered[0], fastest, _confidence(), None, (), out, overtaking)
+    chosen = race.chosen()
+    others = [race.beside(chosen, group) for group in ordered if group is not chosen]
+    others.sort(key=lambda each: -each.speed_up)
+    is_open = any(each.state in ("open", "faster") for each in others)
+    verdict: Verdict = "not-decided" if is_open else "recommended"
+    return Decision(
+        verdict,
+        chosen,
+        ordered[0],
+        fastest,
+        _confidence(),
+        _more(others) if is_open else None,
+        tuple(others),
+        out,
+        overtaking,
+    )
+
+
+def candidates(analysis: Analysis) -> list[Group]:
+    """The groups to choose from, cheapest first: whoever does not learn is not fast."""
+    timed = [group for group in analysis.groups if group.values(analysis.metric)]
+    learning = [group for group in timed if analysis.reaches_target(group)] or timed
+    places = {group.name: place for place, group in enumerate(analysis.groups)}
+    return sorted(
+        learning,
+        key=lambda group: (
+            analysis.cores_used(group),
+            group.workers,
+            # Among equals the one that needs no channel of its own.
+            not group.is_one_machine and not group.first.get("in_band", True),
+            places[group.name],
+        ),
+    )
+
+
+class _Race:
+    """Who beats whom, from the logarithms of the trials."""
+
+    def __init__(self, analysis: Analysis, ordered: Sequence[Group]) -> None:
+        self.ordered = ordered
+        self.logs = {group.name: sequential.logs(group.values(analysis.metric)) for group in ordered}
+        self.questions = len(ordered) - 1
+
+    def chosen(self) -> Group:
+        default = self.ordered[0]
+        proven = [default, *(group for group in self.ordered[1:] if self._beats(group, default))]
+        standing = [group for group in proven if not self._is_beaten(group)]
+        # Where each of them is beaten by one that is too noisy to have beaten the default, nothing will be recommended.
+        return standing[0] if standing else proven[-1]
+
+    def beside(self, chosen: Group, other: Group) -> Beside:
+        slow, fast = self.logs[chosen.name], self.logs[other.name]
+        interval = sequential.speed_up(slow, fast, self.questions)
+        is_cheaper = self.ordered.index(other) < self.ordered.index(chosen)
+        if interval.low > MARGIN:
+            state: State = "faster"
+        elif interval.high < 1 / MARGIN or (is_cheaper and self._is_beaten(other)):
+            state = "slower"
+        elif interval.high < MARGIN and not is_cheaper:
+            state = "as-fast"
+        else:
+            state = "open"
+        # A cheaper one has to be shown slower by the margin, one that costs more has to be shown not faster by it.
+        margin = 1 / MARGIN if is_cheaper else MARGIN
+        more = sequential.more_trials(slow, fast, self.questions, margin) if state in ("open", "faster") else None
+        return Beside(other, math.exp(slow.mean - fast.mean), interval, state, more)
+
+    def _beats(self, one: Group, other: Group) -> bool:
+        return sequential.speed_up(self.logs[other.name], self.logs[one.name], self.questions).low > MARGIN
+
+    def _is_beaten(self, group: Group) -> bool:
+        return any(self._beats(other, group) for other in self.ordered if other is not group)
+
+
+def _more(others: Sequence[Beside]) -> int | None:
+    """Trials until all of them are settled; None where one never will be."""
+    needed = [each.more_trials for each in others if each.state in ("open", "faster")]
+    known = [each for each in needed if each is not None]
+    return max(known) if len(known) == len(needed) else None
+
+
+def _confidence() -> float:
+    return 1 - sequential.ERROR

@@ -1,0 +1,29 @@
+"""How numbers are written: short, without powers of ten."""
+
+from __future__ import annotations
+
+import math
+
+from sparkdl_bench.statistics import Interval
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Three significant digits, without powers of ten: 0.0123, 1.23, 12.3, 1,234."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    text = f"{value:.{digits}g}"
+    return text if "e" not in text else f"{value:.6f}".rstrip("0")
+
+
+def between(interval: Interval) -> str:
+    """`95 % CI 1.2 to 1.4`; without an upper end `95 % CI 1.2 and above`."""
+    if math.isfinite(interval.high):
+        return f"95 % CI {number(interval.low)} to {number(interval.high)}"
+    return f"95 % CI {number(interval.low)} and above"
+
+
+def counted(count: int, what: str) -> str:
+    """`1 trial`, `5 trials`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"

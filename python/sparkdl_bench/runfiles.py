@@ -1,0 +1,36 @@
+"""Where run files and comparison files lie: at a path, or by name among those that come with this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparkdl_bench.jarfiles import checkout
+from sparkdl_bench.nearest import listed, ranked, suggestion
+
+_SUFFIX = ".toml"
+
+
+def find(path: Path) -> Path:
+    """The file at a path; or, where nothing is there, the one of that name among ours. A path that is neither stays."""
+    if path.exists() or path.name != str(path):
+        return path
+    named = shipped().get(path.name.removesuffix(_SUFFIX))
+    return named or path
+
+
+def shipped() -> dict[str, Path]:
+    """Ours by their names: the checkout's where this runs from one, else those that the wheel holds."""
+    here = checkout()
+    folders = [Path(__file__).resolve().parent / "conf" / "runs", *([here / "conf" / "runs"] if here else [])]
+    return {file.stem: file for folder in folders for file in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def nearby(path: Path) -> str:
+    """What somebody may have meant by a path where no file is: a file beside it, or one of ours by its name."""
+    beside = sorted(file.name for file in path.parent.glob(f"*{_SUFFIX}")) if path.parent.is_dir() else []
+    bare = path.name == str(path) and path.suffix != _SUFFIX
+    if beside and not bare:
+        found = [name for _, name in ranked(path.name, beside)]
+        near = suggestion(path.name, beside).replace(f"'{found[0]}'", f"'{path.parent / found[0]}'")
+        return f" {near} '{path.parent}' holds {listed(found, 5)}."
+    return f" {suggestion(path.stem, shipped())} Those files come with sparkdl-bench and go by their names."

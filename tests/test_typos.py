@@ -1,0 +1,193 @@
+"""What people mistype: each is refused with what they meant, in ten lines at most, and before any JVM starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sparkdl_bench import apart, catalogue, config, session
+from sparkdl_bench.cli import cli
+from sparkdl_bench.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS = "digits-mlp"
+TERMINAL_COLUMNS = 100
+MOST_LINES = 10
+
+# The words, and what the answer must suggest.
+WRONG: list[tuple[str, str]] = [
+    # Keys.
+    (f"run {DIGITS} --set wrokers=4", "Did you mean 'workers'?"),
+    (f"run {DIGITS} --set epohcs=2", "Did you mean 'epochs'?"),
+    (f"run {DIGITS} --set bacth=64", "Did you mean 'batch'?"),
+    (f"run {DIGITS} --set optimizer.learnin_rate=0.1", "Did you mean 'optimizer.learning_rate'?"),
+    (f"run {DIGITS} --set learnig_rate=0.1", "Did you mean 'optimizer.learning_rate'?"),
+    (f"run {DIGITS} --set model.hiden=64", "Did you mean 'model.hidden'?"),
+    (f"run {DIGITS} --set transprot=tcp", "Did you mean 'transport'?"),
+    (f"run {DIGITS} --set engine.blass=mkl", "Did you mean 'engine.blas'?"),
+    (f"run {DIGITS} --set data.sorce=digits", "Did you mean 'data.source'?"),
+    (f"run {DIGITS} --set batchsise=64", "Did you mean 'batch'?"),
+    (f"run {DIGITS} --set spark.sparkdl.evaluateEvry=2", "Did you mean 'evaluate_every'?"),
+    (f"run {DIGITS} --set zzz=1", "The nearest: "),
+    (f"run {DIGITS} --set wrokers=4 --set epohcs=2", "Did you mean 'epochs'?"),
+    (f"run {DIGITS} --set steps=100", "may mean max_steps or schedule.steps"),
+    # Values.
+    (f"run {DIGITS} --set codec=bf61", "Did you mean 'bf16'?"),
+    (f"run {DIGITS} --set transport=block-straem", "Did you mean 'block-stream'?"),
+    (f"run {DIGITS} --set transport=gloo", "the peer pytorch-ddp"),
+    (f"run {DIGITS} --set topology=rign", "Did you mean 'ring'?"),
+    (f"run {DIGITS} --set algorithm=sync-sdg", "Did you mean 'sync-sgd'?"),
+    (f"run {DIGITS} --set model=resnet-81", "Did you mean 'resnet-18'?"),
+    (f"run {DIGITS} --set optimizer=adamm", "Did you mean 'adam'?"),
+    (f"run {DIGITS} --set data=digist", "Did you mean 'digits'?"),
+    (f"run {DIGITS} --set engine.blas=openbls", "Did you mean 'openblas'?"),
+    (f"run {DIGITS} --set workers=two", "a whole number, at least 1"),
+    (f"run {DIGITS} --set workers=0", "a whole number, at least 1"),
+    (f"run {DIGITS} --set lr=fast", "a number, at least 0"),
+    (f"run {DIGITS} --set optimizer.nesterov=yes", "Did you mean 'true'?"),
+    (f"run {DIGITS} --set model.hidden=64;64", "whole numbers above 0"),
+    # What does not go together, or with the session.
+    (f"run {DIGITS} --set batch=1", "Set batch to 2 or more"),
+    (f"run {DIGITS} --set workers=4", "master=local-cluster[4,1,2048]"),
+    (f"run {DIGITS} --master local[1]", "master=local[2]"),
+    (f"run {DIGITS} --master localhost:7077", "Did you mean 'spark://localhost:7077'?"),
+    (f"run {DIGITS} --master local-cluster[2,1,512]", "Set the master's last number to 1024"),
+    (f"run {DIGITS} --set spark.executor.memory=100m", "at least 450m"),
+    ("run mnist-mlp --set data.path=conf/rnus", "Did you mean 'runs'?"),
+    # Files, commands, options.
+    ("run digits-mpl", "Did you mean 'digits-mlp'?"),
+    ("run conf/runs/digits-mpl.toml", "Did you mean 'conf/runs/digits-mlp.toml'?"),
+    ("compare wokers", "Did you mean 'workers'?"),
+    ("compare workers --set epohcs=2", "Did you mean 'epochs'?"),
+    ("runn digits-mlp", "Did you mean 'run'?"),
+    ("train digits-mlp", "Did you mean 'run'?"),
+    ("data stat digits-mlp", "Did you mean 'stats'?"),
+    (f"run {DIGITS} --sett batch=64", "Did you mean '--set'?"),
+    (f"run {DIGITS} --lr 0.1", "`--set optimizer.learning_rate=VALUE`"),
+    (f"run {DIGITS} --workers 2", "`--set workers=VALUE`"),
+    ("doctor --no-strat", "Did you mean '--no-start'?"),
+    ("report results --format htm", "Did you mean 'html'?"),
+    ("list transprot", "Did you mean 'transport'?"),
+    ("list codec bf61", "Did you mean 'bf16'?"),
+]
+
+
+@pytest.fixture(autouse=True)
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a JVM was to be started")
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(session, "start_jvm", refuse)
+    monkeypatch.setattr(apart, "ask", refuse)
+
+
+def run(words: str) -> Result:
+    return CliRunner().invoke(cli, words.split(" "))
+
+
+@pytest.mark.parametrize(("words", "suggested"), WRONG, ids=[words for words, _ in WRONG])
+def test_a_wrong_word_is_told_what_was_meant(words: str, suggested: str) -> None:
+    answered = run(words)
+    assert answered.exit_code == 2, answered.output
+    assert answered.stdout == ""
+    assert suggested in answered.stderr
+    lines = [part for line in answered.stderr.splitlines() for part in textwrap.wrap(line, TERMINAL_COLUMNS)]
+    assert len(lines) <= MOST_LINES, answered.stderr
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "value"),
+    [
+        ("lr=0.1", "optimizer.learning_rate", "0.1"),
+        ("learning_rate=0.1", "optimizer.learning_rate", "0.1"),
+        ("spark.sparkdl.learningRate=0.1", "optimizer.learning_rate", "0.1"),
+        ("batch_size=64", "batch", "64"),
+        ("num_workers=4", "workers", "4"),
+        ("n_epochs=3", "epochs", "3"),
+        ("hidden=64", "model.hidden", "64"),
+        ("model=resnet18", "model.name", "resnet-18"),
+        ("model.name=ResNet_50", "model.name", "resnet-50"),
+        ("optimizer=Adam", "optimizer.name", "adam"),
+        ("codec=bfloat16", "codec", "bf16"),
+        ("codec=float32", "codec", "fp32"),
+        ("transport=block_stream", "transport", "block-stream"),
+        ("dataset=mnist", "data.source", "mnist"),  # no such source, so it stays for whoever refuses it
+        ("engine.blas=OpenBLAS", "engine.blas", "openblas"),
+        ("nonsense=1", "nonsense", "1"),
+    ],
+)
+def test_other_words_are_taken_for_what_they_mean(written: str, key: str, value: str) -> None:
+    assert config.RunFile().with_settings([written]).settings == {key: value}
+
+
+def test_what_is_set_by_another_word_replaces_the_file_s(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("batch_size = 32\n[optimizer]\nlearning_rate = 0.1\n", encoding="utf-8")
+    found = config.load_run_file(file, ["lr=0.5"])
+    assert found.settings == {"name": "one", "batch": "32", "optimizer.learning_rate": "0.5"}
+
+
+def test_a_file_says_one_thing_of_a_key() -> None:
+    with pytest.raises(ConfigurationError, match=r"sets 'optimizer\.learning_rate' twice: .*, and as 'lr' to '0\.2'"):
+        config.parse_run_file("optimizer.learning_rate = 0.1\nlr = 0.2\n", "a.toml")
+
+
+def test_the_runs_that_we_ship_have_no_faults() -> None:
+    known = catalogue.load()
+    assert known is not None, "the jar holds no catalogue"
+    for file in sorted((ROOT / "conf" / "runs").glob("*.toml")):
+        if "\nbase = " not in file.read_text(encoding="utf-8"):
+            assert known.faults(config.load_run_file(file).settings) == {}, file.name
+
+
+def test_every_default_is_valid() -> None:
+    known = catalogue.load()
+    assert known is not None
+    assert known.faults({key: known.default(key) for key in known.keys}) == {}
+    assert len(known.keys) > 100
+
+
+def test_a_jar_without_a_catalogue_leaves_the_check_to_the_jvm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARKDL_JARS", str(tmp_path))
+    (tmp_path / "sparkdl-bench-spark-4_2.13-9.jar").write_bytes(b"no zip")
+    (tmp_path / "sparkdl-bench-spark-3.5_2.12-9.jar").write_bytes(b"no zip")
+    catalogue.load.cache_clear()
+    try:
+        assert catalogue.load() is None
+        catalogue.check({"wrokers": "2"})
+        assert catalogue.canonical("lr", "0.1") == ("lr", "0.1")
+    finally:
+        catalogue.load.cache_clear()
+
+
+def test_a_refused_input_loads_nothing_heavy_and_needs_no_java() -> None:
+    """In a process of its own without any Java: numpy, pyspark, rich and psutil would each take longer than all "
+    "else."""
+    program = (
+        "import sys\n"
+        "from sparkdl_bench.cli import cli\n"
+        "try:\n    cli(sys.argv[1:])\n"
+        "except SystemExit as end:\n"
+        "    heavy = {'numpy', 'pyspark', 'rich', 'psutil', 'py4j'} & set(sys.modules)\n"
+        "    print(end.code, sorted(heavy))\n"
+    )
+    for words in (f"run {DIGITS} --set wrokers=4", "compare workers --set epohcs=2", "runn"):
+        environment = {**os.environ, "JAVA_HOME": "/nonexistent", "PATH": str(ROOT / "no-such-folder")}
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words.split()],
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout == "2 []\n", done.stdout + done.stderr
+        assert "Did you mean" in done.stderr

@@ -69,6 +69,13 @@ def check(results: Path, done: subprocess.CompletedProcess[str], fresh: bool) ->
         assert metrics["test_accuracy"] > 0.8
         assert 0 < metrics["seconds_to_accuracy"] <= metrics["seconds_total"]
         assert layers["start"] > 0
+        waits = [metrics[name] for name in ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")]
+        if fresh:
+            assert waits[2] == pytest.approx(sum(layers.values()), rel=0.01)
+            assert metrics["seconds_to_accuracy"] + waits[0] == pytest.approx(waits[1], abs=0.001)
+            assert waits[0] > 1  # a JVM and executors start
+        else:
+            assert waits == [None, None, None]
         # Most of the epochs' time has a name: it is the steps' and the evaluations'.
         epochs_s = sum(epoch["seconds"] for epoch in RunResults(_folder_of(results, record)).history)
         assert layers["idle"] + abs(layers["other"]) < 0.35 * epochs_s

@@ -12,6 +12,7 @@ import pytest
 from conftest import CommandLine, shared_data
 from signalling import is_progress
 from sparkdl_bench.results import RunResults
+from sparkdl_bench.saved import load
 
 DIGITS = "conf/runs/digits-mlp.toml"
 
@@ -34,7 +35,15 @@ def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: P
         path.name for path in results.folder.iterdir()
     }
     assert results.run["spark"]["spark.master"] == "local-cluster[2,1,2048]"
-    for path in results.folder.iterdir():
+    model = load(results.folder / "model")
+    assert model.specification["name"] == "mlp"
+    assert {name: array.shape for name, array in model.weights.items()} == {
+        "fc1.weight": (64, 64),
+        "fc1.bias": (64,),
+        "fc2.weight": (10, 64),
+        "fc2.bias": (10,),
+    }
+    for path in filter(Path.is_file, results.folder.rglob("*")):
         assert b"hunter2" not in path.read_bytes(), f"{path.name} holds a secret"
     # Progress, in plain lines, since standard error is no terminal; nothing of Spark's own.
     lines = done.stderr.splitlines()

@@ -90,6 +90,23 @@ def test_a_failed_cell_is_recorded_and_the_rest_runs(tmp_path: Path) -> None:
     assert all(record["status"] == "success" for record in folder.records())
 
 
+def test_more_trials_go_on_with_what_is_there(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cells = cells_of(plan)
+    before = store.create(tmp_path / "out", plan, cells)
+    before.add(cells[0], fakes.success(plan, cells[0]))
+    more = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 7"))
+    found = store.resume(tmp_path / "out", more)
+    assert found is not None
+    found.grow(more, cells_of(more))
+    again = store.open_folder(before.path)
+    assert (again.content["plan"]["trials"], again.mark) == (7, before.mark)
+    assert again.content["order"][: len(cells)] == before.content["order"]
+    assert sorted(again.content["order"]) == sorted(cell.id for cell in cells_of(more))
+    assert len(again.records()) == 1
+    assert found.has(cells[0])
+
+
 def test_resume_takes_the_newest_of_the_same_plan_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = fakes.plan_of(tmp_path)
     store.create(tmp_path / "out", plan, [])
@@ -102,8 +119,10 @@ def test_resume_takes_the_newest_of_the_same_plan_and_commit(tmp_path: Path, mon
     found = store.resume(tmp_path / "out", longer)  # with more time a cell that was stopped may run again
     assert found is not None
     assert found.path == newest.path
-    other = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 4"))
+    other = fakes.plan_of(tmp_path, fakes.CONF.replace("warmup_steps = 2", "warmup_steps = 3"))
     assert store.resume(tmp_path / "out", other) is None
+    fewer = fakes.plan_of(tmp_path, fakes.CONF.replace("trials = 3", "trials = 2"))
+    assert store.resume(tmp_path / "out", fewer) is None
     monkeypatch.setattr(machine, "commit", lambda: "another")
     assert store.resume(tmp_path / "out", plan) is None
 

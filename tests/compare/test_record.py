@@ -91,6 +91,31 @@ def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> N
     assert (made["workers"], made["threads"], made["cores"]) == (2, 2, 4)
 
 
+def test_a_user_waits_from_the_command(tmp_path: Path, made: dict[str, Any]) -> None:
+    waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
+    # Of a process that is not this run's alone nobody knows.
+    assert [made["metrics"][name] for name in waits] == [None, None, None]
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "fresh")
+    fresh = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0, is_fresh=True)
+    assert [fresh["metrics"][name] for name in waits] == [8.0, 8.0 + 6.5, 17.0]
+    assert fresh["metrics"]["seconds_waited"] == pytest.approx(sum(fresh["layers_s"].values()))
+    of_a_folder = record.of_run(plan, cells_of(plan)[0], run, None, RUN_START_S + 9.0, is_fresh=True)
+    assert of_a_folder["metrics"]["seconds_waited"] is None
+
+
+def test_phases_that_change_during_a_run_are_kept(tmp_path: Path, made: dict[str, Any]) -> None:
+    assert made["phase_drift"] == {}  # an older run's folder
+    run = write_run(tmp_path / "grows")
+    grows = [9.0] * 4 + [1.0] * 10 + [2.0] * 10 + [3.0] * 10  # after 8 steps of warm-up, of which each second is kept
+    kept = {"compute": [5.0] * 34, "update": grows, "decode": [0.001] * 24 + [0.01] * 10}
+    server = {"rank": 2, "phases_ms": {"reduce": [1.0] * 24 + [9.0] * 10}}
+    ranks = [{"rank": 0, "phases_ms": kept}, {"rank": 1, "phases_ms": {**kept, "compute": [7.0] * 34}}, server]
+    (run / "phases.json").write_text(json.dumps({"every": 2, "ranks": ranks}))
+    assert record.phase_drift(run, 8, 2) == {"compute": 1.0, "update": 3.0}  # decoding is next to nothing
+    assert record.phase_drift(run, 50, 2) == {}  # too few steps are left
+
+
 def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:
     layers = made["layers_s"]
     assert sum(layers.values()) == pytest.approx(17.0)
@@ -208,14 +233,19 @@ def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> 
             "synchronise": 0.9,
             "update": 0.5,
             "evaluation": 0.3,
+            "stop": 0.0,
             "other": 0.2,
         }
     )
     del facts["phases_ms"]
     uncut = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
     assert uncut["phases_ms"] == {}
+    stopped = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0, 0.5)
+    assert stopped["layers_s"]["start"] == 1.5  # the end of its process comes after its clock
+    waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
+    assert [stopped["metrics"][name] for name in waits] == [1.5, 5.5, 6.0]
     assert uncut["layers_s"] == pytest.approx(
-        {"start": 2.0, "prepare": 0.5, record.UNCUT: 3.0, "evaluation": 0.3, "other": 0.2}
+        {"start": 2.0, "prepare": 0.5, record.UNCUT: 3.0, "evaluation": 0.3, "stop": 0.0, "other": 0.2}
     )
 
 

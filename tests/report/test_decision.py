@@ -9,7 +9,10 @@ import comparisons
 import numpy as np
 import pytest
 
-from sparkdl_bench.report.decision import Decision, decide
+from sparkdl_bench.report.analysis import MARGIN
+from sparkdl_bench.report.answer import answer
+from sparkdl_bench.report.decision import Decision, candidates, decide
+from sparkdl_bench.statistics import sequential
 
 WORKERS = (1, 2, 4, 8)
 
@@ -90,3 +93,144 @@ class TestHowOftenItIsWrong:
 
     def test_an_added_trial_hardly_ever_turns_a_recommendation(self, count: int) -> None:
         assert Simulated(count, 3, near).flipped <= 0.02 * count
+
+
+SPREAD = (1.0, 1.02, 0.97, 1.01, 0.99)
+
+
+def trials_of(seconds: float, spread: Sequence[float] = SPREAD) -> list[float]:
+    return [seconds * each for each in spread]
+
+
+class TestProperties:
+    def test_neither_the_unit_of_time_nor_the_order_of_trials_changes_it(self) -> None:
+        random = np.random.default_rng(4)
+        for _ in range(40):
+            workers = one_machine_and_clusters(random)
+            times = comparisons.drawn(random, workers, near(random, workers), 0.05, 6)
+            found = decide(comparisons.of_times(times))
+            scale = float(random.uniform(0.001, 1000))
+            scaled = {name: (count, [scale * value for value in values]) for name, (count, values) in times.items()}
+            shuffled = {name: (count, random.permutation(values).tolist()) for name, (count, values) in times.items()}
+            for other in (scaled, shuffled):
+                again = decide(comparisons.of_times(other))
+                assert (again.verdict, again.more_trials) == (found.verdict, found.more_trials)
+                assert again.chosen is not None
+                assert found.chosen is not None
+                assert again.chosen.name == found.chosen.name
+                assert [each.state for each in again.others] == [each.state for each in found.others]
+
+    def test_the_order_of_cost_knows_no_times(self) -> None:
+        times = {"four": (4, 1.0), "two": (2, 9.0), "out": (2, 1.0), "one": (1, 9.0)}
+        records = [
+            comparisons.trial(name, 1, seconds, workers, in_band=name != "out")
+            for name, (workers, seconds) in times.items()
+        ]
+        assert [group.name for group in candidates(comparisons.comparison(records))] == ["one", "two", "out", "four"]
+
+    def test_on_two_cores_four_workers_cost_two_and_no_core_seconds_are_made_up(self) -> None:
+        records = [
+            comparisons.trial(f"workers {workers}", number, seconds, workers)
+            for workers in (1, 2, 4)
+            for number, seconds in enumerate(trials_of(10.0), start=1)
+        ]
+        analysis = comparisons.comparison(records, host_cores=2)
+        by_name = {group.name: group for group in analysis.groups}
+        assert analysis.host_cores == 2
+        assert [analysis.cores_used(each) for each in by_name.values()] == [1, 2, 2]
+        seconds = by_name["workers 4"].centre(analysis.metric)
+        assert seconds is not None
+        assert analysis.core_seconds(by_name["workers 4"]) == pytest.approx(2 * seconds)
+        said = "\n".join(answer(analysis).details)
+        assert "The host has 2 cores; these ask for more and share them: workers 4 (4)." in said
+        far = comparisons.comparison([{**each, "spark": {"spark.master": "spark://far:7077"}} for each in records], 2)
+        assert far.host_cores is None
+        assert [far.cores_used(each) for each in far.groups] == [1, 2, 4]
+
+
+class TestVerdict:
+    def test_a_cluster_that_is_twice_as_fast_is_recommended(self) -> None:
+        analysis = comparisons.of_times({"one": (1, trials_of(40.0)), "two": (2, trials_of(20.0))})
+        found = decide(analysis)
+        assert (found.verdict, bold(found), found.more_trials) == ("recommended", "two", None)
+        said = answer(analysis)
+        assert said.sentences[0] == "Use two (2 workers × 1 thread, global batch 32)."
+        assert said.sentences[1].startswith(
+            "It takes 20 s from the command to its end, and is 2 times faster than the "
+        )
+        assert said.sureness == (
+            "Sure: 5 trials per group, and at most 2% of such comparisons recommend wrongly, with 2 groups compared "
+            "and however many trials are added."
+        )
+        assert said.cost[0] == "two: 20 s × 2 cores = 39.9 core-seconds."
+
+    def test_a_cluster_that_is_faster_by_less_than_the_margin_is_not(self) -> None:
+        still = (1.0, 1.001, 0.999, 1.0, 1.0005)
+        analysis = comparisons.of_times({"one": (1, trials_of(10.5, still)), "two": (2, trials_of(10.0, still))})
+        found = decide(analysis)
+        assert (found.verdict, bold(found)) == ("recommended", "one")
+        assert found.others[0].state == "as-fast"
+        assert found.others[0].interval.high < MARGIN
+        assert "nothing that costs more is faster by a margin that matters" in answer(analysis).sentences[1]
+
+    def test_what_p_of_0_05_would_have_called_a_difference_is_not_decided(self) -> None:
+        """Once the ninth trial turned "use one machine" into "use two workers"."""
+        spread = (1.0, 1.12, 0.9, 1.05, 0.95, 1.08, 0.93, 1.02, 0.97)
+        one, two = trials_of(12.5, spread), trials_of(10.0, spread[::-1])
+        for count in range(5, 10):
+            analysis = comparisons.of_times({"one": (1, one[:count]), "two": (2, two[:count])})
+            found = decide(analysis)
+            assert found.verdict == "not-decided"
+            assert found.chosen is not None
+            assert found.chosen.name == "one"
+        contrast = analysis.contrast(found.others[0].group, found.chosen)
+        assert contrast is not None
+        assert contrast.p < 0.05
+        assert found.more_trials is not None
+        first, second = answer(analysis).sentences
+        assert first.startswith(f"Not decided: about {found.more_trials} more trials per group would tell; until then ")
+        assert "use one machine, one (1 process" in first
+        assert "and the data cannot tell whether that is a margin that matters" in second
+        assert any(f"--resume --trials {9 + found.more_trials}." in line for line in answer(analysis).next_steps)
+
+    def test_the_number_of_trials_that_is_named_is_enough_in_most_comparisons(self) -> None:
+        random = np.random.default_rng(6)
+        decided = asked = 0
+        while asked < 60:
+            times = comparisons.drawn(random, [1, 2], [1.3, 1.0], 0.08, 60)
+            found = decide(comparisons.of_times(comparisons.first(times, 5)))
+            if found.more_trials is not None and found.more_trials < 50:
+                asked += 1
+                later = decide(comparisons.of_times(comparisons.first(times, 5 + found.more_trials)))
+                decided += later.verdict == "recommended"
+        assert decided / asked > 0.5
+
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_too_few_trials_decide_nothing(self, count: int) -> None:
+        analysis = comparisons.of_times({"one": (1, trials_of(90.0)[:count]), "two": (2, trials_of(10.0)[:count])})
+        found = decide(analysis)
+        assert (found.verdict, found.more_trials) == ("not-decided", sequential.ENOUGH_TRIALS - count)
+        said = answer(analysis)
+        assert "nothing can be said about two" in said.sentences[1]
+        if count == 1:
+            assert "CI" not in " ".join([*said.sentences, said.sureness, *said.cost, *said.details])
+
+    def test_a_cheap_one_that_missed_the_target_once_leaves_it_open(self) -> None:
+        def reached(name: str, number: int, seconds: float, workers: int, does: bool) -> dict[str, object]:
+            made = comparisons.trial(name, number, seconds, workers)
+            times = {"seconds_to_accuracy": seconds, "seconds_waited_to_accuracy": seconds} if does else {}
+            return {**made, "metrics": {**made["metrics"], **times}}
+
+        def decided(of_one: int) -> Decision:
+            """How often the one machine reached the target, of five trials."""
+            groups = (("one", 1, of_one), ("two", 2, 5), ("four", 4, 5))
+            records = [
+                reached(name, number, seconds, workers, number <= times)
+                for name, workers, times in groups
+                for number, seconds in enumerate(trials_of(20.0 / workers), start=1)
+            ]
+            return decide(comparisons.comparison(records, target_accuracy=0.9))
+
+        assert [bold(decided(count)) for count in (5, 0)] == ["four", "four"]
+        found = decided(4)
+        assert (found.verdict, [group.name for group in found.doubtful]) == ("not-decided", ["one"])

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from sparkdl_bench import statistics
 from sparkdl_bench.statistics import inference
@@ -123,35 +122,27 @@ def test_hedges_g_by_hand() -> None:
     assert inference.hedges_g(CTRL, TRT1) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_median_s_interval_is_scipy_s_and_holds_the_median() -> None:
-    interval = inference.median_interval(CTRL)
-    assert interval is not None
-    assert interval.low < np.median(CTRL) < interval.high
-    assert inference.median_interval(CTRL) == interval  # seeded
-    for seed in (0, 7):
-        assert inference.median_interval(CTRL, seed) == _scipy_s_interval(CTRL, "BCa", seed)
-    # Whichever value is left out, the median of the others is the same: there is no acceleration to correct by.
-    flat = [1.0, 1.0, 1.0, 5.0]
-    assert inference.median_interval(flat) == _scipy_s_interval(flat, "percentile", 0)
-    assert inference.median_interval([2.0, 2.0, 2.0]) == statistics.Interval(2.0, 2.0)
-    assert inference.median_interval([1.0, 2.0]) is None
+def test_the_geometric_mean_s_interval_by_hand() -> None:
+    # Logarithms to base 2 of 1, 2, 3: mean 2, standard error 1 / sqrt(3), t of 2 degrees of freedom 4.302653.
+    found = inference.geometric_interval([2.0, 4.0, 8.0])
+    assert found is not None
+    half = 4.302653 / math.sqrt(3)
+    assert (found.low, found.high) == pytest.approx((2 ** (2 - half), 2 ** (2 + half)), rel=1e-6)
+    assert statistics.geometric_mean([2.0, 4.0, 8.0]) == pytest.approx(4.0)
+    assert statistics.geometric_mean([0.0, 4.0]) == 0.0
+    assert inference.geometric_interval([2.0]) is None  # one trial has no spread
+    assert inference.geometric_interval([0.0, 2.0]) is None
 
 
-def _scipy_s_interval(values: list[float], method: str, seed: int) -> statistics.Interval:
-    random = np.random.default_rng(seed)
-    how = {"n_resamples": 10_000, "confidence_level": 0.95, "method": method}
-    found = stats.bootstrap((np.array(values),), np.median, rng=random, **how).confidence_interval
-    return statistics.Interval(float(found.low), float(found.high))
-
-
-def test_the_median_s_interval_covers_the_truth() -> None:
+@pytest.mark.parametrize("trials", [3, 5, 20])
+def test_the_geometric_mean_s_interval_covers_the_truth(trials: int) -> None:
     random = np.random.default_rng(3)
     covered = 0
-    for _ in range(200):
-        interval = inference.median_interval(random.normal(10.0, 1.0, 20).tolist())
+    for _ in range(1000):
+        interval = inference.geometric_interval(random.lognormal(2.0, 0.1, trials).tolist())
         assert interval is not None
-        covered += interval.low <= 10.0 <= interval.high
-    assert 0.88 <= covered / 200 <= 0.99
+        covered += interval.low <= math.exp(2.0) <= interval.high
+    assert 0.93 <= covered / 1000 <= 0.97
 
 
 @pytest.mark.parametrize("trials", [5, 10])
@@ -193,8 +184,3 @@ def test_what_has_no_spread_or_too_few_values_gives_no_made_up_number() -> None:
     assert same is not None
     assert other is not None
     assert (same.p, other.p) == (1.0, 0.0)
-
-
-def test_mlperf_s_mean_leaves_out_the_fastest_and_the_slowest() -> None:
-    assert statistics.olympic_mean([10.0, 1.0, 2.0, 3.0, 100.0]) == 5.0
-    assert statistics.olympic_mean([1.0, 2.0]) == 1.5

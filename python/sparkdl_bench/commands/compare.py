@@ -86,6 +86,7 @@ def command(
         )
     folder = folder or store.create(results, plan, cells, skipped)
     with folder.locked():
+        folder.grow(plan, cells)
         executor = ProcessExecutor(plan, folder, peers_dir)
         executor.stop_leftovers()
         with loop.shown(sys.stderr, len(cells)) as display:

@@ -118,7 +118,7 @@ class ProcessExecutor:
             then = _of_then(begun, ended)
         if done is None:
             raise RunFailedError(f"The run of '{cell.group}' ended without an error and left no result in '{place}'.")
-        made = record.of_run(self._plan, cell, done, begun, ended)
+        made = record.of_run(self._plan, cell, done, begun, ended, is_fresh=self._plan.fresh)
         return {**made, **then, "folder": str(done.relative_to(self._folder.path))}
 
     def _fresh(self, cell: Cell, settings: Mapping[str, str], place: Path) -> None:
@@ -158,12 +158,14 @@ class ProcessExecutor:
             start = time.monotonic()
             measured = peers.find(cell.peer).run(case, self._plan.timeout_s, self._peers, out)
             seconds = time.monotonic() - start
+            # Its program writes once, when its clock has ended.
+            stop_s = min(seconds, max(0.0, time.time() - out.stat().st_mtime))
         else:
             # A killed comparison had trained it and could not write it down any more.
             begun, ended = _begun(place), out.stat().st_mtime
-            seconds, then = ended - begun, _of_then(begun, ended)
+            seconds, stop_s, then = ended - begun, 0.0, _of_then(begun, ended)
         steps_ms = [sample.ms for sample in measured.samples]
-        return {**record.of_peer(self._plan, cell, steps_ms, measured.facts, seconds), **then}
+        return {**record.of_peer(self._plan, cell, steps_ms, measured.facts, seconds, stop_s), **then}
 
 
 def _begin(place: Path) -> float:

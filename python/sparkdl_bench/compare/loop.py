@@ -136,7 +136,7 @@ def describe(record: Mapping[str, Any]) -> str:
     numbers = record["metrics"]
     parts = [f"{numbers['seconds_total']:.1f} s"]
     if numbers["ms_per_step"] is not None:
-        parts.append(f"{numbers['ms_per_step']:.2f} ms a step")
+        parts.append(f"{numbers['ms_per_step']:.2f} ms per step")
     if numbers["test_accuracy"] is not None:
         parts.append(f"test accuracy {numbers['test_accuracy']:.2%}")
     if numbers["seconds_to_accuracy"] is not None:

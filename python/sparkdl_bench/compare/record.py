@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ LAYER_OF_PHASE = {
     "scheduler": "Spark scheduling",
 }
 _OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job submission": "submission"}
+# A phase that makes up less of a step than this may grow as it likes.
+_NOTABLE = 0.02
+# With fewer steps at each end the mean of one phase says little.
+_FEWEST_OF_A_THIRD = 10
 # All steps of a peer that does not say what they are made of.
 UNCUT = "steps, not cut"
 LAYERS = (
@@ -61,12 +66,15 @@ def finished_run(folder: Path) -> Path | None:
     return None
 
 
-def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float | None, ended_s: float) -> dict[str, Any]:
+def of_run(
+    plan: Plan, cell: Cell, folder: Path, begun_s: float | None, ended_s: float, *, is_fresh: bool = False
+) -> dict[str, Any]:
     """The record of one of our own runs.
 
     Args:
         begun_s, ended_s: when its process began and ended, seconds since the epoch (the clock of the events); of a
             run's folder alone nobody knows the first (None).
+        is_fresh: whether that process was this run's alone, so that a user waits from its beginning to its end.
     """
     results = RunResults(folder)
     summary, run = results.summary, results.run
@@ -75,15 +83,17 @@ def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float | None, ended_s:
     history = _history(results.history, times)
     workers, threads = int(summary["workers"]), int(run.get("threads_per_worker", 1))
     final, batch = summary["final"], int(summary["batch"])
-    rows = _rows_a_step(batch, run.get("data", {}))
+    rows = _rows_per_step(batch, run.get("data", {}))
+    waits = Waits(times.start - begun_s, ended_s - begun_s) if is_fresh and begun_s is not None else None
     return {
         **_head(plan, cell, workers, threads, batch, int(summary.get("servers", 0))),
         "status": "success",
         "in_band": True,
         "variant": summary["variant"],
-        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows),
+        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows, waits),
         "history": history,
         "phases_ms": summary["phases_ms"],
+        "phase_drift": phase_drift(folder, plan.warmup_steps, workers),
         "ranks": summary.get("ranks", []),
         "layers_s": _layers(summary, times, results.history, len(steps_ms), begun_s, ended_s),
         "bytes": summary["bytes"],
@@ -101,19 +111,26 @@ def of_run(plan: Plan, cell: Cell, folder: Path, begun_s: float | None, ended_s:
 
 
 def of_peer(
-    plan: Plan, cell: Cell, steps_ms: Sequence[float], facts: Mapping[str, Any], seconds: float
+    plan: Plan, cell: Cell, steps_ms: Sequence[float], facts: Mapping[str, Any], seconds: float, stop_s: float = 0.0
 ) -> dict[str, Any]:
-    """The record of a peer's run; `facts` holds its history."""
+    """The record of a peer's run; `facts` holds its history.
+
+    Args:
+        seconds: of its whole process, from the command to its end.
+        stop_s: of these what came after its clock had ended.
+    """
     settings = cell.run.settings
     workers, threads = cell.workers, int(facts["threads"])
     history = list(facts["history"])
     batch = global_batch(settings)
     phases_ms = {name: float(mean) for name, mean in facts.get("phases_ms", {}).items()}
+    before_s = seconds - float(facts["seconds_total"]) - stop_s
     layers = {
-        "start": seconds - float(facts["seconds_total"]),
+        "start": before_s,
         "prepare": float(facts["seconds_prepare"]),
         **(_of_phases(phases_ms, len(steps_ms)) if phases_ms else {UNCUT: sum(steps_ms) / 1e3}),
         "evaluation": float(facts["seconds_evaluation"]),
+        "stop": stop_s,
     }
     layers["other"] = layers.get("other", 0.0) + seconds - sum(layers.values())
     return {
@@ -121,7 +138,14 @@ def of_peer(
         "status": "success",
         "in_band": False,
         "variant": {"peer": cell.peer},
-        "metrics": metrics(plan, steps_ms, history, float(facts["seconds_total"]), _rows_a_step(batch, facts)),
+        "metrics": metrics(
+            plan,
+            steps_ms,
+            history,
+            float(facts["seconds_total"]),
+            _rows_per_step(batch, facts),
+            Waits(before_s, seconds),
+        ),
         "history": history,
         "phases_ms": phases_ms,
         "layers_s": {name: round(value, 4) for name, value in layers.items()},
@@ -137,14 +161,34 @@ def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
 
 
+@dataclass(frozen=True)
+class Waits:
+    """What a user waits around a run's own clock.
+
+    Attributes:
+        before_s: from the command until the run's clock begins.
+        whole_s: from the command until its process has ended.
+    """
+
+    before_s: float
+    whole_s: float
+
+
 def metrics(
-    plan: Plan, steps_ms: Sequence[float], history: Sequence[Mapping[str, Any]], seconds_total: float, rows: int
+    plan: Plan,
+    steps_ms: Sequence[float],
+    history: Sequence[Mapping[str, Any]],
+    seconds_total: float,
+    rows: int,
+    waits: Waits | None = None,
 ) -> dict[str, float | None]:
     """The numbers that comparisons are made of; None for what this run does not have.
 
     `ms_per_step` is the median after the warm-up, `seconds_to_accuracy` counts from the start of the run's own clock,
     evaluations included, to the end of the first one that reached the target, and `epochs_to_accuracy` are the epochs
-    until then. `rows` are those of a step.
+    until then. `rows` are those of a step. `seconds_waited` and `seconds_waited_to_accuracy` count from the command,
+    `seconds_before_clock` lie between it and the run's clock; without `waits`, as for cells that share an
+    application, nobody knows.
     """
     measured = steps_ms[plan.warmup_steps :] or steps_ms
     accuracies = [record["accuracy"] for record in history if record["accuracy"] is not None]
@@ -156,10 +200,15 @@ def metrics(
         and record["accuracy"] >= plan.target_accuracy
     ]
     ms = statistics.median(measured) if measured else None
+    to_accuracy = reached[0]["seconds"] if reached else None
+    waited = None if waits is None or to_accuracy is None else round(waits.before_s + to_accuracy, 4)
     return {
-        "seconds_to_accuracy": reached[0]["seconds"] if reached else None,
+        "seconds_to_accuracy": to_accuracy,
+        "seconds_waited_to_accuracy": waited,
         "epochs_to_accuracy": reached[0]["epoch"] if reached else None,
         "seconds_total": seconds_total,
+        "seconds_waited": round(waits.whole_s, 4) if waits else None,
+        "seconds_before_clock": round(waits.before_s, 4) if waits else None,
         "test_accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies, default=None),
         "ms_per_step": ms,
@@ -169,7 +218,34 @@ def metrics(
     }
 
 
-def _rows_a_step(batch: int, data: Mapping[str, Any]) -> int:
+def phase_drift(folder: Path, warmup_steps: int, workers: int) -> dict[str, float]:
+    """By phase the last third of the steps over the first, after the warm-up: means over the ranks that compute.
+
+    Of phases that make up at least `_NOTABLE` of a step at one of the ends; nothing where the run kept no phases, or
+    too few steps.
+    """
+    path = folder / "phases.json"
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    every = int(content.get("every", 1))
+    ends: dict[str, tuple[float, float]] = {}
+    ranks = [rank["phases_ms"] for rank in content.get("ranks", []) if int(rank["rank"]) < workers]
+    for name in dict.fromkeys(name for rank in ranks for name in rank):
+        kept = [[float(value) for value in rank.get(name, [])][-(-warmup_steps // every) :] for rank in ranks]
+        steps = [sum(values) / len(ranks) for values in zip(*(each for each in kept if each), strict=False)]
+        third = len(steps) // 3
+        if third >= _FEWEST_OF_A_THIRD:
+            ends[name] = (statistics.mean(steps[:third]), statistics.mean(steps[-third:]))
+    whole = [sum(end) for end in zip(*ends.values(), strict=True)]
+    return {
+        name: round(last / first, 4)
+        for name, (first, last) in ends.items()
+        if first > 0 and max(first / whole[0], last / whole[1]) >= _NOTABLE
+    }
+
+
+def _rows_per_step(batch: int, data: Mapping[str, Any]) -> int:
     """A set of fewer rows than the batch is one step an epoch, with all of them."""
     return min(batch, int(data.get("train_rows", batch)))
 

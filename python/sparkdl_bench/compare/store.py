@@ -64,6 +64,13 @@ class ComparisonFolder:
         found = [load_json(file, SCHEMA, UPGRADES, "a finished cell of a comparison") for file in files]
         return sorted(found, key=lambda record: str(record.get("started", "")))
 
+    def grow(self, plan: Plan, cells: Sequence[Cell]) -> None:
+        """Takes in the trials that `plan` has and this folder's plan has not; the cells that were planned stay."""
+        order = list(dict.fromkeys([*self.content["order"], *(cell.id for cell in cells)]))
+        if order != self.content["order"]:
+            self.content = {**self.content, "plan": describe(plan), "order": order}
+            replace_text(self.path / PLAN_FILE, json.dumps(self.content, indent=1) + "\n")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else measures into this folder meanwhile; the system lets go of the lock when a process ends."""
@@ -109,12 +116,14 @@ def create(
 def resume(results: Path, plan: Plan) -> ComparisonFolder | None:
     """The newest folder of the same plan and commit; None when there is none to go on with.
 
-    The plans may allow a run another time: what came to its end is the same with it.
+    The plans may allow a run another time, and this one may have more trials: what came to its end is the same with it.
     """
-    described = _timeless(describe(plan))
+    described = _resumable(describe(plan))
     for file in sorted(results.glob(f"*-{plan.name}/{PLAN_FILE}"), reverse=True):
         found = open_folder(file.parent)
-        if found.content["commit"] == machine.commit() and _timeless(found.content["plan"]) == described:
+        theirs = found.content["plan"]
+        is_same = found.content["commit"] == machine.commit() and _resumable(theirs) == described
+        if is_same and int(theirs["trials"]) <= plan.trials:
             return found
     return None
 
@@ -133,5 +142,5 @@ def describe(plan: Plan) -> dict[str, Any]:
     return described
 
 
-def _timeless(described: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in described.items() if name != "timeout_s"}
+def _resumable(described: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in described.items() if name not in ("timeout_s", "trials")}

@@ -14,6 +14,8 @@ from sparkdl_bench.statistics import sequential
 
 # So many names stand in a sentence; of more it says how many there are.
 _MOST_NAMES = 4
+# Core-seconds below this share of the chosen group's are worth a sentence.
+_CHEAPER = 0.9
 
 
 @dataclass(frozen=True)
@@ -77,41 +79,52 @@ def price(analysis: Analysis, group: Group) -> str:
 def _recommended(analysis: Analysis, decision: Decision) -> tuple[str, str]:
     chosen = _chosen(decision)
     # "One machine" is an answer only where more than one was tried.
-    alone = chosen.is_one_machine and any(not group.is_one_machine for group in analysis.groups)
+    alone = chosen.is_one_machine and not _is_alone(analysis)
     first = f"{'Use one machine: ' if alone else 'Use '}{described(chosen)}."
     takes = f"It takes {_seconds(analysis, chosen)} {clock(analysis)}"
-    if chosen is not decision.cheapest and decision.cheapest is not None:
-        beaten = next(each for each in decision.others if each.group is decision.cheapest)
-        return (
-            first,
-            f"{takes}, and is {_times(analysis, chosen, beaten)} faster than the cheapest, {beaten.group.name}.",
-        )
+    if not decision.others:
+        return first, f"{takes}; nothing else reached the target."
+    default = _default(decision)
+    if default is not None:
+        return first, f"{takes}, and is {_slower(analysis, chosen, default, 'faster than the cheapest')}."
     nearest = decision.others[0]
     if nearest.state == "as-fast":
         names = _names([each.group for each in decision.ties] or [nearest.group])
         return first, f"{takes}; nothing that costs more is faster by a margin that matters ({MARGIN} times): {names}."
-    return first, f"{takes}; the next, {nearest.group.name}, is {_times(analysis, chosen, nearest)} slower."
+    return first, f"{takes}; the next is {_slower(analysis, chosen, nearest, 'slower')}."
 
 
 def _open(analysis: Analysis, decision: Decision) -> tuple[str, str]:
     chosen = _chosen(decision)
-    trials = _more_trials(decision)
     alone = "one machine, " if chosen.is_one_machine and not _is_alone(analysis) else ""
-    first = f"Not decided{trials}; until then use {alone}{described(chosen)}, the cheapest that nothing beats so far."
+    default = _default(decision)
+    why = "the cheapest, since nothing is proven to beat it"
+    if default is not None:
+        why = f"which is {_slower(analysis, chosen, default, 'faster than the cheapest')}"
+    elif chosen is not decision.cheapest or decision.doubtful:
+        why = "the cheapest that reached the target in all its trials"
+    first = f"{_how_open(decision)} use {alone}{described(chosen)}, {why}."
+    takes = f"It takes {_seconds(analysis, chosen)} {clock(analysis)}"
+    if decision.doubtful:
+        names = _names(list(decision.doubtful))
+        return first, f"{takes}; {names}, which cost less, reached the target in some of their trials only."
     rivals = decision.open
-    if any(min(len(each.group.records), len(chosen.records)) < sequential.FEWEST for each in rivals):
-        fewest = min(len(group.records) for group in (chosen, *(each.group for each in rivals)))
-        return first, (
-            f"It takes {_seconds(analysis, chosen)} {clock(analysis)}; with {counted(fewest, 'trial')} nothing can be "
-            f"said about {_names([each.group for each in rivals])}."
-        )
+    fewest = min(len(group.records) for group in (chosen, *(each.group for each in rivals)))
+    if fewest < sequential.FEWEST:
+        about = _names([each.group for each in rivals]) or "it"
+        return first, f"{takes}; with {counted(fewest, 'trial')} nothing can be said about {about}."
     one = rivals[0]
-    ratio = f"{number(one.speed_up)} times as fast as it so far ({_contrast_interval(analysis, chosen, one.group)})"
+    ratio = f"{number(one.speed_up)} times as fast so far ({_contrast_interval(analysis, chosen, one.group)})"
     rest = f"; open as well: {_names([each.group for each in rivals[1:]])}" if len(rivals) > 1 else ""
     return first, (
-        f"It takes {_seconds(analysis, chosen)} {clock(analysis)}; {one.group.name} is {ratio}, and the data cannot "
-        f"tell whether that is a margin that matters ({MARGIN} times){rest}."
+        f"{takes}; {one.group.name} is {ratio}, and the data cannot tell whether that is a margin that matters "
+        f"({MARGIN} times){rest}."
     )
+
+
+def _default(decision: Decision) -> Beside | None:
+    """The cheapest group, where the chosen one has beaten it; None where they are the same."""
+    return next((each for each in decision.others if each.group is decision.cheapest), None)
 
 
 def _nothing(analysis: Analysis, decision: Decision) -> tuple[tuple[str, str], str]:
@@ -154,6 +167,10 @@ def _sure(analysis: Analysis, decision: Decision) -> str:
 
 
 def _not_sure(analysis: Analysis, decision: Decision) -> str:
+    if decision.doubtful:
+        return f"Not sure: whether {_names(list(decision.doubtful))} reach the target is a matter of chance."
+    if not decision.open:
+        return f"Not sure: {_trials(analysis)} of {_chosen(decision).name} say too little."
     said = f"Not sure: {_trials(analysis)} per group, and {counted(len(decision.open), 'group')} could be faster"
     if decision.more_trials is not None:
         return f"{said}; about {counted(decision.more_trials, 'more trial')} of each would tell."
@@ -166,7 +183,7 @@ def _cost(analysis: Analysis, decision: Decision) -> list[str]:
     lines = [f"{group.name}: {price(analysis, group)}." for group in groups]
     if len(groups) > 1 and decision.chosen is not None:
         least = min(groups, key=lambda group: analysis.core_seconds(group) or 0.0)
-        if least is not decision.chosen:
+        if (analysis.core_seconds(least) or 0.0) < _CHEAPER * (analysis.core_seconds(decision.chosen) or 0.0):
             lines.append(f"Take {least.name} where core-seconds count more than waiting.")
     return lines
 
@@ -186,7 +203,12 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
     if decision.verdict == "not-decided" and decision.more_trials is not None:
         most = max(len(group.records) for group in analysis.groups) + decision.more_trials
         lines.append(f"Measure more: sparkdl-bench compare … --resume --trials {most}.")
-    if decision.verdict == "not-decided" and decision.more_trials is None:
+    if decision.doubtful:
+        lines.append(
+            f"Train longer, or ask for a lower target, so that {_names(list(decision.doubtful))} reach it always or "
+            "never: sparkdl-bench report … --target-accuracy X."
+        )
+    elif decision.verdict == "not-decided" and decision.more_trials is None:
         lines.append("Take the cheapest: what could be gained by more is about the margin that matters at most.")
     if any(group.failures for group in analysis.groups):
         lines.append("Find out why trials failed: the table of all runs has the errors.")
@@ -216,7 +238,7 @@ def _details(analysis: Analysis, decision: Decision) -> list[str]:
             f"About as fast as {decision.chosen.name}, the data cannot tell them apart by a margin that matters, and "
             f"costing more: {_names([each.group for each in decision.ties])}."
         )
-    lines += [_wider(each) for each in decision.open if math.isfinite(each.interval.high)]
+    lines += _wider(decision)
     lines += _reservations(analysis, decision)
     return lines
 
@@ -241,8 +263,8 @@ def break_even(found: BreakEven) -> str:
     sure = (
         "; with one trial nobody can say how sure" if found.interval is None else f"; {between(found.interval)} steps"
     )
-    after = f"wins over {other} after" if found.kind == "after" else f"is ahead of {other} for the first"
-    return f"{one} {after} about {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
+    after = f"wins over {other} after about" if found.kind == "after" else f"is ahead of {other} for about the first"
+    return f"{one} {after} {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
 
 
 def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
@@ -297,17 +319,23 @@ def _learnt(group: Group) -> str:
     return f"The test accuracy of {group.name} at the end is {group.accuracy:.1%}{mean}."
 
 
-def _wider(each: Beside) -> str:
-    return (
-        f"For the decision {each.group.name} counts as {number(each.interval.low)} to {number(each.interval.high)} "
-        "times as fast: wider than 95 %, to hold for all groups and for every trial that is added."
-    )
+def _wider(decision: Decision) -> list[str]:
+    """The intervals that the decision is made by, of those that keep it open."""
+    known = [each for each in decision.open if math.isfinite(each.interval.high)]
+    if not known:
+        return []
+    each = ", ".join(f"{one.group.name} {number(one.interval.low)} to {number(one.interval.high)}" for one in known)
+    return [
+        f"For the decision these count as so many times as fast: {each}. That is wider than 95 %, since it has to hold "
+        "for all groups, and for every trial that is added."
+    ]
 
 
-def _times(analysis: Analysis, chosen: Group, each: Beside) -> str:
-    """`1.3 times` with its 95 % interval, above 1 whichever of the two is faster."""
+def _slower(analysis: Analysis, chosen: Group, each: Beside, how: str) -> str:
+    """`1.3 times slower, B (95 % CI 1.2 to 1.4)`, above 1 whichever of the two is faster."""
     slow, fast = (chosen, each.group) if each.speed_up >= 1 else (each.group, chosen)
-    return f"{number(max(each.speed_up, 1 / each.speed_up))} times ({_contrast_interval(analysis, slow, fast)})"
+    ratio = number(max(each.speed_up, 1 / each.speed_up))
+    return f"{ratio} times {how}, {each.group.name} ({_contrast_interval(analysis, slow, fast)})"
 
 
 def _contrast_interval(analysis: Analysis, slow: Group, fast: Group) -> str:
@@ -320,8 +348,12 @@ def _seconds(analysis: Analysis, group: Group) -> str:
     return f"{number(group.centre(analysis.metric) or 0.0)} s"
 
 
-def _more_trials(decision: Decision) -> str:
-    return "" if decision.more_trials is None else f": about {counted(decision.more_trials, 'more trial')} per group"
+def _how_open(decision: Decision) -> str:
+    if decision.doubtful:
+        return "Not decided; until then"
+    if decision.more_trials is None:
+        return "Too close to call;"
+    return f"Not decided: about {counted(decision.more_trials, 'more trial')} per group would tell; until then"
 
 
 def _trials(analysis: Analysis) -> str:

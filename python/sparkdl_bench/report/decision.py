@@ -16,11 +16,11 @@ Two recommendations that contradict each other need one interval that misses the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sparkdl_bench.report.analysis import MARGIN, Analysis, Group
+from sparkdl_bench.report.analysis import MARGIN, TO_ACCURACY, Analysis, Group
 from sparkdl_bench.report.break_even import BreakEven, break_evens
 from sparkdl_bench.report.break_even import fixed_and_steady as fixed_and_steady
 from sparkdl_bench.statistics import Interval, sequential
@@ -47,6 +47,10 @@ class Beside:
     state: State
     more_trials: int | None
 
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("open", "faster")
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -58,11 +62,11 @@ class Decision:
         chosen: None where the verdict is `nothing`.
         cheapest: the default, which the others have to beat.
         fastest: the lowest geometric mean, whatever that is worth.
-        confidence: the share of such comparisons whose recommendation is right, over all groups and added trials.
         more_trials: about how many more trials of each group settle everything; None where it is settled, or where
             that would be more than `sequential.MOST_MORE`.
         others: every other candidate beside `chosen`, fastest first.
         out: groups that are no candidates: they did not reach the target in all their trials.
+        doubtful: those of `out` that cost less than `chosen` and did reach it in some trials, which leaves it open.
         break_even: when a group that costs more overtakes the cheapest one, in steps and rows.
     """
 
@@ -70,16 +74,21 @@ class Decision:
     chosen: Group | None
     cheapest: Group | None
     fastest: Group | None
-    confidence: float
     more_trials: int | None
     others: tuple[Beside, ...]
     out: tuple[Group, ...]
+    doubtful: tuple[Group, ...]
     break_even: tuple[BreakEven, ...]
+
+    @property
+    def confidence(self) -> float:
+        """The share of such comparisons whose recommendation is right, over all groups and all added trials."""
+        return 1 - sequential.ERROR
 
     @property
     def open(self) -> tuple[Beside, ...]:
         """Those that keep the decision open."""
-        return tuple(each for each in self.others if each.state in ("open", "faster"))
+        return tuple(each for each in self.others if each.is_open)
 
     @property
     def ties(self) -> tuple[Beside, ...]:
@@ -93,25 +102,26 @@ def decide(analysis: Analysis) -> Decision:
     out = tuple(group for group in analysis.groups if group.records and group not in ordered)
     overtaking = break_evens(analysis, ordered)
     if not ordered:
-        return Decision("nothing", None, None, None, _confidence(), None, (), out, overtaking)
+        return Decision("nothing", None, None, None, None, (), out, (), overtaking)
     race = _Race(analysis, ordered)
     fastest = min(ordered, key=lambda group: race.logs[group.name].mean)
-    if len(ordered) < 2 or not analysis.learnt_alike:
-        return Decision("nothing", None, ordered[0], fastest, _confidence(), None, (), out, overtaking)
+    if not analysis.learnt_alike or len(ordered) + len(out) < 2:
+        return Decision("nothing", None, ordered[0], fastest, None, (), out, (), overtaking)
     chosen = race.chosen()
     others = [race.beside(chosen, group) for group in ordered if group is not chosen]
     others.sort(key=lambda each: -each.speed_up)
-    is_open = any(each.state in ("open", "faster") for each in others)
-    verdict: Verdict = "not-decided" if is_open else "recommended"
+    place = _costs(analysis)
+    doubtful = tuple(group for group in out if _sometimes_reaches(group) and place(group) < place(chosen))
+    is_open = bool(doubtful) or len(chosen.records) < sequential.FEWEST or any(each.is_open for each in others)
     return Decision(
-        verdict,
+        "not-decided" if is_open else "recommended",
         chosen,
         ordered[0],
         fastest,
-        _confidence(),
-        _more(others) if is_open else None,
+        _more(chosen, others) if is_open and not doubtful else None,
         tuple(others),
         out,
+        doubtful,
         overtaking,
     )
 
@@ -119,18 +129,23 @@ def decide(analysis: Analysis) -> Decision:
 def candidates(analysis: Analysis) -> list[Group]:
     """The groups to choose from, cheapest first: whoever does not learn is not fast."""
     timed = [group for group in analysis.groups if group.values(analysis.metric)]
-    learning = [group for group in timed if analysis.reaches_target(group)] or timed
+    return sorted([group for group in timed if analysis.reaches_target(group)] or timed, key=_costs(analysis))
+
+
+def _costs(analysis: Analysis) -> Callable[[Group], tuple[int, int, bool, int]]:
+    """What groups are sorted by, so that the cheapest comes first."""
     places = {group.name: place for place, group in enumerate(analysis.groups)}
-    return sorted(
-        learning,
-        key=lambda group: (
-            analysis.cores_used(group),
-            group.workers,
-            # Among equals the one that needs no channel of its own.
-            not group.is_one_machine and not group.first.get("in_band", True),
-            places[group.name],
-        ),
+    return lambda group: (
+        analysis.cores_used(group),
+        group.workers,
+        # Among equals the one that needs no channel of its own.
+        not group.is_one_machine and not group.first.get("in_band", True),
+        places[group.name],
     )
+
+
+def _sometimes_reaches(group: Group) -> bool:
+    return any(record["metrics"].get(TO_ACCURACY) is not None for record in group.records)
 
 
 class _Race:
@@ -172,12 +187,10 @@ class _Race:
         return any(self._beats(other, group) for other in self.ordered if other is not group)
 
 
-def _more(others: Sequence[Beside]) -> int | None:
+def _more(chosen: Group, others: Sequence[Beside]) -> int | None:
     """Trials until all of them are settled; None where one never will be."""
-    needed = [each.more_trials for each in others if each.state in ("open", "faster")]
+    needed = [each.more_trials for each in others if each.is_open]
     known = [each for each in needed if each is not None]
-    return max(known) if len(known) == len(needed) else None
-
-
-def _confidence() -> float:
-    return 1 - sequential.ERROR
+    if len(known) < len(needed):
+        return None
+    return max([*known, sequential.ENOUGH_TRIALS - len(chosen.records) if not needed else 0])

@@ -22,20 +22,35 @@ from sparkdl_bench.report.analysis import (
     STEP,
     TO_ACCURACY,
     TOTAL,
+    WAITED,
+    WAITED_TO_ACCURACY,
     Analysis,
     analyse,
 )
+from sparkdl_bench.report.answer import answer
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.plots import Plot
 from sparkdl_bench.report.tables import Table
 
 BANDWIDTH = "bandwidth"
-_METRICS = (TO_ACCURACY, EPOCHS, TOTAL, STEP, RATE, ACCURACY, "ms_per_step_p90", "best_accuracy", DRIFT)
+_METRICS = (
+    WAITED_TO_ACCURACY,
+    TO_ACCURACY,
+    EPOCHS,
+    WAITED,
+    TOTAL,
+    STEP,
+    RATE,
+    ACCURACY,
+    "ms_per_step_p90",
+    "best_accuracy",
+    DRIFT,
+)
 
 
 def markdown(results: Results) -> str:
-    """Circumstances, sentences and tables."""
+    """The answer, what was measured in sentences, and tables."""
     return _markdown(results, {})
 
 
@@ -58,22 +73,29 @@ def _markdown(results: Results, shown: Mapping[str, tuple[Plot, str]]) -> str:
     parts: list[str] = []
     analyses = _analyses(results)
     for index, analysis in enumerate(analyses):
-        parts += [
-            f"# {analysis.comparison.title}",
-            "",
-            " · ".join(words.circumstances(analysis.comparison.content)),
-            "",
-        ]
-        parts += [*(f"- {line}" for line in words.summary(analysis)), ""]
         before = _before(index, analyses)
-        parts += [line for name in shown if _is_of(name, before) for line in _picture(*shown[name])]
+        pictures = [_picture(*shown[name]) for name in shown if _is_of(name, before)]
+        parts += [f"# {analysis.comparison.title}", "", *_answer(analysis, pictures[:1])]
+        parts += ["## What was measured", "", " · ".join(words.circumstances(analysis.comparison.content)), ""]
+        parts += [*(f"- {line}" for line in words.summary(analysis)), ""]
+        parts += [line for picture in pictures[1:] for line in picture]
         for table in tables.all_tables(analysis):
             parts += [_markdown_table(table), ""]
-        parts += ["## Recommendation", "", *words.recommendation(analysis), ""]
     if results.net:
         parts += [line for name in shown if name == BANDWIDTH for line in _picture(*shown[name])]
         parts += [_markdown_table(tables.bandwidth(results.net)), ""]
     return "\n".join(parts)
+
+
+def _answer(analysis: Analysis, pictures: Sequence[Sequence[str]]) -> list[str]:
+    """The answer, one picture, the cost, and what to do next."""
+    found = answer(analysis)
+    lines = [f"**{found.sentences[0]}** {found.sentences[1]}", "", found.sureness, ""]
+    lines += [line for picture in pictures for line in picture]
+    for title, said in (("Cost", found.cost), ("What to do next", found.next_steps), ("Details", found.details)):
+        if said:
+            lines += [f"## {title}", "", *(f"- {line}" for line in said), ""]
+    return lines
 
 
 def _picture(plot: Plot, file: str) -> list[str]:
@@ -208,6 +230,7 @@ def _described(analysis: Analysis) -> dict[str, Any]:
         "target_accuracy": analysis.target,
         "summary": words.summary(analysis),
         "recommendation": words.recommendation(analysis),
+        "sureness": answer(analysis).sureness,
         "verdict": found.verdict,
         "chosen": found.chosen.name if found.chosen else None,
         "more_trials": found.more_trials,

@@ -210,8 +210,11 @@ def _reaching(record: Mapping[str, Any], accuracy: float) -> Mapping[str, Any]:
     if record["status"] != "success":
         return record
     reached = [each for each in record["history"] if each["accuracy"] is not None and each["accuracy"] >= accuracy]
+    seconds = reached[0]["seconds"] if reached else None
+    before_s = record["metrics"].get("seconds_before_clock")  # older records do not say
     to_target = {
-        "seconds_to_accuracy": reached[0]["seconds"] if reached else None,
+        "seconds_to_accuracy": seconds,
+        "seconds_waited_to_accuracy": None if seconds is None or before_s is None else before_s + seconds,
         "epochs_to_accuracy": reached[0]["epoch"] if reached else None,
     }
     return {**record, "metrics": {**record["metrics"], **to_target}}

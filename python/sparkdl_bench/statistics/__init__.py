@@ -1,4 +1,4 @@
-"""Medians, percentiles, bootstrap intervals and MLPerf's mean, with NumPy alone; `inference` has the tests of SciPy."""
+"""Means, medians, percentiles and bootstrap intervals, with NumPy alone; `inference` has the tests of SciPy."""
 
 from __future__ import annotations
 
@@ -60,15 +60,6 @@ def ratio_interval(ours: Sequence[float], theirs: Sequence[float], seed: int = 0
     tail = (1 - CONFIDENCE) / 2 * 100
     low, high = np.percentile(ratios, [tail, 100 - tail])
     return Interval(float(low), float(high))
-
-
-def olympic_mean(values: Sequence[float]) -> float:
-    """The mean without the fastest and the slowest, as MLPerf scores time to accuracy (training rules, section 14).
-
-    Fewer than three values: their plain mean.
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    return float((ordered[1:-1] if len(ordered) > 2 else ordered).mean())
 
 
 def drift(samples: Sequence[float]) -> float:

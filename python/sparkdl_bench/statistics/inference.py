@@ -6,7 +6,6 @@ Every function takes one number a trial. What a sample is too small or too even 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.statistics import CONFIDENCE, RESAMPLES, Interval
+from sparkdl_bench.statistics import CONFIDENCE, Interval
 
 try:
     from scipy import special, stats
@@ -137,32 +136,6 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
     pooled = math.sqrt(((len(a) - 1) * a.var(ddof=1) + (len(b) - 1) * b.var(ddof=1)) / df)
     correction = math.exp(special.gammaln(df / 2) - special.gammaln((df - 1) / 2)) / math.sqrt(df / 2)
     return float((a.mean() - b.mean()) / pooled * correction)
-
-
-def median_interval(values: Sequence[float], seed: int = 0) -> Interval | None:
-    """Bootstrap interval of the median: bias-corrected and accelerated, or by percentiles where that is not defined.
-
-    Efron (1987), JASA 82. Five trials make it coarse: it never reaches outside what was seen. None below three values.
-    """
-    array = _array(values)
-    if len(array) < 3:
-        return None
-    if _is_even(array):
-        return Interval(float(array[0]), float(array[0]))
-    for method in ("BCa", "percentile"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # degenerate resamples; the result is checked below
-            found = stats.bootstrap(
-                (array,),
-                np.median,
-                n_resamples=RESAMPLES,
-                confidence_level=CONFIDENCE,
-                method=method,
-                rng=np.random.default_rng(seed),
-            ).confidence_interval
-        if math.isfinite(found.low) and math.isfinite(found.high):
-            return Interval(float(found.low), float(found.high))
-    raise AssertionError("percentiles of finite numbers are finite")
 
 
 def shapiro(values: Sequence[float]) -> tuple[float, float] | None:

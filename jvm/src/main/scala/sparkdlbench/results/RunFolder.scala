@@ -59,7 +59,12 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
   def writeBelow(name: String)(use: Path => Unit): Unit = kept(use(current.resolve(name)))
 
   private def open(): Writer =
-    Files.newBufferedWriter(current.resolve("events.jsonl"), UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
+    Files.newBufferedWriter(
+      current.resolve("events.jsonl"),
+      UTF_8,
+      StandardOpenOption.CREATE,
+      StandardOpenOption.APPEND
+    )
 
   private def kept(write: => Unit): Unit = if (!lost)
     try write

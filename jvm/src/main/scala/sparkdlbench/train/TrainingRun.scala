@@ -130,7 +130,9 @@ final class TrainingRun private (
   /** Of a run that went on all the same (`on_nonfinite = continue`). */
   private def notFinite(recorder: Recorder): Option[String] = recorder.history
     .find(each => !(each.trainLoss +: each.test.map(_.loss).toSeq).forall(NonFinite.isFinite))
-    .map(each => s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same.")
+    .map(each =>
+      s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same."
+    )
 
   private def sampleDriver(): Option[ResourceSampler] = {
     val host = sc.getConf.get("spark.driver.host", "")

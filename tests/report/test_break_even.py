@@ -1,0 +1,136 @@
+"""Fixed cost, steady speed, and when a cluster overtakes one machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import comparisons
+import numpy as np
+import pytest
+
+from sparkdl_bench.report import tables
+from sparkdl_bench.report.analysis import Analysis
+from sparkdl_bench.report.answer import answer
+from sparkdl_bench.report.break_even import BreakEven
+from sparkdl_bench.report.decision import decide, fixed_and_steady
+from sparkdl_bench.statistics import Interval
+
+STEPS = 400
+NOISE = (0.0, 0.02, -0.03, 0.01, 0.0)
+
+
+def trained(name: str, workers: int, fixed_s: float, ms: float, number: int = 1, **changes: Any) -> dict[str, Any]:
+    """A trial of 400 steps whose warm-up belongs to the fixed cost; 0.4 s of evaluations are 1 ms per step."""
+    steps_ms = [ms] * STEPS
+    metrics = {"seconds_waited": fixed_s + (ms + 1) * STEPS / 1e3}
+    record = comparisons.trial(name, number, 1.0, workers)
+    facts = {"data": {"train_rows": 6400}}
+    return {
+        **record,
+        "metrics": {**record["metrics"], **metrics},
+        "steps_ms": steps_ms,
+        "layers_s": {"evaluation": 0.4},
+        "facts": facts,
+        **changes,
+    }
+
+
+def beside(one: tuple[float, float], two: tuple[float, float], trials: int = 5) -> Analysis:
+    """One machine and two workers by fixed seconds and ms per step; trials differ by a little."""
+    return comparisons.comparison(
+        [
+            trained(name, workers, fixed * (1 + noise), ms * (1 + noise), number)
+            for workers, name, (fixed, ms) in ((1, "one", one), (2, "two", two))
+            for number, noise in enumerate(NOISE[:trials], start=1)
+        ]
+    )
+
+
+def only(analysis: Analysis) -> BreakEven:
+    (found,) = decide(analysis).break_even
+    return found
+
+
+def test_fixed_and_steady_stand_apart() -> None:
+    one, two = fixed_and_steady(beside((4.0, 5.0), (9.8, 3.2)))
+    assert (one.group.name, two.group.name) == ("one", "two")
+    assert (one.fixed_s, one.ms_per_step) == pytest.approx((4.0, 6.0))  # 1 ms of each step are evaluations
+    assert (two.fixed_s, two.ms_per_step) == pytest.approx((9.8, 4.2))
+    for interval, centre in ((one.fixed_interval, 4.0), (one.steady_interval, 6.0)):
+        assert interval is not None
+        assert interval.low < centre < interval.high
+    alone = fixed_and_steady(beside((4.0, 5.0), (9.8, 3.2), trials=1))
+    assert [(each.fixed_interval, each.steady_interval) for each in alone] == [(None, None)] * 2
+
+
+def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter() -> None:
+    analysis = beside((4.0, 5.0), (9.8, 3.2))
+    found = only(analysis)
+    assert (found.kind, found.group.name, found.other.name) == ("after", "two", "one")
+    assert (found.more_to_start_s, found.less_per_step_ms) == pytest.approx((5.8, 1.8))
+    assert found.steps == pytest.approx(5800 / 1.8)
+    assert found.steps > STEPS
+    assert found.interval is not None
+    assert found.interval.low < 5800 / 1.8 < found.interval.high
+    assert (found.rows, found.passes) == pytest.approx((32 * 5800 / 1.8, 32 * 5800 / 1.8 / 6400))
+    (said,) = [line for line in answer(analysis).details if "wins" in line]
+    assert said.startswith(
+        "two wins over one after about 3,200 steps (about 16.1 passes over the training set, 100,000 rows): 5.8 s more "
+        "to start, 1.8 ms less per step; 95 % CI "
+    )
+    shown = tables.break_evens(analysis).rows[0]
+    assert [cell.text for cell in shown[:5]] == ["two", "one", "5.8", "1.8", "after …"]
+
+
+@pytest.mark.parametrize(
+    ("two", "kind", "said"),
+    [
+        ((9.8, 5.5), "never", "two never overtakes one: 5.8 s more to start, and its step is not shorter (0.5 ms more"),
+        ((3.0, 4.0), "from the first step", "two is ahead of one from the first step: 1 s less to start, 1 ms less"),
+        ((3.0, 9.0), "until", "two is ahead of one for about the first 250 steps"),
+        ((9.8, 4.99), "unknown", "When two overtakes one is not known: 5.8 s more to start, 0.01 ms less per step"),
+    ],
+)
+def test_where_there_is_no_such_number_it_says_why(two: tuple[float, float], kind: str, said: str) -> None:
+    analysis = beside((4.0, 5.0), two)
+    assert only(analysis).kind == kind
+    assert any(line.startswith(said) for line in answer(analysis).details)
+
+
+def test_one_trial_has_no_interval() -> None:
+    analysis = beside((4.0, 5.0), (9.8, 3.2), trials=1)
+    found = only(analysis)
+    assert (found.interval, found.steps) == (None, pytest.approx(5800 / 1.8))
+    assert any(line.endswith("; one trial, so nobody can say how sure.") for line in answer(analysis).details)
+
+
+def test_other_batches_are_not_compared_by_steps() -> None:
+    records = [trained("one", 1, 4.0, 5.0), trained("two", 2, 9.0, 3.0, batch=64)]
+    assert decide(comparisons.comparison(records)).break_even == ()
+
+
+def test_the_interval_covers_the_truth() -> None:
+    """Fieller's interval of 95 %, fixed cost and steps drawn with a spread of 5 %."""
+    random = np.random.default_rng(8)
+    covered = 0
+    for _ in range(200):
+        records = [
+            trained(name, workers, random.normal(fixed, 0.05 * fixed), random.normal(ms, 0.05 * ms), number)
+            for workers, name, fixed, ms in ((1, "one", 4.0, 5.0), (2, "two", 9.0, 3.0))
+            for number in range(1, 6)
+        ]
+        found = only(comparisons.comparison(records))
+        interval = found.interval or Interval(0.0, float("inf"))
+        covered += interval.low <= 2500 <= interval.high
+    assert 180 <= covered <= 199
+
+
+def test_records_that_do_not_say_enough_have_none() -> None:
+    def without(*names: str) -> Mapping[str, Any]:
+        made = trained("two", 2, 9.0, 3.0)
+        return {name: value for name, value in made.items() if name not in names}
+
+    assert fixed_and_steady(comparisons.comparison([{**without(), "steps_ms": []}])) == []
+    (row,) = fixed_and_steady(comparisons.comparison([without("layers_s")]))
+    assert row.ms_per_step == pytest.approx(3.0)

@@ -7,9 +7,9 @@ from typing import Any
 
 from sparkdl_bench.report import vega
 from sparkdl_bench.report.analysis import LABELS, Analysis, Group, Summary
-from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 
 PHASE_COLOURS = {
     "data": SERIES[4],
@@ -85,7 +85,7 @@ def waiting(analysis: Analysis) -> Plot | None:
         {
             "data": {"name": "rows"},
             "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round"},
+            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round", "aria": False},
             "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}, "color": colour, "tooltip": tooltip},
         },
         {

@@ -24,7 +24,7 @@ object EndOfJvm {
   private val CommandMark = "SPARKDL_COMMAND"
   private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
   @volatile private var begun = false
-  @volatile private var tell: Seq[TrainingRun] => Unit = _ => ()
+  @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
 
   /** Set where the hook is there; a JVM that ends already takes none. */
   private lazy val hooked: Boolean =

@@ -117,7 +117,8 @@ private object StageNotices {
 
   /** The sentence of ours in what Spark wraps around it, or its first line. */
   def short(reason: String): String = {
-    val own = Failures.reason(new RuntimeException(reason)).stripPrefix("RuntimeException: ")
+    val own =
+      if (reason.contains("sparkdlbench.")) Failures.reason(new RuntimeException(reason)) else reason
     val line = own.linesIterator.map(_.trim).find(_.nonEmpty).getOrElse("Spark gives no reason")
     if (line.length > Longest) line.take(Longest) + "…" else line
   }

@@ -59,7 +59,8 @@ object CommandLine {
       case ours: SparkDLException => ours.getMessage
       case other => Failures.reason(other)
     }
-    if (debug) cause.printStackTrace() else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: $reason")
+    if (debug) cause.printStackTrace()
+    else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: ${config.Redaction.text(reason)}")
     if (cause.isInstanceOf[ConfigurationException]) 2 else 1
   }
 

@@ -192,6 +192,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
           _,
           group.rank,
           lowest,
+          attempt,
           setup.settings(Checkpointing.every),
           clock,
           () => context.isInterrupted()

@@ -76,7 +76,17 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def width(self, pixels: int) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=pixels, height=900, deviceScaleFactor=1, mobile=False)
+        self.window(pixels, 900)
+
+    def window(self, width: int, height: int) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def wait_for(self, condition: str) -> None:
+        """Until the expression is true, a minute at most."""
+        deadline = time.monotonic() + 60
+        while not self.evaluate(condition):
+            assert time.monotonic() < deadline, f"never true: {condition}"
+            time.sleep(0.05)
 
     def press(self, key: str, code: int) -> None:
         for kind in ("keyDown", "keyUp"):
@@ -85,13 +95,15 @@ class Page:
 
     def click(self, selector: str) -> None:
         """The left button, in the middle of the first element that fits; brought into the window before that."""
-        x, y = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
-            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
-            " return [b.x + b.width / 2, b.y + b.height / 2] })()"
-        )
+        x, y = self._middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def hover(self, selector: str) -> None:
+        """The pointer comes to the middle of the first element that fits."""
+        x, y = self._middle(selector)
+        for at in (x - 3, x):
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=at, y=y)
 
     def screenshot(self, file: Path) -> None:
         """The whole page, not only what a window would show."""
@@ -101,6 +113,14 @@ class Page:
     def pdf(self, file: Path) -> None:
         """As it would be printed."""
         file.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"]))
+
+    def _middle(self, selector: str) -> tuple[float, float]:
+        x, y = self.evaluate(
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center'}); const b = e.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2] })()"
+        )
+        return x, y
 
     def _has_loaded(self, uri: str) -> bool:
         """What comes before the page does not count: the blank one of a new tab may say late that it has loaded."""

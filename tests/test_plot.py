@@ -18,7 +18,7 @@ def test_draws_a_png(results_folder: Path) -> None:
 
 def test_without_matplotlib_it_says_what_to_install(results_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'sparkdl-bench\[report\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'sparkdl-bench\[plot\]'"):
         draw(RunResults(results_folder))
 
 

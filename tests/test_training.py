@@ -11,8 +11,7 @@ import pytest
 
 import idx
 import sparkdl_bench
-from sparkdl_bench import ConfigurationError, FitResult, Trainer
-from sparkdl_bench.errors import DivergedError
+from sparkdl_bench import ConfigurationError, DivergedError, FitResult, Trainer
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.results import RunResults
 

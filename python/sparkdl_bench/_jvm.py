@@ -170,7 +170,7 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
     launch: Callable[..., Any] = launch_gateway
     if holder._gateway is None:
         signals.starts_processes()
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it complains of comes as an error, too
+        _quiet_py4j()
         try:
             # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
             # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
@@ -242,6 +242,12 @@ def _why_ended() -> str:
     name = signal.Signals(-status).name
     memory = " perhaps for want of memory (spark.driver.memory, or the host's)" if -status == signal.SIGKILL else ""
     return f"The driver's JVM was killed by signal {-status} ({name}){',' if memory else ''}{memory}."
+
+
+def _quiet_py4j() -> None:
+    """What it complains of comes as an error, too; it writes to its own logger and to the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
 def jvm_of(spark: Any) -> Any:

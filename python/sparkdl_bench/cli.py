@@ -38,6 +38,7 @@ class Cli(LazyGroup):
         status = status if isinstance(status, int) else 0
         if status:
             signals.stop_processes()
+        signals.done(status)
         sys.exit(status)
 
 

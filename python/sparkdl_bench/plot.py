@@ -21,7 +21,7 @@ def draw(results: RunResults) -> Path:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ConfigurationError(
-            "plot.png needs matplotlib, which is not installed. Install it with pip install 'sparkdl-bench[report]'; "
+            "plot.png needs matplotlib, which is not installed. Install it with pip install 'sparkdl-bench[plot]'; "
             "page.html shows the same without it."
         ) from error
     history = results.history

@@ -14,7 +14,18 @@ import chromium
 from sparkdl_bench.report import html
 from sparkdl_bench.report.load import load
 
-PICTURES = ("time-to-accuracy", "trials", "phases", "layers", "scaling", "batch", "utilisation", "memory")
+PICTURES = (
+    "waiting",
+    "time-to-accuracy",
+    "fixed-and-steady",
+    "phases",
+    "layers",
+    "scaling",
+    "batch-rate",
+    "batch-time",
+    "utilisation",
+    "memory",
+)
 # As long as a record of a run has them: 120 moments of a driver and four executors, and four ranks.
 MOMENTS = 120
 LONG_RESOURCES: dict[str, Any] = {
@@ -144,7 +155,7 @@ def _sorts_by_keyboard(page: chromium.Page) -> None:
 def _is_dark_and_light(page: chromium.Page, file: Path, folder: Path) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     # Of the text in a picture: the pictures follow the page.
-    ink = "getComputedStyle(document.querySelector('#c1-plot-trials svg text')).fill"
+    ink = "getComputedStyle(document.querySelector('#c1-plot-waiting svg text')).fill"
     seen = {}
     for scheme in ("light", "dark"):
         page.scheme(scheme)

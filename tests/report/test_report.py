@@ -19,9 +19,8 @@ from sparkdl_bench.commands.report import command
 from sparkdl_bench.compare import store
 from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.plan import Plan, load_plan
-from sparkdl_bench.compare.record import LAYER_OF_PHASE, LAYERS, UNCUT
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report import formats, html, plots, tables, words
+from sparkdl_bench.report import formats, html, plots, tables, vega, words
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     LABELS,
@@ -310,18 +309,27 @@ def test_ranks_that_work_about_equally_long_are_no_stragglers(
 class TestForms:
     def test_the_page_holds_everything_and_loads_nothing(self, folder: store.ComparisonFolder) -> None:
         page = html.page(load([folder.path]))
-        addresses = set(re.findall(r"https?://[^\"'\s<>]+", page))
+        # The charts' script names places and loads none (test_browser.py looks at its requests).
+        own = page.replace(vega.script(), "")
+        assert len(page) - len(own) > 500_000
+        addresses = set(re.findall(r"https?://[^\"'\s<>]+", own))
         assert addresses <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
-        assert not re.search(r"<script[^>]+src=|<img|<iframe|@import|url\((?!#)", page)
-        for name in ("time-to-accuracy", "trials", "phases", "layers", "batch"):
-            assert f'<figure id="c1-plot-{name}">' in page
-        ids = re.findall(r'\bid="([^"]+)"', page)
+        assert not re.search(r"<script[^>]+src=|<img|<iframe|@import|url\((?!#)", own)
+        assert "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:" in own
+        for name in ("waiting", "time-to-accuracy", "fixed-and-steady", "phases", "layers", "batch-rate", "batch-time"):
+            assert f'<figure id="c1-plot-{name}" class="chart">' in page
+        ids = re.findall(r'\bid="([^"]+)"', own)
         assert len(ids) == len(set(ids))
-        used = set(re.findall(r'(?:xlink:href="|url\()#([^")]+)', page))
+        used = set(re.findall(r'(?:href="|url\()#([^")]+)', own))
         assert used <= set(ids)
-        for colour in (plots.INK, *plots.SERIES):  # the pictures take the page's colours
-            assert colour not in page.split("</style>")[1]
-        assert page.rindex("Recommendation</h2>") > page.rindex("<figure")
+        for colour in set(vega.COLOURS.values()) - {"#ffffff"}:  # the pictures take the page's colours
+            assert colour not in own.split("</style>")[1]
+        # The answer first, then one picture, then the cost and what to do, then all else.
+        places = [
+            own.index(f'id="c1-{each}"')
+            for each in ("answer", "plot-waiting", "cost", "next", "groups", "plots", "summary", "configuration")
+        ]
+        assert places == sorted(places)
 
     def test_what_is_named_cannot_break_the_page(self, tmp_path: Path) -> None:
         conf = fakes.CONF.replace('name = "fast"', 'name = "<b>&fast</b>"')
@@ -378,11 +386,13 @@ class TestForms:
         folder = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES)
         written = formats.pictures(load([folder.path]), tmp_path / "png")
         assert {path.name for path in written} == {
+            "waiting.png",
             "time-to-accuracy.png",
-            "trials.png",
+            "fixed-and-steady.png",
             "phases.png",
             "layers.png",
-            "batch.png",
+            "batch-rate.png",
+            "batch-time.png",
             "utilisation.png",
             "memory.png",
         }
@@ -421,9 +431,10 @@ class TestLoad:
         results = load([write_net(tmp_path)])
         plot = plots.bus_bandwidth(results.net)
         assert plot is not None
-        assert len(plot.figure.axes[0].lines) == 3  # two ways and the link
+        assert [each.name for each in plot.series] == ["block-stream sliced, 2 ranks", "gloo sliced, 2 ranks"]
+        assert "a plain TCP stream" in json.dumps(plot.spec)
         page = html.page(results)
-        assert '<figure id="net-plot-bandwidth">' in page
+        assert '<figure id="net-plot-bandwidth" class="chart">' in page
 
     def test_rows_of_net_are_a_table_of_their_own(self, folder: store.ComparisonFolder, tmp_path: Path) -> None:
         net, written = write_net(tmp_path), tmp_path / "net.csv"
@@ -516,36 +527,6 @@ def _write_run(folder: Path, transport: str, accuracy: float = 0.9) -> None:
         "history": [{"epoch": 1, "seconds": 1.5, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": accuracy}],
     }
     (folder / "summary.json").write_text(json.dumps(summary))
-
-
-def test_every_layer_and_phase_has_a_colour_that_the_page_knows() -> None:
-    assert {*LAYERS, UNCUT} <= set(plots.LAYER_COLOURS)
-    assert set(LAYER_OF_PHASE) == set(plots.PHASE_COLOURS)
-    page = Path(html.__file__).with_name("page.html").read_text(encoding="utf-8")
-    for index in range(len(plots.SERIES) + len(plots.MORE)):
-        assert page.count(f"--s{index}: ") == 3  # light, dark and print
-
-
-@pytest.mark.parametrize(("batches", "said"), [(4, ""), (8, ""), (12, ": the 20 fastest of 24 groups")])
-def test_lines_are_told_apart_and_what_is_left_out_is_said(tmp_path: Path, batches: int, said: str) -> None:
-    conf = fakes.CONF.replace("trials = 3", "trials = 1")
-    conf = conf.replace("batch = [32, 64]", f"batch = {[8 * (index + 1) for index in range(batches)]}")
-    analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES))
-    for make_plot, title in (
-        (plots.time_to_accuracy, "Time to accuracy"),
-        (plots.utilisation, "Utilisation over time"),
-        (plots.memory, "Memory over time"),
-    ):
-        plot = make_plot(analysis)
-        assert plot is not None
-        assert plot.title == title + said
-        assert plot.description.endswith(f"{said}.")
-        (axes,) = plot.figure.axes
-        lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
-        assert len(lines) == min(20, 2 * batches)
-        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == len(lines)
-        # A long legend stands below, where it covers nothing.
-        assert (axes.get_legend() is None) == (len(plot.figure.legends) == 1) == (batches > 4)
 
 
 def test_the_highest_rate_comes_first(folder: store.ComparisonFolder) -> None:

@@ -1,4 +1,4 @@
-"""The page: one file, nothing loaded from elsewhere. Each comparison starts with its answer; method and tables follow."""
+"""The page: one file, nothing loaded from elsewhere. Each comparison starts with its answer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from sparkdl_bench.report import plots, tables, vega, words
 from sparkdl_bench.report.analysis import Analysis, analyse
 from sparkdl_bench.report.answer import Answer, answer
+from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.tables import Cell, Table
 from sparkdl_bench.report.vega import Plot, Series
@@ -76,9 +77,10 @@ def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, m
     made.link(f"{prefix}-answer", title if several else "Answer", is_comparison=several)
     heading = title if several else "Answer"
     made.parts.append(
-        f"<section>{_heading(2, f'{prefix}-answer', heading)}{_facts(analysis)}{_answer(found)}</section>"
+        f"<section>{_heading(2, f'{prefix}-answer', heading)}{_facts(analysis)}{_answer(analysis, found)}</section>"
     )
-    first, *others = [*plots.all_plots(analysis)] or [None]
+    pictures = plots.all_plots(analysis)
+    first, others = (pictures[0] if pictures else None), pictures[1:]
     if first is not None:
         made.parts.append(f'<section class="hero">{_figure(first, prefix)}</section>')
     _list("Cost", f"{prefix}-cost", found.cost, made)
@@ -104,11 +106,11 @@ def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, m
     made.parts.append(_configuration(analysis, prefix))
 
 
-def _answer(found: Answer) -> str:
+def _answer(analysis: Analysis, found: Answer) -> str:
     first, second = found.sentences
     more = f"<p>{escape(second)}</p>" if second else ""
     return (
-        f'<div class="answer"><p class="first">{escape(first)}</p>{more}'
+        f'<div class="answer {decide(analysis).verdict}"><p class="first">{escape(first)}</p>{more}'
         f'<p class="sureness">{escape(found.sureness)}</p></div>'
     )
 
@@ -168,8 +170,8 @@ def _table(table: Table, prefix: str) -> str:
     note = f'<p class="note">{escape(table.note)}</p>' if table.note else ""
     many = " data-filter" if len(table.rows) >= _MANY_ROWS else ""
     body = (
-        f'{note}<div class="scrolls"><div class="wide" tabindex="0" role="region" aria-labelledby="{anchor}">'
-        f'<table class="sortable"{many}><caption>{_caption(table)}</caption>'
+        f'{note}<p class="size">{_size(table)}</p><div class="scrolls">'
+        f'<div class="wide" tabindex="0" role="group" aria-labelledby="{anchor}"><table class="sortable"{many}>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></div>"
     )
     if table.name in _OPEN:
@@ -177,7 +179,7 @@ def _table(table: Table, prefix: str) -> str:
     return f"<details><summary>{_heading(3, anchor, table.title)}</summary>{body}</details>"
 
 
-def _caption(table: Table) -> str:
+def _size(table: Table) -> str:
     rows = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}"
     return f'{rows}, {len(table.headings)} columns. <span class="hint">Scroll sideways for more columns.</span>'
 
@@ -202,5 +204,5 @@ def _configuration(analysis: Analysis, prefix: str) -> str:
     anchor = f"{prefix}-configuration"
     return (
         f"<details><summary>{_heading(3, anchor, 'Configuration and machine')}</summary>"
-        f'<pre tabindex="0" role="region" aria-labelledby="{anchor}">{text}</pre></details>'
+        f'<pre tabindex="0" role="group" aria-labelledby="{anchor}">{text}</pre></details>'
     )

@@ -10,16 +10,14 @@ from sparkdl_bench.report.analysis import (
     LABELS,
     RATE,
     TO_ACCURACY,
-    TOTAL,
-    WAITED,
     WAITED_TO_ACCURACY,
     Analysis,
     Group,
 )
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.decision import fixed_and_steady as fixed_and_steady_of
-from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
 
 # As many as colours and dashes tell apart; and so many have a colour of their own beside the highlighted ones.
 _MOST_LINES = 2 * len(SERIES)
@@ -108,13 +106,14 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
         return None
     counts = [len(record["steps_ms"]) for group in analysis.groups for record in group.records]
     measured = max(counts)
-    envelope = _envelope(costs)
-    last = max([4.0 * measured, *(2.0 * steps for steps, _ in envelope if steps > 0)])
+    leaders = envelope(costs)
+    last = max([4.0 * measured, *(2.0 * steps for steps, _ in leaders if steps > 0)])
     decided = decide(analysis).chosen
     chosen = decided.name if decided else None
-    wanted = [name for _, name in envelope]
+    wanted = [name for _, name in leaders]
     wanted += [name for name in [chosen] if name and name in costs and name not in wanted]
-    wanted += [name for name in costs if name not in wanted][: max(0, _MOST_COLOURS - len(wanted))]
+    nearest = sorted(costs, key=lambda name: costs[name][0] + costs[name][1] * measured / 1e3)
+    wanted += [name for name in nearest if name not in wanted][: max(0, _MOST_COLOURS - len(wanted))]
     series = [Series(name, SERIES[index], index >= len(SERIES)) for index, name in enumerate(wanted)]
     grid = [10 * (last / 10) ** (at / 48) for at in range(49)]
     points = [
@@ -124,7 +123,7 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
     ]
     crossings = [
         {"x": steps, "label": f"{number(float(f'{steps:.2g}'))} steps: {name}", "rank": rank}
-        for rank, (steps, name) in enumerate(envelope)
+        for rank, (steps, name) in enumerate(leaders)
         if steps > 10
     ]
     tooltip = [
@@ -133,7 +132,7 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
         {"field": "y", "title": "seconds", "format": ",.3~r"},
     ]
     x: Spec = {"scale": {"type": "log", "nice": False}, "axis": {"title": "steps, logarithmic", "format": ",~r"}}
-    y: Spec = {"scale": {"type": "log", "zero": False}, "axis": {"title": "seconds, logarithmic", "format": ",~r"}}
+    y: Spec = {"scale": {"type": "log"}, "axis": {"title": "seconds, logarithmic", "format": ",~r"}}
     encoding = {
         "x": {"field": "x", "type": "quantitative", **x},
         "y": {"field": "y", "type": "quantitative", **y},
@@ -187,7 +186,7 @@ def scaling(analysis: Analysis) -> Plot | None:
         for group in members
         for value in group.values(analysis.metric)
     ]
-    host = analysis.host_cores if analysis.shares_a_host else None
+    host = analysis.host_cores
     ideal_to = min(most, host) if host else most
     ideal = [{"x": 1, "y": 1}, {"x": ideal_to, "y": ideal_to}]
     tooltip = [
@@ -282,11 +281,7 @@ def bus_bandwidth(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
 
 def _evaluated(analysis: Analysis, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Every evaluation of a trial, by the clock of the answer: from the command where that is known."""
-    before = 0.0
-    if analysis.is_from_command:
-        times = record["metrics"]
-        waited, own = (WAITED_TO_ACCURACY, TO_ACCURACY) if analysis.is_to_target else (WAITED, TOTAL)
-        before = times[waited] - times[own] if times.get(waited) and times.get(own) else 0.0
+    before = float(record["metrics"].get("seconds_before_clock") or 0.0) if analysis.is_from_command else 0.0
     return [
         {"x": before + each["seconds"], "y": each["accuracy"], "epoch": each["epoch"]}
         for each in record["history"]
@@ -368,7 +363,7 @@ def _reached(analysis: Analysis, groups: Sequence[Group], series: Sequence[Serie
     if analysis.target is None or not timed:
         return []
     rows = [
-        {"series": name, "x": time, "y": analysis.target, "label": f"{name}: {number(time)} s", "rank": rank}
+        {"series": name, "x": time, "y": analysis.target, "label": f"{number(time)} s  {name}", "rank": rank}
         for rank, (time, name) in enumerate(sorted(timed)[:4])
     ]
     right = "scale('x', datum.x) > width / 2"
@@ -395,6 +390,7 @@ def _reached(analysis: Analysis, groups: Sequence[Group], series: Sequence[Serie
                     "align": {"expr": f"{right} ? 'right' : 'left'"},
                     "dx": {"expr": f"{right} ? -9 : 9"},
                     "dy": {"expr": "16 + 15 * datum.rank"},
+                    "limit": {"expr": f"({right} ? scale('x', datum.x) : width - scale('x', datum.x)) - 12"},
                 },
                 "encoding": {**encoding, "text": {"field": "label"}},
             }
@@ -402,7 +398,7 @@ def _reached(analysis: Analysis, groups: Sequence[Group], series: Sequence[Serie
     ]
 
 
-def _envelope(costs: Mapping[str, tuple[float, float]]) -> list[tuple[float, str]]:
+def envelope(costs: Mapping[str, tuple[float, float]]) -> list[tuple[float, str]]:
     """From how many steps on which group takes least, in that order; the first is from 0."""
     steps = 0.0
     name = min(costs, key=lambda each: costs[each])
@@ -434,7 +430,11 @@ def _crossings(x: Spec) -> list[Spec]:
         "y": {"expr": "12 + 15 * datum.rank"},
     }
     return [
-        {**data, "mark": {"type": "rule", "strokeDash": [2, 3], "color": INK, "clip": True}, "encoding": encoding},
+        {
+            **data,
+            "mark": {"type": "rule", "strokeDash": [2, 3], "color": INK, "clip": True, "aria": False},
+            "encoding": encoding,
+        },
         *vega.with_halo({**data, "mark": mark, "encoding": {**encoding, "text": {"field": "label"}}}),
     ]
 
@@ -515,7 +515,7 @@ def _rule(along: str, value: float, text: str) -> list[Spec]:
     if along == "x":
         place = {"y": {"expr": "height - 9"}, "dx": {"expr": f"{right} ? -5 : 5"}}
         place["align"] = {"expr": f"{right} ? 'right' : 'left'"}
-    line = {"type": "rule", "strokeDash": [5, 3], "color": INK, "clip": True}
+    line = {"type": "rule", "strokeDash": [5, 3], "color": INK, "clip": True, "aria": False}
     mark = {"type": "text", "text": text, "color": SOFT, "clip": True, "limit": {"expr": "width - 8"}, **place}
     data: Spec = {"data": {"values": [{}]}}
     return [

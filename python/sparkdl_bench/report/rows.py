@@ -7,9 +7,9 @@ from typing import Any
 
 from sparkdl_bench.report import vega
 from sparkdl_bench.report.analysis import LABELS, Analysis, Group, Summary
-from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.vega import GRID, GROUND, INK, MORE, SERIES, SOFT, Plot, Series, Spec
 
 PHASE_COLOURS = {
     "data": SERIES[4],
@@ -68,7 +68,7 @@ def waiting(analysis: Analysis) -> Plot | None:
         for trial, value in enumerate(summary.group.values(analysis.metric), start=1)
     ]
     label = LABELS[analysis.metric]
-    values = [point["x"] for point in points]
+    values = [value for summary in summaries for value in summary.group.values(analysis.metric)]
     wide = min(values) > 0 and max(values) / min(values) > _WIDE
     axis: Spec = {"format": "~g"} if wide else {}
     x = {"type": "quantitative", "axis": {"title": label + (", logarithmic" if wide else ""), **axis}}
@@ -85,7 +85,7 @@ def waiting(analysis: Analysis) -> Plot | None:
         {
             "data": {"name": "rows"},
             "transform": [{"filter": "isValid(datum.low)"}],
-            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round"},
+            "mark": {"type": "rule", "yOffset": _MARKS, "strokeWidth": 3, "strokeCap": "round", "aria": False},
             "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}, "color": colour, "tooltip": tooltip},
         },
         {

@@ -106,9 +106,9 @@ class Plot:
     Attributes:
         name: part of file names and of ids.
         description: what it says to a person who cannot see it.
-        spec: in Vega-Lite, without width, legend and theme. Its parameter `hidden` lists the series switched off.
+        spec: in Vega-Lite, without width, legend and theme. Its parameter `hidden` lists the series switched off; the
+            fields of the axes are named `x` and `y`, by which the page's script zooms them.
         note: what a reader has to know, below the title.
-        zooms: whether its axes can be zoomed; the fields on them are named `x` and `y`.
     """
 
     name: str
@@ -117,12 +117,17 @@ class Plot:
     spec: Spec
     series: Sequence[Series] = ()
     note: str = ""
-    zooms: bool = True
 
 
 def live(plot: Plot) -> str:
     """The description that the page's script draws, as JSON that may stand in a script element."""
-    spec = {**_with_legends(plot.spec, shown=False), "description": plot.description, "config": _CONFIG}
+    spec = {
+        **_with_legends(plot.spec, shown=False),
+        "width": "container",
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "description": plot.description,
+        "config": _CONFIG,
+    }
     return json.dumps(spec, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -157,7 +162,7 @@ def png(plot: Plot) -> bytes:
 
 @lru_cache(maxsize=1)
 def script() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script for a page; it evaluates no text as code where `ast` is asked for."""
+    """Vega, Vega-Lite and Vega-Embed as one script for a page; with `ast` it evaluates no text as code."""
     text: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_VERSION)
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
@@ -211,7 +216,7 @@ FELT: Spec = {"usermeta": {"felt": True}}
 def with_halo(text: Spec) -> list[Spec]:
     """A layer of text, and below it the same in the page's ground, so that lines do not run through it."""
     encoding = {name: each for name, each in text["encoding"].items() if name != "color"}
-    mark = {**text["mark"], "color": GROUND, "stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round"}
+    mark = {**text["mark"], "color": GROUND, "stroke": GROUND, "strokeWidth": 4, "strokeJoin": "round", "aria": False}
     return [{**text, "mark": mark, "encoding": encoding}, text]
 
 

@@ -26,8 +26,12 @@ class SessionCheckSuite extends AnyFunSuite {
     val conf = new SparkConf().setMaster("local[1]").setAppName("stopped").set("spark.ui.enabled", "false")
     val sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1"))
     sc.stop()
-    for (start <- Seq(() => TrainingRun.prepare(sc, Map.empty): Any, () => PythonApi.start(new java.util.HashMap()): Any))
-      assert(intercept[ConfigurationException](start()).getMessage.startsWith("The Spark session is stopped, so nothing"))
+    for (
+      start <- Seq(() => TrainingRun.prepare(sc, Map.empty): Any, () => PythonApi.start(new java.util.HashMap()): Any)
+    )
+      assert(
+        intercept[ConfigurationException](start()).getMessage.startsWith("The Spark session is stopped, so nothing")
+      )
     assert(SparkFacts.active.isEmpty)
   }
 

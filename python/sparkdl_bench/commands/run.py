@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +13,9 @@ import click
 
 from sparkdl_bench import beforehand, signals
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError
+from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError, WriteError
+from sparkdl_bench.files import replace_text
+from sparkdl_bench.redaction import redacted_text
 
 if TYPE_CHECKING:
     from sparkdl_bench.results import RunResults
@@ -93,9 +94,12 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
 
 def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
     try:
-        shutil.copyfile(jvm_log.name, results.folder / "spark.log")
-    except OSError as error:
-        click.echo(f"Spark's log could not be kept in {results.folder}: {error.strerror}.", err=True)
+        said = Path(jvm_log.name).read_text(encoding="utf-8", errors="replace")
+        log = results.folder / "spark.log"
+        replace_text(log, redacted_text(said))
+        log.chmod(log.stat().st_mode & 0o770)  # as all files of a run's folder
+    except (OSError, WriteError) as error:
+        click.echo(f"Spark's log could not be kept in {results.folder}: {error}", err=True)
 
 
 @contextmanager

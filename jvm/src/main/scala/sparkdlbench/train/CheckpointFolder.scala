@@ -52,8 +52,8 @@ private[train] final class CheckpointFolder(val root: Path, hadoop: Configuratio
       told
     } finally
       if (!whole) {
-        val _ = Try(out.close())
-        val _ = Try(files.delete(path, false))
+        Try(out.close()): Unit
+        Try(files.delete(path, false)): Unit
       }
   }
 

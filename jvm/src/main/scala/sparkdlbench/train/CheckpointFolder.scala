@@ -61,8 +61,8 @@ private[train] final class CheckpointFolder(val root: Path, hadoop: Configuratio
       case cause: FSError => throw new IOException(cause.getCause) // what a local disk refuses is an Error
     } finally
       if (!whole) {
-        val _ = Try(out.close())
-        val _ = Try(files.delete(path, false))
+        Try(out.close()): Unit
+        Try(files.delete(path, false)): Unit
       }
   }
 

@@ -257,9 +257,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     rank.timer.restart(Phase.Data)
     while (step < until) {
       if (context.isInterrupted()) throw new CancelledException
-      val loss = algorithm.step(step)
-      if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
-        throw told(NonFinite.diverged(setup, step, s"the training loss is $loss"), step)
+      val loss = made(algorithm, step)
       losses += loss
       lastLoss = loss
       step += 1
@@ -320,6 +318,18 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     evaluationNanos = System.nanoTime() - began
     found
   }
+
+  /**
+   * A step's loss. Whoever finds that the run has diverged, here or in the update (`StepGuard`), tells the driver first: to the other ranks
+   * it is a rank that has left, and what they say of that may reach the driver before this rank's own failure.
+   */
+  private def made(algorithm: RankAlgorithm, step: Long): Double =
+    try {
+      val loss = algorithm.step(step)
+      if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
+        throw NonFinite.diverged(setup, step, s"the training loss is $loss")
+      loss
+    } catch { case diverged: DivergedException => throw told(diverged, step) }
 
   /** The driver hears of it before the task's end, and so before it retries the stage. */
   private def told(diverged: DivergedException, step: Long): DivergedException = {

@@ -23,12 +23,29 @@ def test_a_healthy_cluster_has_nothing(command_line: CommandLine) -> None:
     assert json.loads(done.stdout) == []
 
 
-def test_a_fault_in_the_running_session_and_its_remedy(command_line: CommandLine) -> None:
-    done = command_line.run("doctor", "--master", CLUSTER, "--set", "workers=3")
+def test_too_few_slots_are_told_before_a_session_starts(command_line: CommandLine) -> None:
+    done = command_line.run("doctor", "--no-start", "--master", CLUSTER, "--set", "workers=3")
     assert done.returncode == 1
-    assert "slots: workers = 3" in done.stdout
-    assert "Set workers to 2 or less" in done.stdout
+    assert "slots: workers = 3 must all run at once" in done.stdout
+    assert "Set workers=2, or master=local-cluster[3,1," in done.stdout
     assert done.stdout.rstrip().endswith("1 finding.")
+
+
+def test_all_faults_are_told_at_once(command_line: CommandLine) -> None:
+    words = ["wrokers=4", "epochs=many", "batch=1", "spark.dynamicAllocation.enabled=true"]
+    done = command_line.run("doctor", "--no-start", "--json", *(word for each in words for word in ("--set", each)))
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert [finding["check"] for finding in found] == ["settings", "settings", "batch", "dynamic-allocation"]
+    assert "Did you mean 'workers'?" in found[0]["message"]
+    assert "'epochs' has the value 'many'" in found[1]["message"]
+
+
+def test_without_a_session_it_claims_only_what_it_has_checked(command_line: CommandLine) -> None:
+    done = command_line.run("doctor", "--no-start")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("Nothing found in the run's settings and the session's properties. Not checked, ")
+    assert "fit for the run" not in done.stdout
 
 
 @pytest.mark.parametrize(

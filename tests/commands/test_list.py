@@ -8,7 +8,7 @@ import pytest
 from conftest import CommandLine
 from sparkdl_bench import models
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
 
 def test_every_axis(command_line: CommandLine) -> None:
@@ -53,7 +53,7 @@ def test_one_variant_by_its_name(command_line: CommandLine) -> None:
     assert "alexnet" not in done.stdout
     wrong = command_line.run("list", "model", "lent")
     assert wrong.returncode == 2
-    assert "no model called 'lent'. Valid: alexnet, " in wrong.stderr
+    assert "no model called 'lent'. Did you mean 'lenet'? Valid: alexnet, " in wrong.stderr
 
 
 def test_a_model_s_whole_specification_for_python(command_line: CommandLine, tmp_path: Path) -> None:

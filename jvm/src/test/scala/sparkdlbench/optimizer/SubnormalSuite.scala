@@ -90,10 +90,10 @@ class SubnormalSuite extends AnyFunSuite {
   }
 
   test("the grids are the powers of two that their documentation says") {
-    assert(Grid.Moments == math.scalb(1f, -70) && Grid.Squares == math.scalb(1f, -101))
-    for (value <- Seq(1f, -3.3e-9f, 2.9e-14f, math.nextUp(math.scalb(1f, -45))))
+    assert(Grid.Moments == Math.scalb(1f, -70) && Grid.Squares == Math.scalb(1f, -101))
+    for (value <- Seq(1f, -3.3e-9f, 2.9e-14f, Math.nextUp(Math.scalb(1f, -45))))
       assert((value + Grid.Moments) - Grid.Moments == value, value)
-    for (value <- Seq(1f, 3.3e-9f, math.nextUp(math.scalb(1f, -76))))
+    for (value <- Seq(1f, 3.3e-9f, Math.nextUp(Math.scalb(1f, -76))))
       assert((value + Grid.Squares) - Grid.Squares == value, value)
   }
 }

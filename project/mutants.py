@@ -66,6 +66,7 @@ LEFT_OUT = "not jvm and not installed and not shipped and not browser and not en
 # Survivors that may live: (file, how the operator's name begins, what the line holds) and the reason.
 LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/trials.py", "NumberReplacer", "round("): "seconds, and drift to the 9th place, rounded one place elsewhere",
+    ("bench/store.py", "NumberReplacer", "indent="): "how far a file's lines are indented",
     ("bench/store.py", "NumberReplacer", "round("): "samples are kept to 10 ns; 1 ns or 100 ns tell nobody apart",
     ("bench/collective.py", "NumberReplacer", "round("): "the same",
     ("bench/machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",

@@ -582,12 +582,49 @@ class TestSuite:
         trials.run_trials([[each]], 4, result_file, 1.0, told.append)
         assert told[0] == "1 of 4 trials are there already."
         assert told[2].startswith("[1/3] a, trial 2: median 1.000 ms a step")
+        told.clear()
+        each.name = "b"
+        trials.run_trials([[each]], 1, result_file, 1.0, told.append)
+        assert told[0] == "preparing b …"
 
     def test_the_machine_says_its_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(machine, "_java_version", lambda: "17")
         monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: types.SimpleNamespace(total=25_232_932_864))
         assert machine.facts()["memory_gib"] == 23.5
         assert machine.slug({"cpu": "AMD EPYC", "cores": 2, "memory_gib": 23.5}) == "amd-epyc-2c-24g"
+
+
+class TestNumbers:
+    def test_hedges_correction_is_exact_for_odd_degrees_of_freedom_too(self) -> None:
+        from math import gamma, sqrt
+
+        from sparkdl_bench.statistics import inference
+
+        for first, second in (
+            ([1.0, 2.0, 4.0], [2.0, 5.0, 9.0]),
+            ([1.0, 2.0, 4.0, 4.5], [2.0, 5.0, 9.0]),
+            ([1.0, 3.0], [1.0, 1.0]),
+        ):
+            df = len(first) + len(second) - 2
+            squares = sum(np.sum((np.asarray(each) - np.mean(each)) ** 2) for each in (first, second))
+            exact = gamma(df / 2) / gamma((df - 1) / 2) / sqrt(df / 2)
+            expected = (np.mean(first) - np.mean(second)) / sqrt(squares / df) * exact
+            assert inference.hedges_g(first, second) == pytest.approx(expected)
+        assert inference.hedges_g([1.0], [1.0, 2.0]) is None
+
+    def test_series_without_spread_have_their_degrees_of_freedom(self) -> None:
+        from sparkdl_bench.statistics import inference
+
+        found = inference.welch([2.0, 2.0, 2.0], [1.0, 1.0])
+        assert found is not None
+        assert (found.df, found.p, found.difference) == (3, 0.0, 1.0)
+
+    def test_a_transport_without_jars_is_missing_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def find_jars(_: str) -> Any:
+            raise ConfigurationError("No jars. Run make jars.")
+
+        monkeypatch.setattr(spark_collective, "find_jars", find_jars)
+        assert spark_collective.spark_transport_missing("tcp") == "No jars. Run make jars."
 
 
 class TestEvidence:

@@ -36,9 +36,9 @@ class Ended:
 
 
 def is_progress(line: str) -> bool:
-    """A line of progress begins with the seconds since the command began."""
+    """A line of progress begins with the seconds since the command began, or says what is being done …"""
     seconds, unit, _ = (line + "  ").split(" ", 2)
-    return unit == "s" and seconds.isdigit()
+    return (unit == "s" and seconds.isdigit()) or line.endswith("…") or " cells into " in line
 
 
 def interrupt(

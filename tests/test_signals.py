@@ -160,7 +160,10 @@ def _command(command: str, folder: Path) -> tuple[list[str], float]:
         plan = folder / "plan.toml"
         fresh = json.dumps(command == "compare")
         base = os.path.relpath(ROOT / DIGITS, folder)
-        plan.write_text(f'title = "s"\nbase = "{base}"\ntrials = 1\nfresh = {fresh}\n[set]\nepochs = 100000\n')
+        plan.write_text(
+            f'title = "s"\nbase = "{base}"\ntrials = 1\nfresh = {fresh}\n'
+            "[set]\nepochs = 100000\n[matrix]\nbatch = [50, 60]\n"
+        )
         return sparkdl_bench("compare", str(plan), "--results", str(folder / "compare")), 25.0
     if command == "report":
         return sparkdl_bench("report", str(_finished_run()), "-o", str(folder / "page.html")), 6.0

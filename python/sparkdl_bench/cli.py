@@ -17,12 +17,22 @@ from sparkdl_bench.redaction import redacted_text
 from sparkdl_bench.version import __version__
 
 
+class _Stopped(BaseException):
+    """An `Interrupted`, for which click would write an empty line."""
+
+
 class Cli(LazyGroup):
     """Exit status 0: success, 1: the run failed, 2: wrong usage or configuration; 130: Ctrl-C, 143: SIGTERM,
     129: the terminal was closed.
 
     An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
     """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Interrupted as error:
+            raise _Stopped from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
@@ -53,7 +63,8 @@ def _report(error: BaseException, debug: bool) -> int:
     number = signals.number()
     if number is not None:
         # Whatever came of a signal amid other work is the signal's doing.
-        said = str(error) if isinstance(error, Interrupted) else ""
+        cause = error.__cause__ if isinstance(error, (_Stopped, click.Abort)) else error
+        said = str(cause) if isinstance(cause, Interrupted) else ""
         signals.say(said or signals.describe(number))
         return 128 + number
     if isinstance(error, SystemExit):

@@ -127,7 +127,7 @@ def test_a_failure_while_training_leaves_a_summary(command_line: CommandLine, tm
         ("wrokers=2", "Did you mean 'workers'"),
         ("data.source=idx", "data.path"),
         ("spark.dynamicAllocation.enabled=true", "dynamicAllocation"),
-        ("master=nonsense", "(master 'nonsense') did not start: Master must"),
+        ("master=nonsense", "'nonsense' is no Spark master"),
     ],
 )
 def test_what_a_user_can_mend_is_2_and_one_paragraph(

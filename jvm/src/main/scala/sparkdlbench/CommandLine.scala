@@ -20,7 +20,6 @@ import java.io.IOException
 import java.lang.management.ManagementFactory
 import scala.annotation.tailrec
 import scala.collection.immutable.ListMap
-import scala.util.Try
 
 /**
  * The command line of the jar, which `Main` calls: `spark-submit --class sparkdlbench.Main <jar> run CONF [--resume DIR]
@@ -66,7 +65,6 @@ object CommandLine {
 
   /** The one line of a command that a signal ends; the JVM's exit status is 128 + the signal's number. */
   private def interrupted(runs: Seq[TrainingRun]): Unit = if (!ended) {
-    SparkSession.getDefaultSession.foreach(session => Try(session.sparkContext.setLogLevel("OFF")))
     val wrote = runs.map(run => s" The run was cancelled. What it wrote is in ${run.folderPath}.").mkString
     System.err.println(s"sparkdl-bench: interrupted.$wrote")
   }

@@ -1,6 +1,8 @@
 package sparkdlbench.train
 
 import org.apache.hadoop.util.ShutdownHookManager
+import org.apache.logging.log4j.Level
+import org.apache.logging.log4j.core.config.Configurator
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.jdk.CollectionConverters._
@@ -24,6 +26,7 @@ object EndOfJvm {
   private val CommandMark = "SPARKDL_COMMAND"
   private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
   @volatile private var begun = false
+  @volatile private var ofCommands = false
   @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
 
   /** Set where the hook is there; a JVM that ends already takes none. */
@@ -39,6 +42,7 @@ object EndOfJvm {
   /** Within a command of ours: bounds the end of the JVM, and has `whenEnded` told of the runs that were going on. */
   def ofCommand(whenEnded: Seq[TrainingRun] => Unit): Unit = {
     tell = whenEnded
+    ofCommands = true
     if (hooked) limited: Unit
   }
 
@@ -51,6 +55,7 @@ object EndOfJvm {
 
   private def end(): Unit = {
     begun = true
+    if (ofCommands) Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
     val runs = going.asScala.toSeq
     val deadline = System.nanoTime() + CancelMillis * 1000000L
     // More than once: a job that is just about to be submitted is not there to be cancelled yet.

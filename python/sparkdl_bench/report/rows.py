@@ -249,7 +249,7 @@ def _rows(rows: Sequence[Mapping[str, Any]], layers: list[Spec], points: Sequenc
     return {
         "datasets": {"rows": list(rows), "points": list(points)},
         "data": {"name": "rows"},
-        "height": {"step": _ROW},
+        "height": _ROW * len(rows),
         "params": [vega.HIDDEN],
         "encoding": {
             "y": {

@@ -135,6 +135,7 @@ def test_without_scripts_a_report_has_pictures_legends_and_tables(page: chromium
         assert page.evaluate("document.querySelectorAll('.legend li').length") > 10
         box = page.evaluate("document.querySelector('#c1-plot-waiting svg').getBoundingClientRect().height")
         assert box > 150
+        assert findings(page) == []
     finally:
         page.call("Emulation.setScriptExecutionDisabled", value=False)
 

@@ -10,7 +10,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel release docs clean distclean
+.PHONY: demo test mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -97,6 +97,11 @@ $(CORE): pyproject.toml
 $(INSTALLED): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
+
+# Mutants of the measuring code, a sample by seed: make mutants ARGS='--sample 100 --seed 2 --parts bench'
+mutants: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python project/mutants.py $(ARGS)
 
 venv: $(INSTALLED)
 

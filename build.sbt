@@ -108,6 +108,12 @@ lazy val jvm = (project in file("jvm"))
       val folder = (Compile / resourceManaged).value / "sparkdlbench" / "spark"
       IO.copy(profiles.map(file => file -> folder / file.getName)).toSeq
     }.taskValue,
+    // The patterns of what stays out of results and messages, Python's as well.
+    Compile / resourceGenerators += Def.task {
+      val patterns = (ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "redaction.json"
+      val copied = (Compile / resourceManaged).value / "sparkdlbench" / patterns.getName
+      IO.copy(Seq(patterns -> copied)).toSeq
+    }.taskValue,
     // The words for what algorithms count: a run's page has the same as Python's reports.
     Compile / resourceGenerators += Def.task {
       val words = (ThisBuild / baseDirectory).value / "python" / "sparkdl_bench" / "report" / "counted.json"

@@ -194,7 +194,8 @@ def test_in_ci_a_test_that_passes_only_alone_is_a_failure(
 def test_the_slowest_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "one.xml").write_text(
         '<testsuite><testcase classname="tests.test_a.TestB" name="x" time="2.5"/>'
-        '<testcase classname="tests.test_a" name="y" time="1"/><testcase classname="tests.test_c" name="z"/></testsuite>'
+        '<testcase classname="tests.test_a" name="y" time="1"/><testcase classname="tests.test_c" name="z"/>'
+        "</testsuite>"
     )
     (tmp_path / "two.xml").write_text('<testsuite><testcase classname="a.BSuite" name="x" time="40"/></testsuite>')
     seconds = run_tests.durations(sorted(tmp_path.glob("*.xml")))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 
 import click
@@ -96,3 +97,15 @@ def test_an_error_is_a_paragraph_and_a_status(
 def test_debug_adds_the_stack_trace(failing: dict[str, BaseException]) -> None:
     failing["error"] = RunFailedError("Rank 1 did not answer.")
     assert "Traceback" in run("fail", "--debug").stderr
+
+
+def test_a_full_disk_is_a_paragraph_and_no_bug(failing: dict[str, BaseException]) -> None:
+    failing["error"] = OSError(errno.ENOSPC, "No space left on device", "results/run/spark.log")
+    result = run("fail")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "The system refused to read or write 'results/run/spark.log': No space left on device. Free space there, or "
+        "name another folder (--set results=DIR for a run, -o for a report).\n"
+    )
+    failing["error"] = PermissionError(errno.EACCES, "Permission denied", "/root/x")
+    assert "Name a file or folder that this user may read and write" in run("fail").stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import COMPARISON_FILES, RUN_FILES
-from sparkdl_bench.config import RunFile, as_text, flatten, load_run_file, parse_run_file, redacted, snake_case
+from sparkdl_bench.config import RunFile, as_text, flatten, load_run_file, parse_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
 
 COMPLETE = """
@@ -165,20 +165,3 @@ def test_flatten_keeps_every_leaf(table: dict[str, object]) -> None:
     flat = flatten(table, "a test")
     assert len(flat) == leaves(table)
     assert all(isinstance(value, str) for value in flat.values())
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        ("https://me:pass@host:5000/x", "https://(redacted)@host:5000/x"),
-        ("http://token@host", "http://(redacted)@host"),
-        ("s3a://user:se/cret@bucket/rows,hdfs://h:9000/b", "s3a://(redacted)@bucket/rows,hdfs://h:9000/b"),
-        ("abfss://container@account/rows", "abfss://container@account/rows"),
-        ("hdfs://host:9000/a@b", "hdfs://host:9000/a@b"),
-    ],
-)
-def test_what_is_kept_has_no_users_of_uris(value: str, shown: str) -> None:
-    assert redacted({"data.path": value, "spark.a.password": value}) == {
-        "data.path": shown,
-        "spark.a.password": "(redacted)",
-    }

@@ -124,3 +124,51 @@ def test_decoding_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
         show({"source": "csv", "done": 5, "parts": 20, "rows": 5000})
     assert "decodes csv" in stream.getvalue()
     assert "5,000 rows" in stream.getvalue()
+
+
+def test_what_is_waited_for_is_told_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    waits = ["waiting for 5 slots, 2 registered"] * 3 + ["rank 1 of 5 connects to the other ranks", "training"]
+    with shown(stream) as show:
+        for what in waits:
+            now += 2
+            show(Progress("running", epochs=1, steps=30, doing=what))
+        now += 2
+        show(Progress("running", epochs=1, step=30, steps=30, loss=0.5, doing="evaluating"))
+    assert stream.getvalue().splitlines() == [
+        "waiting for 5 slots, 2 registered",
+        "rank 1 of 5 connects to the other ranks",
+        "epoch 0/1  step 30/30  loss 0.5000  (evaluating)",
+    ]
+
+
+def test_the_end_and_what_befalls_a_run_are_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.time, "monotonic", lambda: 100.0)
+    stream = io.StringIO()
+    stopped = "executor stopped executor 1: it was killed"
+    with shown(stream) as show:
+        show(Progress("running", epochs=2, step=1, steps=30, loss=2.5))
+        show(Progress("running", epochs=2, step=1, steps=30, loss=2.5, notices=[stopped]))
+        show(Progress("done", epoch=2, epochs=2, step=30, steps=30, loss=0.25, notices=[stopped]))
+    assert stream.getvalue().splitlines() == [
+        "epoch 0/2  step 1/30  loss 2.5000",
+        stopped,
+        "epoch 2/2  step 30/30  loss 0.2500",
+    ]
+
+
+def test_the_start_of_a_run_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with progress.decoding(stream) as show:
+        for here in ({}, {"waiting": "starting executors: 1 of 2 registered"}, {}):
+            now += 2
+            show(here)
+        show({"source": "csv", "done": 1, "parts": 3, "rows": 1000})
+    assert stream.getvalue().splitlines() == [
+        "starting executors: 1 of 2 registered",
+        "decodes csv: 1 of 3 parts, 1,000 rows",
+    ]

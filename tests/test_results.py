@@ -58,3 +58,18 @@ def test_a_summary_that_is_no_object(results_folder: Path, text: str) -> None:
 )
 def test_bytes_in_words(count: float, text: str) -> None:
     assert describe_bytes(count) == text
+
+
+def test_a_run_without_a_summary_gets_one_and_a_summary_stays(results_folder: Path, tmp_path: Path) -> None:
+    results = RunResults(results_folder)
+    before = results.summary
+    results.close("failed", "killed")
+    assert results.summary == before
+    (results_folder / "summary.json").unlink()
+    results.close("failed", "The driver's JVM was killed by signal 9.")
+    assert results.summary["status"] == "failed"
+    assert results.summary["error"] == "The driver's JVM was killed by signal 9."
+    assert results.summary["final"]["test_accuracy"] is None
+    assert results.history == []
+    RunResults(tmp_path / "no-such").close("failed", "killed")
+    assert not (tmp_path / "no-such").exists()

@@ -6,6 +6,7 @@ and files.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
@@ -22,7 +23,18 @@ import pytest
 from rich.console import Console
 
 from sparkdl_bench import peers, statistics
-from sparkdl_bench.bench import collective, congestion, contestant, machine, net, spark_collective, store, table, trials
+from sparkdl_bench.bench import (
+    collective,
+    congestion,
+    contestant,
+    machine,
+    net,
+    spark_collective,
+    store,
+    suite,
+    table,
+    trials,
+)
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
@@ -123,6 +135,9 @@ class TestOutcome:
         assert theirs.steady == steady
         assert f"{last:.2f}" in shown(theirs)[5]
 
+    def test_fewer_than_five_trials_stand_out(self) -> None:
+        assert [table.trials_text(count) for count in (1, 4, 5, 6)] == ["[bold]1[/bold]", "[bold]4[/bold]", "5", "6"]
+
     def test_a_row_of_all_reduces_is_judged_by_each_trial(self) -> None:
         # One trial after the other is slower, and none of them drifts.
         slower = [Taken([float(level)] * 9, True, "tcp") for level in (1, 2, 3)]
@@ -221,6 +236,8 @@ class TestLikeForLike:
         ((command, settings, timeout_s),) = seen
         assert command[:4] == [sys.executable, "-m", "sparkdl_bench", "run"]
         assert timeout_s == 7.0
+        # 33 steps of 96 rows are 3.3 passes over 960.
+        assert settings["epochs"] == "5"
         wanted = {"batch": "96", "workers": "2", "max_steps": "33", "engine.threads": "2", "data.rows": "960"}
         assert {name: settings[name] for name in wanted} == wanted
         assert float(settings["optimizer.learning_rate"]) == 0.25
@@ -256,6 +273,7 @@ class TestLikeForLike:
             ([Sample(1.0)] * 41, {}, "measured 41 steps"),
             ([Sample(1.0, 10)] * 2, {}, "measured 20 steps"),
             ([Sample(1.0)] * 40, {"threads": 1}, "computed with 1 threads where 2 were asked for"),
+            ([Sample(1.0)] * 40, {"threads": "3"}, "computed with 3 threads"),
         ],
     )
     def test_a_peer_that_did_other_work_is_no_contestant(
@@ -322,6 +340,24 @@ class TestLikeForLike:
         assert net.run_way(Way("tcp", 2, 10), (30, 2), 5.0, tmp_path) == taken
         assert net.run_way(Way("mpi", 2, 10, host_local=True), (30, 2), 5.0, tmp_path).samples_ms == [4.0, 4.0]
         assert seen == [(30, 2, 5.0), CollectiveCase(10, 2, True, 30, 2)]
+
+    def test_every_way_is_measured_as_often_as_planned(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr(net, "run_way", lambda way, *_: asked.append(way.transport) or Taken([1.0], True, "here"))
+        plan = net.NetPlan(sizes=(10,), workers=(2,), transports=("a", "b"), trials=3)
+        sweep = net.Sweep(((Way("a", 2, 10), Way("b", 2, 10)),), ())
+        rows = list(net.measure(plan, sweep, 10.0, tmp_path, lambda _: None))
+        assert asked == ["a", "b"] * 3
+        assert [getattr(row, "trials", 0) for row in rows] == [3, 3]
+
+    def test_our_engine_has_our_jars_and_sparks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import pyspark
+
+        monkeypatch.setattr(
+            contestant, "find_jars", lambda _: types.SimpleNamespace(all=[Path("a.jar"), Path("b.jar")])
+        )
+        own = Path(pyspark.__file__).parent / "jars" / "*"
+        assert contestant.jvm_class_path() == f"a.jar:b.jar:{own}"
 
 
 def _measured(case: CollectiveCase) -> Measurement:
@@ -503,6 +539,57 @@ class TestIdle:
         assert kept.load["busy"] == busy
 
 
+class TestSuite:
+    def test_a_suite_runs_compares_keeps_and_tells(
+        self, monkeypatch: pytest.MonkeyPatch, shared: Options, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(machine, "load", lambda: machine.Load(0.0, 0.0))
+        monkeypatch.setattr(machine, "_java_version", lambda: "17")
+        clock = iter([100.0, 100.0 + 90.0])
+        monkeypatch.setattr(suite, "time", types.SimpleNamespace(monotonic=lambda: next(clock)))
+        prepared: list[str] = []
+
+        def made(name: str, samples: list[float]) -> Any:
+            def prepare() -> None:
+                prepared.append(name)
+
+            return types.SimpleNamespace(name=name, prepare=prepare, measure=lambda _: Trial(samples, 1, {}))
+
+        group = [made("ours", [1.0, 1.0, 1.0]), made("theirs", [2.0, 2.0, 4.0])]
+        file = suite.run_suite("short", {"steps": 3}, [group], [Comparison("x", "ours", "theirs", 0.4)], shared)
+        kept = json.loads(file.path.read_text())
+        (outcome,) = kept["outcomes"]
+        assert (outcome["ratio"], outcome["met"], outcome["theirs_drift"]) == (0.5, False, 2.0)
+        assert kept["plan"] == {"trials": 5, "data": "synthetic", "steps": 3}
+        assert len(kept["cells"]) == 10
+        said = capsys.readouterr().out
+        assert "Not steady: ours | theirs. The samples of a side drifted by more than 10%" in said
+        assert "1.5 minutes." in said
+        assert prepared == ["ours", "theirs"]
+        # Gone on with: nothing is measured, and it says so.
+        again = iter([0.0, 0.0])
+        monkeypatch.setattr(suite, "time", types.SimpleNamespace(monotonic=lambda: next(again)))
+        comparisons = [Comparison("x", "ours", "theirs", 0.4)]
+        resumed = suite.run_suite("short", {"steps": 3}, [group], comparisons, dataclasses.replace(shared, resume=True))
+        assert resumed.path == file.path
+        assert prepared == ["ours", "theirs"]
+        assert "10 of 10 trials are there already." in capsys.readouterr().out
+
+    def test_trials_that_are_there_are_counted(self, result_file: ResultFile) -> None:
+        fill(result_file, "a", [[1.0]])
+        told: list[str] = []
+        each = types.SimpleNamespace(name="a", prepare=lambda: None, measure=lambda _: Trial([1.0], 1, {}))
+        trials.run_trials([[each]], 4, result_file, 1.0, told.append)
+        assert told[0] == "1 of 4 trials are there already."
+        assert told[2].startswith("[1/3] a, trial 2: median 1.000 ms a step")
+
+    def test_the_machine_says_its_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(machine, "_java_version", lambda: "17")
+        monkeypatch.setattr(machine.psutil, "virtual_memory", lambda: types.SimpleNamespace(total=25_232_932_864))
+        assert machine.facts()["memory_gib"] == 23.5
+        assert machine.slug({"cpu": "AMD EPYC", "cores": 2, "memory_gib": 23.5}) == "amd-epyc-2c-24g"
+
+
 class TestEvidence:
     """No evidence from a tree that no commit holds."""
 
@@ -607,14 +694,14 @@ class _Noted:
         self.asked.append("off")
 
 
-def test_drift_of_reports_is_limited_where_the_rules_say(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("drift", "steady"),
+    [(0.5, False), (0.89, False), (0.9, True), (1.0, True), (1.1, True), (1.11, False), (2.0, False)],
+)
+def test_drift_of_reports_is_limited_where_the_rules_say(drift: float, steady: bool) -> None:
     """The drift limit 0.9 → 0.5, in the reports of comparisons."""
     from sparkdl_bench.report import analysis
 
-    def groups(*drifts: float) -> Any:
-        made = [types.SimpleNamespace(name=str(each), median=lambda _, each=each: each) for each in drifts]
-        return types.SimpleNamespace(groups=made)
-
-    unsettled: Callable[..., Any] = analysis.Analysis.unsettled.fget  # type: ignore[attr-defined]
-    found = [group.name for group in unsettled(groups(0.5, 0.7, 0.89, 0.91, 1.0))]
-    assert found == ["0.5", "0.7", "0.89"]
+    group = types.SimpleNamespace(centre={analysis.DRIFT: drift}.get)
+    is_steady: Callable[..., bool] = analysis.Analysis.is_steady
+    assert is_steady(None, group) == steady

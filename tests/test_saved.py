@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -53,3 +54,38 @@ def test_split_copies() -> None:
 def test_a_layout_that_goes_past_the_end() -> None:
     with pytest.raises(ValueError, match=r"fc1\.bias ends at value 5"):
         saved.split(np.zeros(4, np.float32), [{"name": "fc1.bias", "shape": [2], "offset": 3}])
+
+
+def _npy(shape: str, dtype: str = "<f4", data: bytes = bytes(16)) -> bytes:
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header += b" " * (63 - (10 + len(header)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data
+
+
+@pytest.mark.parametrize(
+    ("array", "told"),
+    [
+        (_npy("(1000000000000,)"), r"says that it has \(1000000000000,\) values"),
+        (_npy("(-4,)"), "says that it has"),
+        (_npy("(4,)", data=bytes(12)), "16 bytes, and there are 12"),
+        (_npy("(4,)", data=bytes(20)), "16 bytes, and there are 20"),
+        (_npy("(2,)", "<f8"), "float64"),
+        (_npy("(2,)", "|O"), "object"),
+        (b"nonsense", "holds no saved model"),
+    ],
+)
+def test_an_archive_is_believed_nothing_that_its_bytes_do_not_hold(tmp_path: Path, array: bytes, told: str) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    with zipfile.ZipFile(tmp_path / "weights.npz", "w") as archive:
+        archive.writestr("w.npy", array)
+    with pytest.raises(ConfigurationError, match=told):
+        saved.load(tmp_path)
+
+
+def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(400, np.float32)})
+    whole = (tmp_path / "weights.npz").read_bytes()
+    for length in range(0, len(whole), 97):
+        (tmp_path / "weights.npz").write_bytes(whole[:length])
+        with pytest.raises(ConfigurationError, match="holds no saved model"):
+            saved.load(tmp_path)

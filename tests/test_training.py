@@ -11,7 +11,7 @@ import pytest
 
 import idx
 import sparkdl_bench
-from sparkdl_bench import ConfigurationError, FitResult, Trainer
+from sparkdl_bench import ConfigurationError, DivergedError, FitResult, Trainer
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.results import RunResults
 
@@ -43,7 +43,9 @@ def test_what_it_leaves(fitted: FitResult) -> None:
     assert {"commit", "versions", "host", "seeds", "spark"} <= results.run.keys()
     assert results.summary["workers"] == 2
     assert results.summary["batch"] == 32
-    assert results.summary["variant"]["transport"] == "block-manager"
+    assert results.summary["variant"]["transport"] == "block-stream"
+    assert (results.run["transport"], results.run["transport_asked"]) == ("block-stream", "auto")
+    assert results.run["transport_reason"] == "this session's executors can push to each other, which is fastest"
     assert sum(results.summary["bytes"].values()) > 0
     assert sum(results.summary["phases_ms"].values()) > 0
     keys = [event["key"] for event in results.events]
@@ -179,3 +181,24 @@ def test_bad_settings_are_named_before_any_spark_job(
     assert "\n" not in str(caught.value)
     assert jobs() == before
     assert not (tmp_path / "results").exists()
+
+
+def test_a_divergence_is_told_without_the_jvms_stack(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match=r"^The training diverged in step \d+ of") as caught:
+        trainer(tmp_path, epochs=1, learning_rate=1e30, transport="block-stream").fit(spark)
+    assert caught.value.__cause__ is None
+    assert "What it wrote is in" in str(caught.value)
+    (folder,) = tmp_path.iterdir()
+    assert RunResults(folder).summary["status"] == "diverged"
+
+
+def test_the_best_weights_come_back_as_well(spark: SparkSession, tmp_path: Path) -> None:
+    fitted = trainer(tmp_path, epochs=3, keep_best="loss").fit(spark)
+    losses = [record["test_loss"] for record in fitted.history]
+    best = fitted.summary["best"]["epoch"]
+    assert losses[best - 1] == min(losses)
+    shorter = trainer(tmp_path, epochs=best).fit(spark).weights()
+    for name, weights in fitted.weights("best").items():
+        np.testing.assert_array_equal(weights, shorter[name])
+    fitted.save(tmp_path / "best", which="best")
+    assert repr(fitted).startswith("FitResult(test accuracy ")

@@ -9,7 +9,7 @@ Names are loaded when they are first used, so that a command line which refuses 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench.errors import ConfigurationError, RunCancelledError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import ConfigurationError, DivergedError, RunCancelledError, RunFailedError, SparkDLError
 from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _HOMES = {
 __all__ = [
     "ComparisonResult",
     "ConfigurationError",
+    "DivergedError",
     "FitResult",
     "RunCancelledError",
     "RunFailedError",

@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from sparkdl_bench import signals
 from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
-
-if TYPE_CHECKING:
-    from pyspark import SparkConf
 
 _API_CLASS = "sparkdlbench.PythonApi"
 _ERRORS: dict[str, type[SparkDLError]] = {
@@ -157,11 +154,11 @@ class Api:
         return translated(lambda: getattr(self._api, method)(*arguments))
 
 
-def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
+def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> Any:
     """Starts the driver's JVM, without a Spark context, or finds the one that spark-submit started.
 
     Args:
-        conf: what the JVM is started with (class path, memory).
+        properties: what the JVM is started with, for messages; it reads them from the file of `submit.handed_over`.
         jvm_log: an open file for what the JVM writes to standard error; None: this process's standard error.
     """
     from pyspark import SparkContext
@@ -173,14 +170,14 @@ def start(conf: SparkConf, jvm_log: IO[bytes] | None = None) -> Any:
     launch: Callable[..., Any] = launch_gateway
     if holder._gateway is None:
         signals.starts_processes()
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it complains of comes as an error, too
+        _quiet_py4j()
         try:
             # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
             # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
-            gateway = launch(conf, {"start_new_session": True, **({"stderr": jvm_log} if jvm_log else {})})
+            gateway = launch(None, {"start_new_session": True, **({"stderr": jvm_log} if jvm_log else {})})
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
-                f"The Java virtual machine for Spark (master {conf.get('spark.master', 'not set')!r}) did not start: "
+                f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
                 f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, "
                 f"and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
@@ -245,6 +242,12 @@ def _why_ended() -> str:
     name = signal.Signals(-status).name
     memory = " perhaps for want of memory (spark.driver.memory, or the host's)" if -status == signal.SIGKILL else ""
     return f"The driver's JVM was killed by signal {-status} ({name}){',' if memory else ''}{memory}."
+
+
+def _quiet_py4j() -> None:
+    """What it complains of comes as an error, too; it writes to its own logger and to the root logger."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
 def jvm_of(spark: Any) -> Any:

@@ -89,10 +89,11 @@ class Catalogue:
 
     def _no_variant(self, key: str, value: str) -> str:
         axis = key.partition(".")[0]
-        hint = self.elsewhere.get(key, {}).get(value) or suggestion(value, self.named_by[key])
+        valid = list(dict.fromkeys([*self.named_by[key], self.default(key)]))
+        hint = self.elsewhere.get(key, {}).get(value) or suggestion(value, valid)
         return (
-            f"There is no {axis} called '{value}'. {hint} Valid: {', '.join(self.named_by[key])}. `sparkdl-bench list "
-            f"{axis}` describes them."
+            f"There is no {axis} called '{value}'. {hint} Valid: {', '.join(valid)}. `sparkdl-bench list {axis}` "
+            "describes them."
         )
 
     def _not_valid(self, key: str, value: str) -> str:

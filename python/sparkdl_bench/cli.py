@@ -13,6 +13,7 @@ import click
 from sparkdl_bench import lazy, signals
 from sparkdl_bench.errors import Interrupted, SparkDLError
 from sparkdl_bench.lazy import LazyGroup
+from sparkdl_bench.redaction import redacted_text
 from sparkdl_bench.version import __version__
 
 
@@ -37,6 +38,7 @@ class Cli(LazyGroup):
         status = status if isinstance(status, int) else 0
         if status:
             signals.stop_processes()
+        signals.done(status)
         sys.exit(status)
 
 
@@ -73,11 +75,11 @@ def _report(error: BaseException, debug: bool) -> int:
             f"Internal error: {type(error).__name__}: {error}. This is a bug of sparkdl-bench; --debug shows where "
             "it happened."
         )
-    click.echo(paragraph, err=True)
+    click.echo(redacted_text(paragraph), err=True)
     if debug:
-        click.echo("".join(traceback.format_exception(error)), err=True)
+        click.echo(redacted_text("".join(traceback.format_exception(error))), err=True)
         if isinstance(error, SparkDLError) and error.jvm_error and error.jvm_error is not error.__cause__:
-            click.echo("".join(traceback.format_exception(error.jvm_error)), err=True)
+            click.echo(redacted_text("".join(traceback.format_exception(error.jvm_error))), err=True)
     return status
 
 

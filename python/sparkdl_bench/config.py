@@ -25,29 +25,6 @@ _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
 _ENGINE_KEY = "engine.name"
 ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
-# The default of spark.redaction.regex.
-_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-# What stands before the @ of a URI's authority, as Settings.scala has it.
-_USERS = (
-    re.compile(r"(https?://)[^/@\s]+@", re.IGNORECASE),
-    re.compile(r"([A-Za-z][\w+.-]*://)[^/:@\s]*:(?!\d*(?:[/,]|$))[^@\s,]*@"),
-)
-
-
-def is_secret(key: str) -> bool:
-    """Whether the value of a key or property is hidden, by the names that Spark's own UI hides."""
-    return _SECRET.search(key) is not None
-
-
-def redacted(values: Mapping[str, str]) -> dict[str, str]:
-    """Settings and properties with secrets replaced, those in URIs too."""
-    return {key: "(redacted)" if is_secret(key) else _without_users(value) for key, value in values.items()}
-
-
-def _without_users(value: str) -> str:
-    for users in _USERS:
-        value = users.sub(r"\1(redacted)@", value)
-    return value
 
 
 @dataclass(frozen=True)

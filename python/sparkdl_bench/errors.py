@@ -26,6 +26,10 @@ class RunFailedError(SparkDLError):
     """A run that started and could not be finished."""
 
 
+class WriteError(SparkDLError):
+    """A file that could not be written: a full disk, a quota, permissions. Nothing of it is left."""
+
+
 class DivergedError(RunFailedError):
     """A run whose loss is NaN or infinite; the message says at which step and what to lower."""
 

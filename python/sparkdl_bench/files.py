@@ -2,26 +2,69 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, WriteError
 
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 def replace_text(path: Path, text: str) -> None:
-    """Writes a file so that a reader sees the old content or the new, never a part, also after a kill."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes a file so that a reader sees the old content or the new, never a part, also after a kill.
+
+    Raises:
+        WriteError: it cannot be written; the file that was there before is there still.
+    """
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Gives the name of a file to write, which becomes `path` at the end, synced. Where that fails, nothing is left.
+
+    Folders are made where they are not there.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield partial
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise WriteError(unwritten(str(path), error)) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk or quota has no room left."""
+    return error.errno in _FULL
+
+
+def unwritten(place: str, error: OSError) -> str:
+    """The paragraph for a file that could not be written."""
+    said = error.strerror or str(error)
+    if is_full(error):
+        return (
+            f"'{place}' cannot be written, because its disk or quota is full ({said}). Make room there, or name a "
+            "folder on another disk. What was there before is unchanged."
+        )
+    return f"'{place}' cannot be written: {said}. Check the folder and your permissions, or name another folder."
 
 
 def load_json(path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: str) -> dict[str, Any]:

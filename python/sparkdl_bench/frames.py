@@ -36,7 +36,7 @@ def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
     Raises:
         ConfigurationError: no label is named and no column has that name; or a frame has no columns besides.
     """
-    table = data if is_frame(data) else data.get("table") if isinstance(data, Mapping) else None
+    table: Any = data if is_frame(data) else data.get("table") if isinstance(data, Mapping) else None
     if not is_frame(table) or "data.label" in settings or settings.get("data.decoded_dir"):
         return settings
     columns = list(table.columns)

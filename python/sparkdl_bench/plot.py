@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.files import replacing
 from sparkdl_bench.results import RunResults
 
 
@@ -39,7 +40,8 @@ def draw(results: RunResults) -> Path:
         axes.set_xlim(left=0)
     figure.suptitle(str(results.run.get("configuration", {}).get("name", results.folder.name)))
     path = results.folder / "plot.png"
-    figure.savefig(path, dpi=120)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120, format="png")
     return path
 
 

@@ -13,6 +13,9 @@ from sparkdl_bench.files import replace_text
 # Of the files' layout, as `RunFolder.Schema` of the JVM.
 _SCHEMA = 1
 
+# Of a run's files (RunFolder.Schema). Older ones are read as they are: no version has changed a file's meaning yet.
+SCHEMA = 1
+
 
 @dataclass(frozen=True)
 class RunResults:
@@ -88,6 +91,12 @@ class RunResults:
         if not isinstance(value, dict):
             raise ConfigurationError(
                 f"'{self.folder / name}' holds a {type(value).__name__}; it must be a JSON object."
+            )
+        found = value.get("schema", SCHEMA)
+        if not isinstance(found, int) or found > SCHEMA:
+            raise ConfigurationError(
+                f"'{self.folder / name}' has schema {found}, and this sparkdl-bench reads up to {SCHEMA}. Use a newer "
+                "one (docs/upgrading.md)."
             )
         return value
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.files import replace_text, replacing
+
+# Deflate makes at most 1032 bytes of one.
+_MOST_INFLATED = 1100
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
@@ -26,10 +32,10 @@ class SavedModel:
 
 def save(folder: Path, specification: Mapping[str, Any], weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
     """Writes `model.json` and `weights.npz` into `folder`, which is made where it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.json").write_text(json.dumps(specification, indent=2) + "\n", encoding="utf-8")
     arrays: dict[str, Any] = dict(weights)
-    np.savez(folder / "weights.npz", **arrays)
+    with replacing(folder / "weights.npz") as partial, partial.open("wb") as file:
+        np.savez(file, **arrays)
+    replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
 
 
 def load(folder: str | Path) -> SavedModel:
@@ -37,14 +43,34 @@ def load(folder: str | Path) -> SavedModel:
     folder = Path(folder)
     try:
         specification = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        with np.load(folder / "weights.npz") as archive:
+        _check_sizes(folder / "weights.npz")
+        with np.load(folder / "weights.npz", allow_pickle=False) as archive:
             weights = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigurationError(
             f"'{folder}' holds no saved model: {error}. A saved model is a folder with model.json and weights.npz, as "
             "FitResult.save(folder) writes it."
         ) from error
     return SavedModel(specification, weights)
+
+
+def _check_sizes(path: Path) -> None:
+    """Raises ValueError where an array's header asks for other memory than the archive's bytes fill."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+                held = member.file_size - file.tell()
+            wanted = math.prod(shape) * dtype.itemsize
+            if dtype != np.dtype("<f4") or min(shape, default=0) < 0 or wanted != held:
+                raise ValueError(
+                    f"{member.filename} says that it has {shape} values of {dtype}, "
+                    f"{wanted} bytes, and there are {held}"
+                )
+            if member.file_size > _MOST_INFLATED * max(1, member.compress_size):
+                raise ValueError(f"{member.filename} says that {member.compress_size} bytes hold {member.file_size}")
 
 
 def split(flat: npt.NDArray[np.float32], layout: Sequence[Mapping[str, Any]]) -> Weights:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import platform
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import _jvm, class_archive, profiles, signals
+from sparkdl_bench import _jvm, class_archive, profiles, signals, submit
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, configuration_folder, find_jars, spark_line
@@ -90,18 +88,16 @@ def standing_options() -> dict[str, str]:
     """
     if _jvm.is_running():
         return _jvm.spark_properties(_jvm.running())
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    given = [
-        after if word in ("--conf", "-c") else word.removeprefix("--conf=")
-        for word, after in itertools.pairwise([*words, ""])
-        if word in ("--conf", "-c") or word.startswith("--conf=")
-    ]
-    pairs = (pair.partition("=") for pair in given)
-    return {**_defaults_file(), **{name.strip(): value for name, _, value in pairs if name.strip()}}
+    words = submit.words()
+    defaults = configuration_folder() / "spark-defaults.conf"
+    files = [defaults] if words.file is None else [defaults, words.file] if words.defaults_too else [words.file]
+    standing: dict[str, str] = {}
+    for file in files:
+        standing.update(_of_file(file))
+    return {**standing, **words.properties}
 
 
-def _defaults_file() -> dict[str, str]:
-    path = configuration_folder() / "spark-defaults.conf"
+def _of_file(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     try:
@@ -254,8 +250,8 @@ def start_jvm(
     jars = find_jars(pyspark.__version__, natives=natives)
     settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
     _bind_loopback(settings)
-    with _quiet_logs():
-        jvm = _jvm.start(_spark_conf(settings), jvm_log)
+    with _quiet_logs(), submit.handed_over(settings):
+        jvm = _jvm.start(settings, jvm_log)
     _check_api(jvm, jars.line)
     return _jvm.Api(jvm), settings
 
@@ -336,15 +332,6 @@ def _bind_loopback(settings: Mapping[str, str]) -> None:
     # Master and workers of a local-cluster read the environment alone.
     if is_local(settings.get("spark.master", "")) and settings.get("spark.driver.host") == _LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-
-
-def _spark_conf(settings: Mapping[str, str]) -> Any:
-    from pyspark import SparkConf
-
-    conf = SparkConf()
-    for name, value in settings.items():
-        conf.set(name, value)
-    return conf
 
 
 @contextmanager

@@ -10,6 +10,7 @@ This module loads before all others of the package, so it imports nothing that t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
@@ -49,6 +50,7 @@ class _Command:
         self.at = 0.0
         self.alarm = -1
         self.leaving = False
+        self.status: int | None = None
         self.said = False
         self.cancel: Callable[[int], None] | None = None
         self.last: Callable[[], None] | None = None
@@ -143,6 +145,22 @@ def leave(status: int) -> NoReturn:
     os._exit(status)
 
 
+def done(status: int) -> None:
+    """The command has done its work: a signal ends the rest of the process with the status that it has anyway."""
+    if not _command.token:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    _command.status = status
+    atexit.register(_ignore)  # the interpreter would give the signals back to the system
+
+
+def _ignore() -> None:
+    for handled in HANDLED:
+        signal.signal(handled, signal.SIG_IGN)
+
+
 def stop_processes() -> None:
     """Ends what this command started: its children first, as they end best what is theirs; then all that is left."""
     if not _command.loaded or not _command.token:
@@ -194,6 +212,8 @@ def marked() -> list[psutil.Process]:
 
 def _handle(signal_number: int, _frame: FrameType | None) -> None:
     now = time.monotonic()
+    if _command.status is not None:
+        os._exit(_command.status)  # all is done and written; only the interpreter has yet to end
     if _command.leaving or (_command.number is not None and now - _command.at < _SAME_SECONDS):
         return
     if _command.number is not None:

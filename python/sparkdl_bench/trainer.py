@@ -270,11 +270,11 @@ def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
         )
     if isinstance(data, str) and data in sources:
         return {"data.source": data}
-    source = _SOURCE_OF.get(Path(data).suffix.lower())
-    if source and source in sources:
+    kind = _SOURCE_OF.get(Path(data).suffix.lower())
+    if kind in sources:
         raise ConfigurationError(
             f"data={str(data)!r} is a file, and a path alone is a folder of IDX files. Write "
-            f'data={{"source": "{source}", "path": {str(data)!r}, "label": …}}; docs/reference/data.md has all keys.'
+            f'data={{"source": "{kind}", "path": {str(data)!r}, "label": …}}; docs/reference/data.md has all keys.'
         )
     if isinstance(data, Path) or "/" in data or "\\" in data or _is_folder(data):
         return {"data.source": "idx", "data.path": str(data)}

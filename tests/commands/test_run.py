@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from conftest import CommandLine, shared_data
+from signalling import is_progress
 from sparkdl_bench.results import RunResults
+from sparkdl_bench.saved import load
 
 DIGITS = "conf/runs/digits-mlp.toml"
 
@@ -33,10 +35,24 @@ def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: P
         path.name for path in results.folder.iterdir()
     }
     assert results.run["spark"]["spark.master"] == "local-cluster[2,1,2048]"
-    for path in results.folder.iterdir():
+    model = load(results.folder / "model")
+    assert model.specification["name"] == "mlp"
+    assert {name: array.shape for name, array in model.weights.items()} == {
+        "fc1.weight": (64, 64),
+        "fc1.bias": (64,),
+        "fc2.weight": (10, 64),
+        "fc2.bias": (10,),
+    }
+    for path in filter(Path.is_file, results.folder.rglob("*")):
         assert b"hunter2" not in path.read_bytes(), f"{path.name} holds a secret"
     # Progress, in plain lines, since standard error is no terminal; nothing of Spark's own.
-    assert all(line.startswith("epoch ") for line in done.stderr.splitlines())
+    lines = done.stderr.splitlines()
+    assert all(is_progress(line) for line in lines), done.stderr
+    assert "starting Spark (local-cluster[2,1,2048])" in lines[0]
+    # The last line has the last step's loss, which is far from the first's (2.3).
+    assert float(lines[-1].split("loss ")[1].split()[0]) < 0.5, lines[-1]
+    waited = float(done.stdout.split("seconds since the command began")[1].split()[0])
+    assert waited > results.summary["final"]["seconds_total"]
 
 
 def test_the_page_holds_the_run(command_line: CommandLine, tmp_path: Path) -> None:
@@ -78,8 +94,11 @@ def test_a_signal_cancels_and_leaves_a_summary(
     words = ["--set", f"results={tmp_path}", "--set", "epochs=100000", "--set", f"master={master}"]
     process = command_line.start("run", DIGITS, *words)
     assert process.stderr is not None
-    first = process.stderr.readline()
-    assert first.startswith("epoch "), first + process.stderr.read()
+    seen = ""
+    while " epoch " not in seen:
+        line = process.stderr.readline()
+        seen += line
+        assert line, seen
     os.kill(process.pid, number)
     _, stderr = process.communicate(timeout=200)
     assert process.returncode == status
@@ -120,7 +139,7 @@ def test_what_a_user_can_mend_is_2_and_one_paragraph(
     )
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    assert len([line for line in done.stderr.strip().splitlines() if not is_progress(line)]) == 1, done.stderr
     assert not results.exists()
 
 

@@ -22,8 +22,8 @@ batch = {batch}
 epochs = 10
 seed = 1
 
-# How the workers exchange: the fastest way of a session like this one. `sparkdl-bench list transport` shows the others.
-transport = "block-stream"
+# How the workers exchange: the best transport that the session supports. `sparkdl-bench list transport` shows all.
+transport = "auto"
 
 [model]
 {model}

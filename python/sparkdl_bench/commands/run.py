@@ -83,8 +83,8 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
                     results = RunResults(Path(str(done.results)))
                     if warning := api.warning(run_id):
                         click.echo(warning, err=True)
-                    if keep_model:
-                        click.echo(f"model {api.save_models(run_id)}", err=True)
+                    if keep_model and (model := api.save_models(run_id)).parent != results.folder:
+                        click.echo(f"The model could not be written to {results.folder}; it is in {model}.", err=True)
                 finally:
                     if jvm_log:
                         _keep_log(jvm_log, results)
@@ -126,6 +126,7 @@ def report(results: RunResults) -> None:
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
+        *([("model", str(results.folder / "model"))] if (results.folder / "model").is_dir() else []),
         ("results", str(results.folder)),
     ]
     width = max(len(name) for name, _ in rows)

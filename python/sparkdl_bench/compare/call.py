@@ -93,16 +93,21 @@ def compare(
     effort = quick.Effort(minutes if minutes or trials else 10.0, trials, epochs)
     root = Path(results).resolve()
     found = _look(data, label, root)
-    base = {**nets.fitting(found), **found.settings, **_settings(model, settings)}
-    base = dict(catalogue.canonical(key, value) for key, value in base.items())
+    chosen = _settings(model, settings)
+    fitting = nets.fitting(found)
+    if any(key.startswith("model.") for key in chosen):
+        fitting = {key: value for key, value in fitting.items() if not key.startswith("model.")}
+    given = {**fitting, **found.settings, **chosen}
+    base = dict(catalogue.canonical(key, value) for key, value in given.items())
+    catalogue.check(base)
     name = _name(found, base, workers)
-    chosen = master or (spark.sparkContext.master if spark is not None else None)
+    where = master or (spark.sparkContext.master if spark is not None else None)
     sys.stderr.write(f"{found.told}. Net: {nets.described(base)}.\n")
     folder = quick.measure(
         name,
         "What pays off",
         RunFile({}, base),
-        quick.ways(tuple(workers), chosen),
+        quick.ways(tuple(workers), where),
         effort,
         root,
         lambda line: print(line, file=sys.stderr),
@@ -114,13 +119,13 @@ def compare(
 def result(folder: Path, told: str = "") -> ComparisonResult:
     """What a comparison's records say."""
     try:
-        from sparkdl_bench.report import words
-        from sparkdl_bench.report.analysis import Analysis
+        from sparkdl_bench.report.analysis import analyse
+        from sparkdl_bench.report.answer import answer
         from sparkdl_bench.report.load import load
     except ModuleNotFoundError as error:
         raise _extra(error) from error
-    sentences = words.recommendation(Analysis(load([folder]).comparisons[0]))
-    return ComparisonResult(folder, " ".join(sentences[:2]), "", told)
+    said = answer(analyse(load([folder]).comparisons[0]))
+    return ComparisonResult(folder, " ".join(said.sentences), said.sureness, told)
 
 
 def write_report(folder: Path, path: Path) -> Path:
@@ -177,10 +182,10 @@ def _settings(model: str | Mapping[str, Any] | None, settings: Mapping[str, Any]
     given = {**settings, **({} if model is None else {"model": model})}
     if known is None:
         return {key: as_text(key, value, _ORIGIN) for key, value in given.items() if value is not None}
-    aliases = {
-        known.aliases[key][0] if len(known.aliases.get(key, ())) == 1 else key: value for key, value in given.items()
-    }
-    plain = {key.replace("__", "."): value for key, value in aliases.items()}
+    plain = {}
+    for keyword, value in given.items():
+        name = keyword.replace("__", ".")
+        plain[name if isinstance(value, Mapping) else known.key(name)] = value
     return keywords_to_settings(plain, list(known.keys))
 
 

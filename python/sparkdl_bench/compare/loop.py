@@ -108,16 +108,23 @@ def run_cells(
             if until is not None and _is_over(cell, cells, folder, estimate, until):
                 display.tell(f"The time is over: {done + index} of {len(cells)} cells are measured.")
                 break
-            display.begin(done + index, cell, estimate.seconds_left(todo[index:]))
+            display.begin(done + index, cell, _until(estimate.seconds_left(todo[index:]), until))
             folder.forget(cell)
             record = _timed(cell, executor)
             folder.add(cell, record)
             estimate.add(cell.group, float(record["seconds"]))
             rest = todo[index + 1 :]
-            left = estimate.seconds_left(rest) if rest else None
+            left = _until(estimate.seconds_left(rest), until) if rest else None
             display.tell(f"[{done + index + 1}/{len(cells)}] {describe(record)}{_left(left)}")
     finally:
         executor.close()
+
+
+def _until(left_s: float | None, until: float | None) -> float | None:
+    """What is left, where the time may be over before."""
+    if left_s is None or until is None:
+        return left_s
+    return max(0.0, min(left_s, until - time.monotonic()))
 
 
 def _is_over(cell: Cell, cells: Sequence[Cell], folder: ComparisonFolder, estimate: Estimate, until: float) -> bool:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import catalogue, runfiles, toml_depth
-from sparkdl_bench.config import RunFile, as_text, flatten, is_secret, load_run_file, snake_case
+from sparkdl_bench.config import RunFile, as_text, flatten, load_run_file, snake_case
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import suggestion
+from sparkdl_bench.redaction import is_secret
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -29,8 +29,6 @@ from sparkdl_bench.results import RunResults
 
 MOST_TRIALS = 10
 _MEMORY_MIB = 2048
-# The fastest that every session with a local master can have.
-_LOCAL_TRANSPORT = "block-stream"
 _PILOT_STEPS = 200
 _PILOT_S = 600.0
 # Of the time of all trials that training should take; the rest is starting and ending.
@@ -75,7 +73,6 @@ def ways(workers: Sequence[int], master: str | None = None) -> tuple[Variant, ..
 def _way(workers: int, cores: int, master: str | None) -> Variant:
     if workers == 1:
         settings = {"workers": "1", "spark.master": f"local[{cores}]", "spark.task.cpus": str(cores)}
-        settings["transport"] = _LOCAL_TRANSPORT
         return Variant("one process", "", settings)
     if master is not None and not master.startswith("local"):
         return Variant(f"{workers} workers", "", {"workers": str(workers), "spark.master": master})
@@ -84,7 +81,6 @@ def _way(workers: int, cores: int, master: str | None) -> Variant:
         "spark.master": f"local-cluster[{workers},{each},{_MEMORY_MIB}]",
         "spark.executor.memory": f"{_MEMORY_MIB}m",
         "spark.task.cpus": str(each),
-        "transport": _LOCAL_TRANSPORT,
     }
     return Variant(f"{workers} workers", "", {"workers": str(workers), **local})
 
@@ -140,7 +136,8 @@ def measure(
         executor = ProcessExecutor(plan, folder, default_directory())
         executor.stop_leftovers()
         with loop.shown(sys.stderr, len(cells)) as display:
-            display.tell(f"{len(ways)} ways, {pilot.epochs} epochs each, into {folder.path}")
+            epochs = f"{pilot.epochs} epoch{'s' if pilot.epochs != 1 else ''}"
+            display.tell(f"{len(ways)} ways, {epochs} each, into {folder.path}")
             loop.run_cells(cells, folder, executor, display, until=until)
     _refuse_failure(folder)
     return folder

@@ -12,8 +12,8 @@ from sparkdl_bench import statistics
 from sparkdl_bench.compare import resources
 from sparkdl_bench.compare.cells import Cell, global_batch
 from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.redaction import redacted, redacted_text
 from sparkdl_bench.results import RunResults
 
 # Phases of a step (docs/reference/metrics.md) by the layer that they belong to.
@@ -158,7 +158,11 @@ def of_peer(
 def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     threads = int(cell.run.settings.get("engine.threads", "1") or 1)
     batch = global_batch(cell.run.settings)
-    return {**_head(plan, cell, cell.workers, max(1, threads), batch), "status": "failed", "error": error}
+    return {
+        **_head(plan, cell, cell.workers, max(1, threads), batch),
+        "status": "failed",
+        "error": redacted_text(error),
+    }
 
 
 @dataclass(frozen=True)

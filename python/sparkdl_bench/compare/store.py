@@ -21,9 +21,9 @@ from typing import Any
 from sparkdl_bench.bench import machine
 from sparkdl_bench.compare.cells import Cell
 from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.config import redacted
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
+from sparkdl_bench.redaction import redacted
 
 SCHEMA = 1
 UPGRADES: dict[int, Upgrade] = {}

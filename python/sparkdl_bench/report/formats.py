@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.files import replace_text
+from sparkdl_bench.files import replace_text, replacing
 from sparkdl_bench.report import plots, tables, vega, words
 from sparkdl_bench.report.analysis import (
     ACCURACY,
@@ -171,7 +171,8 @@ def _pictures(results: Results, path: Path) -> list[tuple[str, Plot, Path]]:
     written = []
     for name, plot in _named_plots(results):
         file = path / f"{name}.png"
-        file.write_bytes(vega.png(plot))
+        with replacing(file) as partial:
+            partial.write_bytes(vega.png(plot))
         written.append((name, plot, file))
     return written
 

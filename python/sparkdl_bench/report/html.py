@@ -79,7 +79,8 @@ def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, m
     made.parts.append(
         f"<section>{_heading(2, f'{prefix}-answer', heading)}{_facts(analysis)}{_answer(analysis, found)}</section>"
     )
-    first, *others = [*plots.all_plots(analysis)] or [None]
+    pictures = plots.all_plots(analysis)
+    first, others = (pictures[0] if pictures else None), pictures[1:]
     if first is not None:
         made.parts.append(f'<section class="hero">{_figure(first, prefix)}</section>')
     _list("Cost", f"{prefix}-cost", found.cost, made)

@@ -68,7 +68,7 @@ def waiting(analysis: Analysis) -> Plot | None:
         for trial, value in enumerate(summary.group.values(analysis.metric), start=1)
     ]
     label = LABELS[analysis.metric]
-    values = [point["x"] for point in points]
+    values = [value for summary in summaries for value in summary.group.values(analysis.metric)]
     wide = min(values) > 0 and max(values) / min(values) > _WIDE
     axis: Spec = {"format": "~g"} if wide else {}
     x = {"type": "quantitative", "axis": {"title": label + (", logarithmic" if wide else ""), **axis}}

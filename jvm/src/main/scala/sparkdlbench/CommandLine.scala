@@ -5,7 +5,16 @@ import org.apache.spark.sql.SparkSession
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.data.Statistics
 import sparkdlbench.results.Json
-import sparkdlbench.train.{Catalogue, Checkpointing, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{
+  Catalogue,
+  Checkpointing,
+  Combination,
+  EndOfJvm,
+  Failures,
+  Progress,
+  ShuffleManagerCheck,
+  TrainingRun
+}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory
@@ -32,21 +41,26 @@ object CommandLine {
     val debug = arguments.contains("--debug")
     val status =
       try execute(arguments.toList.filterNot(_ == "--debug"))
-      catch { case e @ (_: SparkDLException | _: IOException | _: SparkException) => failed(e, debug) }
+      catch {
+        case e @ (_: SparkDLException | _: IOException | _: SparkException) => failed(e, debug)
+        case _: Exception if EndOfJvm.hasBegun => 1 // whatever Spark throws then is the end's doing
+      }
     ended = true
     // Also after success: threads that Spark leaves behind must not keep the JVM.
     System.exit(status)
   }
 
   /** The exit status. Where the JVM is ending, the signal that ends it has its own, and its own line. */
-  private def failed(cause: Exception, debug: Boolean): Int = {
+  private def failed(cause: Throwable, debug: Boolean): Int = {
     val reason = cause match {
       case refused: IOException =>
         s"The system refused to read or write: ${refused.getMessage} (${refused.getClass.getSimpleName}). Free space there, or name another " +
           "folder with --set results=DIR."
-      case other => other.getMessage
+      case ours: SparkDLException => ours.getMessage
+      case other => Failures.reason(other)
     }
-    if (debug) cause.printStackTrace() else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: $reason")
+    if (debug) cause.printStackTrace()
+    else if (!EndOfJvm.hasBegun) System.err.println(s"sparkdl-bench: ${config.Redaction.text(reason)}")
     if (cause.isInstanceOf[ConfigurationException]) 2 else 1
   }
 
@@ -150,8 +164,10 @@ object CommandLine {
         line = progress.line
         println(f"$sinceStart%.0f s  $line")
       }
-      Thread.sleep(ProgressMillis)
+      if (progress.isRunning) Thread.sleep(ProgressMillis)
     }
+    progress.noticesAfter(told).foreach(println(_))
+    println(f"$sinceStart%.0f s  ${progress.line}")
   }
 
   /** Seconds since the JVM began, as the user counts them. */

@@ -210,7 +210,7 @@ object PythonApi {
     val channel =
       FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE, StandardOpenOption.TRUNCATE_EXISTING)
     try
-      (weights.grouped(1 << 20) ++ statistics.grouped(1 << 20)).foreach { part =>
+      Iterator(weights, statistics).flatMap(_.grouped(1 << 20)).foreach { part =>
         val bytes = ByteBuffer.allocate(part.length * 4).order(ByteOrder.LITTLE_ENDIAN)
         bytes.asFloatBuffer().put(part)
         while (bytes.hasRemaining) channel.write(bytes)

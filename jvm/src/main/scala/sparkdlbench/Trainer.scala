@@ -53,9 +53,8 @@ object Trainer {
 
     private def named(weights: Array[Float], statistics: Array[Float]): java.util.Map[String, Array[Float]] = {
       val named = new java.util.LinkedHashMap[String, Array[Float]]()
-      Seq(result.spec.layout -> weights, result.spec.statistics -> statistics).foreach {
-        case (layout, values) =>
-          layout.foreach(place => named.put(place.name, values.slice(place.offset, place.offset + place.length)))
+      Seq(result.spec.layout -> weights, result.spec.statistics -> statistics).foreach { case (layout, values) =>
+        layout.foreach(place => named.put(place.name, values.slice(place.offset, place.offset + place.length)))
       }
       named
     }

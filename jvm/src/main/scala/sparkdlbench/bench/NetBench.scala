@@ -163,7 +163,8 @@ object NetBench {
    * Why nothing can be measured with these settings; empty where it can. For Python, which asks for every combination of a
    * sweep before the first one runs. Throws a ConfigurationException where a name or a value is none.
    */
-  def refusal(raw: java.util.Map[String, String]): String = refused(TransportChoice.beforehand(RunKeys.resolve(raw.asScala.toMap))).getOrElse("")
+  def refusal(raw: java.util.Map[String, String]): String =
+    refused(TransportChoice.beforehand(RunKeys.resolve(raw.asScala.toMap))).getOrElse("")
 
   private def refused(settings: Settings): Option[String] =
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {

@@ -15,18 +15,11 @@ final class Settings private (val entries: Map[String, String]) extends Serializ
     new Settings(entries.updated(key.name, value))
   }
 
-  /** The entries as results keep and show them: without passwords. */
-  def shown: Map[String, String] = entries.map { case (name, value) => name -> Settings.withoutUsers(value) }
+  /** The entries as results keep and show them: without secrets. */
+  def shown: Map[String, String] = entries.map { case (name, value) => name -> Redaction.value(name, value) }
 }
 
 object Settings {
-
-  // What stands before the @ of a URI's authority. Of http it may be a token alone; elsewhere it is a secret where it
-  // has two parts (abfss://container@account has one). Secret keys of S3 may hold slashes: a port must be told apart.
-  private val Users = Seq(
-    """(?i)(https?://)[^/@\s]+@""",
-    """([A-Za-z][\w+.-]*://)[^/:@\s]*:(?!\d*(?:[/,]|$))[^@\s,]*@"""
-  )
 
   /**
    * @param raw
@@ -46,9 +39,6 @@ object Settings {
     keys.foreach(key => parsed(key, complete(key.name)))
     new Settings(complete)
   }
-
-  /** The same text with what its URIs say of users replaced; Python's `redacted` does the same. */
-  def withoutUsers(value: String): String = Users.foldLeft(value)(_.replaceAll(_, "$1(redacted)@"))
 
   /** The same settings under their TOML names, whichever way they were written (Aliases). */
   def named(raw: Map[String, String]): Map[String, String] = {

@@ -45,7 +45,8 @@ private[config] object TomlDepth {
     val closing = if (text.startsWith(quote * 3, at)) quote * 3 else quote
     val end = if (closing.length == 3) text.length else endOfLine(text, at)
     var next = at + closing.length
-    while (next < end && !text.startsWith(closing, next)) next += (if (quote == "\"" && text.charAt(next) == '\\') 2 else 1)
+    while (next < end && !text.startsWith(closing, next))
+      next += (if (quote == "\"" && text.charAt(next) == '\\') 2 else 1)
     math.min(end, next + closing.length)
   }
 

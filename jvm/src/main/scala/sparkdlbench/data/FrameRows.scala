@@ -145,7 +145,8 @@ private[data] object FrameRows {
     values.find(field => !RowConverter.isNumber(field.dataType)).filterNot(_ => single).foreach { field =>
       throw new ConfigurationException(
         s"Column '${field.name}' is of type ${field.dataType.simpleString}. A row's values are either numeric columns, or one column: an array of numbers, a vector or binary. " +
-          (if (field.dataType == StringType) "Turn words into numbers first (StringIndexer and OneHotEncoder of pyspark.ml.feature), or leave such columns out: "
+          (if (field.dataType == StringType)
+             "Turn words into numbers first (StringIndexer and OneHotEncoder of pyspark.ml.feature), or leave such columns out: "
            else "") +
           s"name those that count with `data.columns`, and the label's with `data.label`."
       )

@@ -7,6 +7,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.results.WriteFailure
 import sparkdlbench.train.{Checkpointing, Failures}
 
 import java.io.IOException
@@ -65,7 +66,11 @@ private[data] object Materializer {
     } catch {
       case cause: IOException =>
         throw new ConfigurationException(
-          s"The decoded rows cannot be kept in '${folder.getParent}': ${cause.getMessage}. Set `data.cache_dir` to a folder that can be written.",
+          WriteFailure.text(
+            s"The folder '${folder.getParent}' of decoded rows",
+            cause,
+            "or set `data.cache_dir` to a folder with more room that can be written"
+          ),
           cause
         )
     } finally
@@ -109,6 +114,8 @@ private[data] object Materializer {
           .sortBy(_.index)
       }
     } catch {
+      case cause: org.apache.spark.SparkException if WriteFailure.isFull(cause) =>
+        throw new IOException(Failures.reason(cause), cause)
       case cause: org.apache.spark.SparkException =>
         throw new ConfigurationException(
           s"The data set (${layout.description}) cannot be decoded: ${Failures.reason(cause)}",

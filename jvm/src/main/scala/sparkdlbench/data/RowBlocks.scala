@@ -1,9 +1,9 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Facts
+import sparkdlbench.results.{Facts, WriteFailure}
 
-import java.io.InputStream
+import java.io.{IOException, InputStream}
 import java.nio.channels.FileChannel
 import java.nio.file.{Files, Path, StandardOpenOption}
 import java.nio.{ByteBuffer, ByteOrder}
@@ -146,6 +146,7 @@ final class RowBlocks private (
 object RowBlocks {
   private val BlockBytes = 1 << 26
   private val FillBytes = 1 << 16
+  private val ReserveBytes = 1 << 20
 
   /** Rows a block, as a power of two: as many as fit 64 MiB, at least one. */
   def blockShift(rowBytes: Int): Int =
@@ -175,6 +176,7 @@ object RowBlocks {
     val channel =
       FileChannel.open(file, StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE)
     try {
+      reserve(channel, rows.toLong * rowBytes, folder)
       val ends = sizes(rows, rowBytes, shift).scanLeft(0L)(_ + _)
       val blocks = ends.zip(ends.tail).map { case (from, until) =>
         channel.map(FileChannel.MapMode.READ_WRITE, from, until - from): ByteBuffer
@@ -195,6 +197,28 @@ object RowBlocks {
           "are free. Make room there, give Spark another folder for its own files (spark.local.dir), or raise `data.memory_limit` and the " +
           "executors' heap."
       )
+  }
+
+  /** Takes the file's room: of a disk that is full, a mapped page that is written would end the process. */
+  private[sparkdlbench] def reserve(channel: FileChannel, bytes: Long, folder: Path): Unit = {
+    val zeros = ByteBuffer.allocateDirect(ReserveBytes)
+    try {
+      var left = bytes
+      while (left > 0) {
+        zeros.clear().limit(math.min(left, ReserveBytes.toLong).toInt)
+        left -= channel.write(zeros)
+      }
+    } catch {
+      case cause: IOException =>
+        throw new ConfigurationException(
+          WriteFailure.text(
+            s"A file of $bytes bytes for decoded rows over `data.memory_limit`, in the folder '$folder' on host ${Facts.hostName},",
+            cause,
+            "give Spark another folder for its own files (spark.local.dir), or raise `data.memory_limit` and the executors' heap"
+          ),
+          cause
+        )
+    }
   }
 
   private def sizes(rows: Int, rowBytes: Int, shift: Int): Array[Long] = {

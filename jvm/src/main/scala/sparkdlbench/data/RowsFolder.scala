@@ -7,7 +7,7 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.results.{Facts, Json}
 
-import java.io.{BufferedInputStream, FileNotFoundException, IOException}
+import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.jdk.CollectionConverters._
@@ -91,6 +91,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     new EveryNth(manifest.allRows, settings(RowsFolder.testEvery))
 
   def open(settings: Settings): DataSets = {
+    checkLengths()
     val (training, testing) = counts(settings)
     Pipeline.taking(training, layout.shape, settings) { taken =>
       val held = taken.rows + testing
@@ -104,6 +105,16 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         every.split(store(manifest.parts, held, every.holds(_, taken)), taken)
       }
     }
+  }
+
+  /** Before memory is taken for as many rows as the manifest says. */
+  private def checkLengths(): Unit = manifest.parts.foreach { part =>
+    val file = new Path(path, part.file)
+    val size = part.rows.toLong * (layout.rowBytes + 4)
+    try {
+      val found = fileSystem.getFileStatus(file).getLen
+      if (found != size) damaged(file, s"has $found bytes and should have $size")
+    } catch { case cause: IOException => unreadable(file, cause) }
   }
 
   /**
@@ -134,28 +145,45 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       wanted: Int => Boolean
   ): Int = {
     val file = new Path(path, part.file)
-    val size = part.rows.toLong * (layout.rowBytes + 4)
     try {
-      val found = fileSystem.getFileStatus(file).getLen
-      if (found != size) damaged(file, s"has $found bytes and should have $size")
       val stream = new BufferedInputStream(fileSystem.open(file), RowsFolder.StreamBytes)
       try {
         blocks.fillSome(stream, first, part.rows, wanted)
-        val numbers = stream.readNBytes(part.rows * 4)
-        if (numbers.length < part.rows * 4) damaged(file, "ends before its last label")
-        val all = ByteBuffer.wrap(numbers).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
-        var (row, at) = (0, first)
-        while (row < part.rows) {
-          if (wanted(row)) { labels(at) = all.get(row); at += 1 }
-          row += 1
-        }
-        at
+        readLabels(stream, file, part.rows, labels, first, wanted)
       } finally stream.close()
-    } catch {
-      case cause: IOException =>
-        damaged(file, s"cannot be read on host ${Facts.hostName} (${cause.getMessage})", cause)
-    }
+    } catch { case cause: IOException => unreadable(file, cause) }
   }
+
+  private def readLabels(
+      stream: InputStream,
+      file: Path,
+      rows: Int,
+      labels: Array[Int],
+      first: Int,
+      wanted: Int => Boolean
+  ): Int = {
+    val bytes = new Array[Byte](RowsFolder.StreamBytes)
+    var (row, at) = (0, first)
+    while (row < rows) {
+      val some = math.min(bytes.length / 4, rows - row)
+      if (stream.readNBytes(bytes, 0, some * 4) < some * 4) damaged(file, "ends before its last label")
+      val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
+      (0 until some).foreach { index =>
+        val label = numbers.get(index)
+        if (label < 0 || label >= layout.classes)
+          damaged(
+            file,
+            s"has the label $label in row ${row + index}, and with ${layout.classes} classes labels are 0 to ${layout.classes - 1}"
+          )
+        if (wanted(row + index)) { labels(at) = label; at += 1 }
+      }
+      row += some
+    }
+    at
+  }
+
+  private def unreadable(file: Path, cause: IOException): Nothing =
+    damaged(file, s"cannot be read on host ${Facts.hostName} (${cause.getMessage})", cause)
 
   private def damaged(file: Path, what: String, cause: Throwable = null): Nothing =
     throw new ConfigurationException(
@@ -170,6 +198,8 @@ private[data] object RowsFolder {
   val Manifest = "manifest.json"
   private val StreamBytes = 1 << 16
   private val MostManifestBytes = 256 << 20
+  private val MostRowBytes = Int.MaxValue - 8L
+  private val PlainName = """[A-Za-z0-9_][A-Za-z0-9._-]*""".r.pattern
 
   val testEvery: Key[Int] = Key.int(
     "data.test_every",
@@ -213,24 +243,20 @@ private[data] object RowsFolder {
       if (schema != Schema) throw new IllegalArgumentException(s"its schema is $schema, and this version reads $Schema")
       val kind =
         ValueKind.named(json.path("kind").asText).getOrElse(throw new IllegalArgumentException("it has no kind"))
-      val shape = texts(json.path("shape")).map(_.toInt)
-      if (shape.isEmpty || shape.exists(_ < 1)) throw new IllegalArgumentException(s"its shape is $shape")
       val layout = RecordLayout(
-        shape,
+        shape(json.path("shape"), kind),
         kind,
-        json.path("classes").asInt,
+        int(json, "classes", 2),
         json.path("description").asText,
         texts(json.path("label_names")),
         texts(json.path("columns"))
       )
-      val parts = json.path("parts").elements.asScala.map { part =>
-        RowsPart(part.path("file").asText, part.path("rows").asInt, part.path("test").asBoolean)
-      }
+      val parts = partsOf(json.path("parts"))
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))
       RowsManifest(
         json.path("source").asText,
         layout,
-        parts.toList,
+        parts,
         skipped,
         json.path("seconds").asDouble,
         json.path("rows_identity").asText("")
@@ -243,6 +269,45 @@ private[data] object RowsFolder {
           cause
         )
     }
+
+  /** A row's values, whose bytes a number of 32 bits must hold. */
+  private def shape(list: JsonNode, kind: ValueKind): Seq[Int] = {
+    val sizes = list.elements.asScala.toList
+    val isValid = sizes.nonEmpty && sizes.forall(size => size.isInt && size.asInt > 0)
+    // Each factor is below 2^31, so that a product over the limit is seen before it overflows.
+    val values =
+      if (isValid) sizes.foldLeft(1L)((sofar, size) => if (sofar > MostRowBytes) sofar else sofar * size.asInt) else 0L
+    if (!isValid || values * kind.bytes > MostRowBytes)
+      throw new IllegalArgumentException(
+        s"its shape is $list; valid are whole numbers above 0 whose row of ${kind.name} has at most $MostRowBytes bytes"
+      )
+    sizes.map(_.asInt)
+  }
+
+  private def partsOf(list: JsonNode): List[RowsPart] = {
+    val parts = list.elements.asScala.map { part =>
+      val file = part.path("file").asText
+      if (!PlainName.matcher(file).matches)
+        throw new IllegalArgumentException(
+          s"the file of a part is '$file'; valid are names without a folder, of letters, digits, '.', '_' and '-'"
+        )
+      RowsPart(file, int(part, "rows", 1), part.path("test").asBoolean)
+    }.toList
+    val rows = parts.map(_.rows.toLong).sum
+    if (rows > Int.MaxValue)
+      throw new IllegalArgumentException(s"it has $rows rows, at most ${Int.MaxValue} are supported")
+    parts.groupBy(_.file).find(_._2.size > 1).foreach { case (file, _) =>
+      throw new IllegalArgumentException(s"the file '$file' is there twice")
+    }
+    parts
+  }
+
+  private def int(json: JsonNode, name: String, least: Int): Int = {
+    val found = json.path(name)
+    if (!found.isInt || found.asInt < least)
+      throw new IllegalArgumentException(s"its '$name' is $found; valid is a whole number, at least $least")
+    found.asInt
+  }
 
   private def texts(list: JsonNode): Seq[String] = list.elements.asScala.map(_.asText).toList
 }

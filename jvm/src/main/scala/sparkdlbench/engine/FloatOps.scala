@@ -135,6 +135,7 @@ private[sparkdlbench] final class Staging {
   val first = new Array[Float](Staging.Length)
   val second = new Array[Float](Staging.Length)
   val third = new Array[Float](Staging.Length)
+  val fourth = new Array[Float](Staging.Length)
   val firstBits = new Array[Int](Staging.Length)
   val secondBits = new Array[Int](Staging.Length)
   private val bytes = ByteBuffer.allocateDirect(Staging.Length * 4).order(ByteOrder.nativeOrder())

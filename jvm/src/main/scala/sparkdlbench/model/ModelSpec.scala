@@ -140,7 +140,13 @@ object ParameterLayout {
 
   private def packed(tensors: Seq[(String, Seq[Int], String)]): Seq[ParameterSpec] = {
     val offsets = tensors.scanLeft(0L)((offset, tensor) => offset + LayerKind.values(tensor._2))
-    require(offsets.last <= Int.MaxValue, s"a model of ${offsets.last} parameters does not fit one flat buffer")
+    if (offsets.last > Int.MaxValue) {
+      val (name, shape, _) = tensors.maxBy(tensor => LayerKind.values(tensor._2))
+      throw new ConfigurationException(
+        f"The model has ${offsets.last}%,d parameters, ${offsets.last * 4.0 / (1L << 30)}%.1f GiB in fp32 and as much again for each of gradient and " +
+          f"momentum; at most ${Int.MaxValue}%,d fit. Its largest part is $name of ${shape.mkString(" × ")}. Make that layer smaller (model.hidden, or the model's specification)."
+      )
+    }
     tensors.zip(offsets).map { case ((name, shape, initializer), offset) =>
       ParameterSpec(name, shape, offset.toInt, initializer)
     }

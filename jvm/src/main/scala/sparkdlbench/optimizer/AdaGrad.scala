@@ -42,14 +42,16 @@ private[optimizer] final class AdaGrad(
     Optimizer.requireLengths(length, weights, gradient)
     val rate = learningRate(step)
     val staging = Staging.get()
-    val (w, g) = (staging.first, staging.second)
+    val (w, g, s) = (staging.first, staging.second, staging.third)
     multipliers.pieces.foreach { piece =>
       val (ownRate, ownDecay) = (rate * piece.rate, weightDecay * piece.decay)
       FloatOps.eachChunk(piece.until - piece.from) { (chunk, size) =>
         val at = piece.from + chunk
         weights.get(weights.position() + at, w, 0, size)
         gradient.get(gradient.position() + at, g, 0, size)
-        AdaGrad.descend(w, g, squares, at, size, ownRate, epsilon, ownDecay)
+        System.arraycopy(squares, at, s, 0, size)
+        AdaGrad.descend(w, g, s, size, ownRate, epsilon, ownDecay)
+        System.arraycopy(s, 0, squares, at, size)
         weights.put(weights.position() + at, w, 0, size)
       }
     }
@@ -61,7 +63,6 @@ private[optimizer] object AdaGrad {
       w: Array[Float],
       g: Array[Float],
       squares: Array[Float],
-      at: Int,
       size: Int,
       rate: Float,
       epsilon: Float,
@@ -70,8 +71,8 @@ private[optimizer] object AdaGrad {
     var i = 0
     while (i < size) {
       val direction = g(i) + decay * w(i)
-      val sum = ((squares(at + i) + direction * direction) + Grid.Squares) - Grid.Squares
-      squares(at + i) = sum
+      val sum = ((squares(i) + direction * direction) + Grid.Squares) - Grid.Squares
+      squares(i) = sum
       w(i) -= rate * direction / (math.sqrt(sum.toDouble).toFloat + epsilon)
       i += 1
     }

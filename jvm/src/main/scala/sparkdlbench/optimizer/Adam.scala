@@ -58,7 +58,7 @@ private[optimizer] final class Adam(
     val correction = 1 - StrictMath.pow(beta1, t)
     val root = (1 / math.sqrt(1 - StrictMath.pow(beta2, t))).toFloat
     val staging = Staging.get()
-    val (w, g) = (staging.first, staging.second)
+    val (w, g, m, v) = (staging.first, staging.second, staging.third, staging.fourth)
     multipliers.pieces.foreach { piece =>
       val (ownRate, ownDecay) = (rate * piece.rate, weightDecay * piece.decay)
       val (keep, shrink) =
@@ -69,15 +69,12 @@ private[optimizer] final class Adam(
         val at = piece.from + chunk
         weights.get(weights.position() + at, w, 0, size)
         gradient.get(gradient.position() + at, g, 0, size)
-        Adam.descend(
-          w,
-          g,
-          first,
-          second,
-          at,
-          size,
-          factors
-        )
+        // The moments are staged too: C2 leaves loops over first(at + i) as they are, at three times the time.
+        System.arraycopy(first, at, m, 0, size)
+        System.arraycopy(second, at, v, 0, size)
+        Adam.descend(w, g, m, v, size, factors)
+        System.arraycopy(m, 0, first, at, size)
+        System.arraycopy(v, 0, second, at, size)
         weights.put(weights.position() + at, w, 0, size)
       }
     }
@@ -118,20 +115,20 @@ private[optimizer] object Adam {
       g: Array[Float],
       first: Array[Float],
       second: Array[Float],
-      at: Int,
       size: Int,
       by: Factors
   ): Unit = {
     val (beta1, beta2, rate, root) = (by.beta1, by.beta2, by.rate, by.root)
     val (rest1, rest2) = (1 - beta1, 1 - beta2)
+    val (decay, shrink, epsilon) = (by.decay, by.shrink, by.epsilon)
     var i = 0
     while (i < size) {
-      val direction = g(i) + by.decay * w(i)
-      val m = ((beta1 * first(at + i) + rest1 * direction) + Grid.Moments) - Grid.Moments
-      val v = ((beta2 * second(at + i) + rest2 * direction * direction) + Grid.Squares) - Grid.Squares
-      first(at + i) = m
-      second(at + i) = v
-      w(i) = w(i) * by.shrink - rate * (m / (math.sqrt(v.toDouble).toFloat * root + by.epsilon))
+      val direction = g(i) + decay * w(i)
+      val m = ((beta1 * first(i) + rest1 * direction) + Grid.Moments) - Grid.Moments
+      val v = ((beta2 * second(i) + rest2 * direction * direction) + Grid.Squares) - Grid.Squares
+      first(i) = m
+      second(i) = v
+      w(i) = w(i) * shrink - rate * (m / (math.sqrt(v.toDouble).toFloat * root + epsilon))
       i += 1
     }
   }

@@ -110,7 +110,7 @@ final class Recorder(
 
   /** Something befell the run, which may go on all the same. */
   def noticed(notice: Notice): Unit = {
-    val at = ListMap("rank" -> notice.rank, "host" -> notice.host, "executor" -> notice.executor)
+    val at = ListMap[String, Any]("rank" -> notice.rank, "host" -> notice.host, "executor" -> notice.executor)
     folder.event(notice.kind, None, at.toSeq :+ ("reason" -> notice.reason): _*)
     val head = ListMap[String, Any]("kind" -> notice.kind, "seconds" -> seconds)
     notices += (head ++ at + ("reason" -> notice.reason))

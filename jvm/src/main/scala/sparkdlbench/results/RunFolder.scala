@@ -1,9 +1,11 @@
 package sparkdlbench.results
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Redaction
 
 import java.io.{IOException, Writer}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.attribute.PosixFilePermission.{OTHERS_EXECUTE, OTHERS_READ, OTHERS_WRITE}
 import java.nio.file.{Files, Path, Paths, StandardCopyOption, StandardOpenOption}
 import java.time.format.DateTimeFormatter
 import java.time.{Instant, ZoneOffset}
@@ -12,7 +14,8 @@ import scala.util.Try
 
 /**
  * The folder of one run: run.json, events.jsonl, page.html, summary.json and others (docs/reference/metrics.md). Files are replaced whole (a
- * reader never sees half of one); events are appended and flushed one by one. Used by one thread at a time.
+ * reader never sees half of one); events are appended and flushed one by one. They hold the configuration, without its secrets, and other
+ * users of the host may not read them. Used by one thread at a time.
  *
  * A folder that can no longer be written (a full disk) ends no run: what was written is copied to a temporary folder, and the rest
  * is written there. `warning` says so.
@@ -34,12 +37,14 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
   /** Appends one MLPerf-style event. */
   def event(key: String, value: Any, metadata: (String, Any)*): Unit = {
     val line = Json.line(
-      ListMap[String, Any](
-        "schema" -> RunFolder.Schema,
-        "time_ms" -> System.currentTimeMillis(),
-        "key" -> key,
-        "value" -> value,
-        "metadata" -> ListMap(metadata: _*)
+      Redaction.map(
+        ListMap[String, Any](
+          "schema" -> RunFolder.Schema,
+          "time_ms" -> System.currentTimeMillis(),
+          "key" -> key,
+          "value" -> value,
+          "metadata" -> ListMap(metadata: _*)
+        )
       )
     )
     kept {
@@ -50,16 +55,22 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
 
   def write(file: String, content: String): Unit = kept {
     val partial = current.resolve(s".$file.partial")
-    Files.write(partial, content.getBytes(UTF_8))
-    Files.move(partial, current.resolve(file), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE)
-    ()
+    try {
+      Files.write(partial, content.getBytes(UTF_8))
+      RunFolder.hideFromOthers(partial)
+      Files.move(partial, current.resolve(file), StandardCopyOption.REPLACE_EXISTING, StandardCopyOption.ATOMIC_MOVE)
+    } finally Files.deleteIfExists(partial): Unit
   }
 
   /** Writes anything else into the folder. */
   def writeBelow(name: String)(use: Path => Unit): Unit = kept(use(current.resolve(name)))
 
-  private def open(): Writer =
-    Files.newBufferedWriter(current.resolve("events.jsonl"), UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
+  private def open(): Writer = {
+    val file = current.resolve("events.jsonl")
+    val writer = Files.newBufferedWriter(file, UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
+    RunFolder.hideFromOthers(file)
+    writer
+  }
 
   private def kept(write: => Unit): Unit = if (!lost)
     try write
@@ -100,6 +111,13 @@ object RunFolder {
   /** Version of the files' layout (docs/reference/metrics.md). */
   val Schema = 1
   private val stamp = DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS").withZone(ZoneOffset.UTC)
+
+  private def hideFromOthers(file: Path): Unit =
+    if (file.getFileSystem.supportedFileAttributeViews.contains("posix")) {
+      val permissions = Files.getPosixFilePermissions(file)
+      Seq(OTHERS_READ, OTHERS_WRITE, OTHERS_EXECUTE).foreach(permissions.remove(_))
+      Files.setPosixFilePermissions(file, permissions): Unit
+    }
 
   /** Makes `<results>/<time>-<name>/`. */
   def create(results: String, name: String): RunFolder = {

@@ -1,201 +1,181 @@
 package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileSystem, Path}
+import org.apache.hadoop.fs.Path
+import org.apache.spark.internal.Logging
 import sparkdlbench.ConfigurationException
-import sparkdlbench.transport.RankGroups
 
-import java.io.{DataInputStream, DataOutputStream, IOException}
-import java.nio.ByteBuffer
-import java.util.zip.{CRC32C, CheckedInputStream, CheckedOutputStream}
-
-/** Values `from` until `from + values.length` of the vector called `name` (`weights`, `momentum`, `residual`, …). */
-final case class StateRange(name: String, from: Int, values: Array[Float])
+import java.io.IOException
 
 /**
- * What the rows of a step depend on besides its number: a run that goes on from a checkpoint trains on the rows that come next.
- *
- * @param batch
- *   rows of all workers together
- * @param rows
- *   of the training set
- * @param set
- *   which rows they are, where the source alone does not say (`DataFacts.rowsIdentity`)
+ * Checkpoints in a folder of any Hadoop file system. Each rank writes its values, `step-<steps made>/rank-<r>-of-<N>.<run>-<attempt>`, and then a record of
+ * that file. Who finds the records of all N ranks commits the checkpoint: it writes `manifest.json`, last. So no rank waits for another to write one, and a
+ * crash at any moment leaves a step with a manifest, which is whole, or one without, which does not count. A reader holds every file to the manifest:
+ * run, attempt, step, rank, number of ranks, position in the data, length, SHA-256 and ranges, which cover each vector exactly once.
  */
-final case class DataPosition(batch: Int, seed: Long, rows: Int, set: String = "")
-
-/**
- * One rank's part of a checkpoint: what it answers for, taken after `step` steps were made.
- *
- * @param group
- *   lowest rank of the ranks that summed in memory with it (`RankGroups`)
- * @param epochLoss
- *   sum of the losses of the rank's rows so far in the epoch that `step` is in
- */
-final case class RankSnapshot(
-    step: Long,
-    rank: Int,
-    size: Int,
-    group: Int,
-    data: DataPosition,
-    epochLoss: Double,
-    ranges: Seq[StateRange]
-)
-
-/** A whole checkpoint, the parts of all ranks of the run that wrote it. */
-final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
-
-  /** The groups of ranks that the order of its sums depended on. */
-  def groups: RankGroups = RankGroups.by(parts.map(_.group).toIndexedSeq)
-
-  /** The vector `name`, put together from all ranks' ranges; None when no rank wrote any. */
-  def vector(name: String, length: Int): Option[Array[Float]] = {
-    val ranges = parts.flatMap(_.ranges).filter(_.name == name)
-    if (ranges.isEmpty) None
-    else {
-      val whole = new Array[Float](length)
-      ranges.foreach(range => System.arraycopy(range.values, 0, whole, range.from, range.values.length))
-      Some(whole)
-    }
-  }
-}
-
-/**
- * Checkpoints in a folder of any Hadoop file system, one file a rank and step: `step-<steps made>/rank-<r>-of-<N>`. A file
- * appears whole (written beside, then renamed) and ends in a CRC-32C of what it holds; a checkpoint is complete when all N
- * files are there, so no rank waits for another to write one.
- */
-final class CheckpointStore(folder: String, hadoop: Configuration) {
-  private val root = new Path(folder)
-  private lazy val files: FileSystem = root.getFileSystem(hadoop)
+final class CheckpointStore(folder: String, hadoop: Configuration) extends Logging {
+  private val files = new CheckpointFolder(new Path(folder), hadoop)
 
   def write(snapshot: RankSnapshot): Unit = {
-    val target = path(snapshot.step, snapshot.rank, snapshot.size)
-    val partial = new Path(target.getParent, s".${target.getName}.partial")
-    val checksum = new CRC32C
-    val out = new DataOutputStream(
-      new CheckedOutputStream(new java.io.BufferedOutputStream(files.create(partial, true), 1 << 16), checksum)
-    )
-    try {
-      out.writeLong(CheckpointStore.Magic)
-      out.writeLong(snapshot.step)
-      out.writeInt(snapshot.rank)
-      out.writeInt(snapshot.size)
-      out.writeInt(snapshot.group)
-      out.writeInt(snapshot.data.batch)
-      out.writeLong(snapshot.data.seed)
-      out.writeInt(snapshot.data.rows)
-      out.writeUTF(snapshot.data.set)
-      out.writeDouble(snapshot.epochLoss)
-      out.writeInt(snapshot.ranges.size)
-      snapshot.ranges.foreach(writeRange(out, _))
-      out.writeLong(checksum.getValue)
-    } finally out.close()
-    files.delete(target, false)
-    if (!files.rename(partial, target)) throw new IOException(s"cannot rename $partial to $target")
+    val (at, author) = (stepFolder(snapshot.step), snapshot.author)
+    val name = CheckpointManifest.fileName(snapshot.rank, snapshot.size, author)
+    checkOwner(author)
+    val (bytes, sha256) = files.write(new Path(at, name))(CheckpointPart.write(_, snapshot))
+    val ranges = snapshot.ranges.map(range => PartRange(range.name, range.from, range.values.length))
+    val part = PartRecord(snapshot.rank, name, bytes, sha256, ranges)
+    val record = CheckpointManifest(author, snapshot.step, snapshot.size, snapshot.data, Seq(part))
+    val recordName = CheckpointManifest.recordName(snapshot.rank, snapshot.size, author)
+    files.publish(new Path(at, recordName), record.text, recordName)
+    commit(record)
   }
 
-  /** Numbers of steps after which there is a checkpoint with a file of each of its ranks, newest first. */
-  def complete: Seq[Long] = begun.filter(step => writers(step).isDefined)
+  /** Writes the manifest where all ranks' records are there. */
+  private def commit(mine: CheckpointManifest): Unit = {
+    val at = stepFolder(mine.step)
+    val expected = (0 until mine.size).map(CheckpointManifest.recordName(_, mine.size, mine.author))
+    val records =
+      if (expected.forall(files.names(at))) expected.flatMap(name => files.text(new Path(at, name))) else Nil
+    if (records.size == mine.size && !manifest(mine.step).exists(isOf(mine, _)))
+      CheckpointManifest.merged(records.map(CheckpointManifest.read)) match {
+        case Right(whole) =>
+          checkOwner(mine.author)
+          val beside = s"${CheckpointManifest.File}-${mine.parts.map(_.rank).mkString}-${mine.author.runId}"
+          val target = new Path(at, CheckpointManifest.File)
+          if (files.names(at)(CheckpointManifest.File))
+            files.delete(target, recursive = false) // damaged, or of a run before
+          files.publish(target, whole.text, beside)
+        case Left(why) => throw new IOException(s"the parts of the checkpoint after step ${mine.step} do not fit: $why")
+      }
+  }
+
+  /** A run keeps what an earlier attempt of its own has committed. */
+  private def isOf(mine: CheckpointManifest, there: CheckpointManifest): Boolean =
+    there.author.runId == mine.author.runId && isThere(there)
+
+  private def checkOwner(author: CheckpointAuthor): Unit =
+    CheckpointOwner.read(files).filter(_.runId != author.runId).foreach { other =>
+      throw new IOException(s"the folder belongs to run ${other.runId} now (${other.place}), which has taken it over")
+    }
+
+  /** Numbers of steps after which there is a checkpoint with a manifest and all files that it lists, newest first. */
+  def complete: Seq[Long] = complete(None)
+
+  /** @param runId of the run that wrote them; None: whichever */
+  private[train] def complete(runId: Option[String]): Seq[Long] = begun.filter { step =>
+    manifest(step).exists(found => runId.forall(_ == found.author.runId) && isThere(found))
+  }
+
+  private def isThere(found: CheckpointManifest): Boolean = {
+    val there = files.entries(stepFolder(found.step))
+    found.parts.forall(part => there.get(part.file).contains(part.bytes))
+  }
+
+  /** The manifest of a step that can be read and fits it. */
+  private def manifest(step: Long): Option[CheckpointManifest] = readManifest(step).toOption
+
+  private def readManifest(step: Long): Either[String, CheckpointManifest] =
+    try
+      files.text(new Path(stepFolder(step), CheckpointManifest.File)) match {
+        case None => Left(withoutManifest(step))
+        case Some(text) =>
+          val read = CheckpointManifest.read(text)
+          read.fault(step).map(why => s"its ${CheckpointManifest.File} is damaged: $why").toLeft(read)
+      }
+    catch { case cause: IOException => Left(s"its ${CheckpointManifest.File} cannot be used: ${cause.getMessage}") }
+
+  private def withoutManifest(step: Long): String = {
+    val at = stepFolder(step)
+    val old = files.names(at).filter(CheckpointStore.OldFile.pattern.matcher(_).matches)
+    val isOld = old.headOption.exists { name =>
+      val stream = files.open(new Path(at, name))
+      try CheckpointPart.isOfOtherVersion(stream)
+      finally stream.close()
+    }
+    if (isOld)
+      s"it is of an earlier version of sparkdl-bench, whose files do not say which run they belong to: go on from it with that version, or start anew"
+    else s"it has no ${CheckpointManifest.File}, so not all ranks have written their files"
+  }
 
   /** Numbers of steps after which a rank has begun to write, newest first. */
   private[train] def begun: Seq[Long] =
-    names(root).collect { case CheckpointStore.StepFolder(number) => number.toLong }.sorted.reverse
-
-  /** What is in a folder; nothing when it is not there, for another rank may remove it at any moment. */
-  private def names(folder: Path): Seq[String] =
-    try files.listStatus(folder).toSeq.map(_.getPath.getName)
-    catch {
-      case _: IOException if !files.exists(folder) => Nil
-    } // a local file system then says that it may not read it
+    files.names(files.root).toSeq.collect { case CheckpointStore.StepFolder(number) => number.toLong }.sorted.reverse
 
   /** Reads a complete checkpoint; None when one of its files is damaged or gone. */
-  def read(step: Long): Option[Snapshot] =
-    try writers(step).map(size => Snapshot(step, (0 until size).map(rank => readRank(path(step, rank, size)))))
-    catch { case _: IOException => None }
+  def read(step: Long): Option[Snapshot] = load(step).toOption
 
-  /** With how many ranks the checkpoint was written, where all their files are there. */
-  private def writers(step: Long): Option[Int] = names(stepFolder(step))
-    .collect { case CheckpointStore.RankFile(rank, count) => (rank.toInt, count.toInt) }
-    .groupBy(_._2)
-    .collectFirst { case (count, found) if found.map(_._1).toSet == (0 until count).toSet => count }
+  /** Reads a complete checkpoint, or says why it is none. */
+  private[train] def load(step: Long): Either[String, Snapshot] = readManifest(step).flatMap { manifest =>
+    val there = files.entries(stepFolder(step))
+    manifest.parts
+      .foldLeft[Either[String, Vector[RankSnapshot]]](Right(Vector.empty)) { (sofar, part) =>
+        sofar.flatMap(parts => readPart(manifest, part, there.get(part.file)).map(parts :+ _))
+      }
+      .map(Snapshot(step, _))
+  }
 
-  /** The newest checkpoint, after no more than `atMost` steps, whose files are all there and whole. */
-  def newest(atMost: Long): Option[Snapshot] =
-    complete.iterator.filter(_ <= atMost).map(read).collectFirst { case Some(snapshot) => snapshot }
+  private def readPart(
+      manifest: CheckpointManifest,
+      part: PartRecord,
+      bytes: Option[Long]
+  ): Either[String, RankSnapshot] =
+    if (!bytes.contains(part.bytes))
+      Left(
+        s"file ${part.file} ${bytes.fold("is not there")(found => s"has $found bytes and should have ${part.bytes}")}"
+      )
+    else
+      try {
+        val stream = files.open(new Path(stepFolder(manifest.step), part.file))
+        try Right(CheckpointPart.read(stream, part, manifest))
+        finally stream.close()
+      } catch { case cause: IOException => Left(s"file ${part.file} is damaged: ${cause.getMessage}") }
+
+  /**
+   * The newest checkpoint, after no more than `atMost` steps, whose files are all there and whole. What it passes over is logged.
+   *
+   * @param runId
+   *   of the run that wrote it; None: whichever
+   */
+  def newest(atMost: Long, runId: Option[String] = None): Option[Snapshot] =
+    complete(runId).iterator
+      .filter(_ <= atMost)
+      .map { step =>
+        val loaded = load(step)
+        loaded.left.foreach(why => logWarning(s"The checkpoint after step $step in '$folder' is passed over: $why."))
+        loaded
+      }
+      .collectFirst { case Right(snapshot) => snapshot }
 
   def newest: Option[Snapshot] = newest(Long.MaxValue)
 
   /**
-   * Removes what is older than the newest `keep` complete checkpoints, whoever wrote it: all ranks are done with it. A rank calls it after
+   * Removes what is older than the newest `keep` complete checkpoints of a run, whoever wrote it: all ranks are done with it. A rank calls it after
    * each file of its own, so the rank whose file completes a checkpoint leaves `keep` of them.
    */
-  def prune(keep: Int): Unit =
-    complete.drop(keep - 1).headOption.foreach { oldest =>
+  def prune(keep: Int, runId: String): Unit =
+    complete(Some(runId)).drop(keep - 1).headOption.foreach { oldest =>
       begun.filter(_ < oldest).foreach { old =>
-        try files.delete(stepFolder(old), true)
-        catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
+        try {
+          // First, so that a crash in between leaves no manifest without its files.
+          files.delete(new Path(stepFolder(old), CheckpointManifest.File), recursive = false)
+          files.delete(stepFolder(old), recursive = true)
+        } catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
       }
     }
 
   /** Whether there is a file of rank `rank` of `size`, of whichever checkpoint. */
   private[train] def hasAny(rank: Int, size: Int): Boolean =
-    begun.exists(step => names(stepFolder(step)).contains(path(step, rank, size).getName))
+    begun.exists(step => files.names(stepFolder(step)).exists(_.startsWith(s"rank-$rank-of-$size.")))
 
-  private def stepFolder(step: Long) = new Path(root, f"step-$step%012d")
-  private def path(step: Long, rank: Int, size: Int) = new Path(stepFolder(step), s"rank-$rank-of-$size")
+  /** Why each step that has begun is no checkpoint that can be read, newest first. */
+  private[train] def refusals: Seq[String] =
+    begun.flatMap(step => load(step).left.toOption.map(why => s"after step $step, $why"))
 
-  private def writeRange(out: DataOutputStream, range: StateRange): Unit = {
-    out.writeUTF(range.name)
-    out.writeInt(range.from)
-    out.writeInt(range.values.length)
-    range.values.grouped(CheckpointStore.Chunk).foreach { part =>
-      val bytes = ByteBuffer.allocate(part.length * 4)
-      bytes.asFloatBuffer().put(part)
-      out.write(bytes.array)
-    }
-  }
-
-  private def readRank(path: Path): RankSnapshot = {
-    val bytes = files.getFileStatus(path).getLen
-    val checksum = new CRC32C
-    val in = new DataInputStream(
-      new CheckedInputStream(new java.io.BufferedInputStream(files.open(path), 1 << 16), checksum)
-    )
-    try {
-      if (in.readLong() != CheckpointStore.Magic) throw new IOException(s"$path is no checkpoint of this version")
-      val (step, rank, size, group) = (in.readLong(), in.readInt(), in.readInt(), in.readInt())
-      val data = DataPosition(in.readInt(), in.readLong(), in.readInt(), in.readUTF())
-      val epochLoss = in.readDouble()
-      val count = in.readInt()
-      val ranges = (0 until count).map(_ => readRange(in, bytes))
-      val expected = checksum.getValue
-      if (in.readLong() != expected) throw new IOException(s"$path is damaged: its checksum does not fit")
-      RankSnapshot(step, rank, size, group, data, epochLoss, ranges)
-    } finally in.close()
-  }
-
-  /** @param bytes of the whole file: what a damaged length could ask for must not be taken from memory before the checksum is known */
-  private def readRange(in: DataInputStream, bytes: Long): StateRange = {
-    val (name, from, length) = (in.readUTF(), in.readInt(), in.readInt())
-    if (length < 0 || 4L * length > bytes) throw new IOException(s"a range of $length values in $bytes bytes")
-    val values = new Array[Float](length)
-    (0 until length by CheckpointStore.Chunk).foreach { first =>
-      val bytes = new Array[Byte](math.min(CheckpointStore.Chunk, length - first) * 4)
-      in.readFully(bytes)
-      ByteBuffer.wrap(bytes).asFloatBuffer().get(values, first, bytes.length / 4)
-    }
-    StateRange(name, from, values)
-  }
+  private def stepFolder(step: Long) = new Path(files.root, f"step-$step%012d")
 }
 
 object CheckpointStore {
-
-  /** "SPDLCKP" and the version of the layout. */
-  private val Magic = 0x5350444c434b5003L
-  private val Chunk = 1 << 18
-  private val StepFolder = """step-(\d+)""".r
-  private val RankFile = """rank-(\d+)-of-(\d+)""".r
+  private val StepFolder = """step-(\d{1,18})""".r
+  private val OldFile = """rank-\d+-of-\d+""".r
 
   /** The complete name of a folder that a user gave: executors have working folders of their own. */
   def named(folder: String, hadoop: Configuration): String =
@@ -215,9 +195,15 @@ object CheckpointStore {
   }
 
   /** The newest whole checkpoint of a folder that the user named, or what to do about it. */
-  def require(folder: String, hadoop: Configuration): Snapshot = new CheckpointStore(folder, hadoop).newest.getOrElse(
-    throw new ConfigurationException(
-      s"There is no complete checkpoint in '$folder' to resume from. Name the folder that checkpoint.dir was set to, or start without --resume."
-    )
-  )
+  def require(folder: String, hadoop: Configuration): Snapshot = {
+    val store = new CheckpointStore(folder, hadoop)
+    store.newest.getOrElse {
+      val refused = store.refusals
+      throw new ConfigurationException(
+        s"There is no complete checkpoint in '$folder' to resume from." +
+          (if (refused.isEmpty) "" else s" What is there cannot be used: ${refused.mkString("; ")}.") +
+          " Name the folder that checkpoint.dir was set to, or start without --resume."
+      )
+    }
+  }
 }

@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.config.Key
+import sparkdlbench.results.WriteFailure
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
 
@@ -35,6 +36,23 @@ object Checkpointing {
   val keys: Seq[Key[_]] =
     Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds, startSeconds)
 
+  /** Makes the folder that a run writes to its own, until `release`; driver. */
+  def own(setup: RunSetup, application: String): Unit = {
+    val (folder, resume) = (setup.settings(Checkpointing.folder), setup.settings(Checkpointing.resume))
+    if (folder.nonEmpty)
+      CheckpointOwner.take(
+        folder,
+        setup.hadoop.value,
+        CheckpointOwner.ofThisProcess(setup.runId, application),
+        resumes = folder == resume
+      )
+  }
+
+  def release(setup: RunSetup): Unit = {
+    val folder = setup.settings(Checkpointing.folder)
+    if (folder.nonEmpty) CheckpointOwner.release(folder, setup.hadoop.value, setup.runId)
+  }
+
   def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
     Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
 }
@@ -46,6 +64,8 @@ object Checkpointing {
  *
  * @param group
  *   lowest rank of this rank's group
+ * @param attempt
+ *   counted over the run's submissions
  * @param everySteps
  *   the same on all ranks
  * @param clock
@@ -58,6 +78,7 @@ final class CheckpointWriter(
     store: CheckpointStore,
     rank: Int,
     group: Int,
+    attempt: Int,
     everySteps: Long,
     clock: Option[CheckpointClock],
     isKilled: () => Boolean
@@ -79,12 +100,13 @@ final class CheckpointWriter(
   def write(stepsMade: Long, epochLoss: Double, state: => Seq[StateRange]): Unit = {
     await()
     clock.foreach(_.restart())
-    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, setup.dataPosition, epochLoss, state)
+    val author = CheckpointAuthor(setup.runId, attempt)
+    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, setup.dataPosition, epochLoss, state, author)
     val work: Runnable = () => {
       store.write(snapshot)
       written += 1
       if (written == CheckpointWriter.AloneAtMost) checkShared()
-      store.prune(setup.settings(Checkpointing.keep))
+      store.prune(setup.settings(Checkpointing.keep), setup.runId)
     }
     pending = Some(writer.submit(work))
   }
@@ -101,20 +123,24 @@ final class CheckpointWriter(
   /** Waits for the checkpoint under way. */
   def await(): Unit = {
     pending.foreach { write =>
-      def failed(how: String, cause: Throwable) = throw new RunFailedException(
-        s"Rank $rank could not write its checkpoint to ${setup.settings(Checkpointing.folder)}: $how. Check that executors can write there, " +
-          "or set checkpoint.dir to another folder.",
-        cause
-      )
+      def failed(how: String) =
+        s"Rank $rank could not write its checkpoint to ${setup.settings(Checkpointing.folder)}: $how"
       val end = System.nanoTime() + TimeUnit.MINUTES.toNanos(CheckpointWriter.MinutesAtMost)
       while (!write.isDone && System.nanoTime() < end) {
         if (isKilled()) throw new CancelledException
         try { val _ = write.get(CheckpointWriter.LookMillis, TimeUnit.MILLISECONDS) }
         catch { case _: TimeoutException | _: ExecutionException => () }
       }
-      if (!write.isDone) failed(s"not done after ${CheckpointWriter.MinutesAtMost} minutes", null)
+      if (!write.isDone)
+        throw new RunFailedException(
+          failed(s"not done after ${CheckpointWriter.MinutesAtMost} minutes. Set checkpoint.dir to a faster folder.")
+        )
       try { val _ = write.get() }
-      catch { case e: ExecutionException => failed(String.valueOf(e.getCause), e.getCause) }
+      catch {
+        case e: ExecutionException =>
+          val remedy = "or set checkpoint.dir to another folder that all executors can write to"
+          throw new RunFailedException(failed(WriteFailure.text("it", e.getCause, remedy)), e.getCause)
+      }
     }
     pending = None
   }

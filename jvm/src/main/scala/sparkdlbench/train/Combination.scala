@@ -22,7 +22,7 @@ object Combination {
 
   private def refusalOf(settings: Settings): Option[String] = {
     val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
-    of(settings, algorithm).orElse(NonFinite.refuses(settings)).orElse(Best.refuses(settings))
+    NonFinite.refuses(settings).orElse(Best.refuses(settings)).orElse(of(settings, algorithm))
   }
 
   private def of(settings: Settings, algorithm: Algorithm): Option[String] =

@@ -24,12 +24,14 @@ object EndOfJvm {
   private val CommandMark = "SPARKDL_COMMAND"
   private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
   @volatile private var begun = false
-  @volatile private var tell: Seq[TrainingRun] => Unit = _ => ()
-  private lazy val hook: Unit = {
-    Try(ShutdownHookManager.get().addShutdownHook(() => end(), Priority))
-    if (sys.env.contains(CommandMark)) limited
-  }
-  private lazy val limited: Unit = Try(Runtime.getRuntime.addShutdownHook(new Thread(() => haltLater())))
+  @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
+
+  /** Set where the hook is there; a JVM that ends already takes none. */
+  private lazy val hooked: Boolean =
+    Try(ShutdownHookManager.get().addShutdownHook(() => end(), Priority)).isSuccess && (!ofPython || limited)
+  private lazy val limited: Boolean =
+    Try(Runtime.getRuntime.addShutdownHook(new Thread(() => haltLater()))).isSuccess
+  private def ofPython: Boolean = sys.env.contains(CommandMark)
 
   /** True once the JVM ends. */
   def hasBegun: Boolean = begun
@@ -37,16 +39,14 @@ object EndOfJvm {
   /** Within a command of ours: bounds the end of the JVM, and has `whenEnded` told of the runs that were going on. */
   def ofCommand(whenEnded: Seq[TrainingRun] => Unit): Unit = {
     tell = whenEnded
-    hook
-    limited
+    if (hooked) limited: Unit
   }
 
   /** Watches over a run as long as `body` trains it. */
   def watching[T](run: TrainingRun)(body: => T): T = {
-    hook
-    going.add(run)
+    if (hooked) going.add(run): Unit
     try body
-    finally going.remove(run)
+    finally going.remove(run): Unit
   }
 
   private def end(): Unit = {

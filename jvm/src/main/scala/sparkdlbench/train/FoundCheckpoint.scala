@@ -31,7 +31,8 @@ private[train] object FoundCheckpoint {
    */
   def newest(setup: RunSetup, group: GroupContext, attempt: Int, place: String): Option[FoundCheckpoint] = {
     val own = if (attempt == 0) None else Checkpointing.store(setup, Checkpointing.folder)
-    val mine = own.flatMap(agreed(group, _, place).toOption).map(FoundCheckpoint(_, ofThisRun = true))
+    val mine =
+      own.flatMap(agreed(group, _, place, Some(setup.runId)).toOption).map(FoundCheckpoint(_, ofThisRun = true))
     if (mine.nonEmpty) mine
     else
       Checkpointing.store(setup, Checkpointing.resume).map { store =>
@@ -51,11 +52,14 @@ private[train] object FoundCheckpoint {
    *
    * @param place
    *   of this rank, for messages
+   * @param runId
+   *   of the run that wrote it; None: whichever
    */
   private[train] def agreed(
       group: GroupContext,
       store: CheckpointStore,
-      place: String
+      place: String,
+      runId: Option[String] = None
   ): Either[Seq[String], Snapshot] = {
     @tailrec
     def from(newest: Option[Snapshot]): Either[Seq[String], Snapshot] = {
@@ -68,9 +72,9 @@ private[train] object FoundCheckpoint {
       if (blind.nonEmpty) Left(blind)
       else if (told.forall(_._1 == oldest)) newest.toRight(blind)
       // Some rank finds a newer one damaged, or not there yet.
-      else from(if (newest.exists(_.step == oldest)) newest else store.newest(oldest))
+      else from(if (newest.exists(_.step == oldest)) newest else store.newest(oldest, runId))
     }
-    from(store.newest)
+    from(store.newest(Long.MaxValue, runId))
   }
 
   private val CanReadNone = -1L

@@ -192,6 +192,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
           _,
           group.rank,
           lowest,
+          attempt,
           setup.settings(Checkpointing.every),
           clock,
           () => context.isInterrupted()
@@ -216,7 +217,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
       step = end
       val stepped = System.nanoTime()
-      val evaluation = 
+      val evaluation =
         if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, epoch, step)) else None
       val now = System.nanoTime()
       val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
-import org.apache.spark.TaskFailedReason
-import org.apache.spark.TaskKilled
+import org.apache.spark.{TaskFailedReason, TaskKilled}
 import org.apache.spark.scheduler.{
   SparkListener,
   SparkListenerExecutorMetricsUpdate,
@@ -52,7 +51,7 @@ private[train] final class StageNotices(group: String, nanoTime: () => Long = ()
   @volatile private var lastFailure = "its tasks failed"
 
   /** Those that came since the last call. */
-  def take(): Seq[Notice] = Iterator.continually(found.poll()).takeWhile(_ != null).toSeq
+  def take(): Seq[Notice] = Iterator.continually(found.poll()).takeWhile(_ != null).toList
 
   /** Executors with ranks of the run that have sent no heartbeat for so long, as words. */
   def withoutHeartbeat(seconds: Double): Seq[String] =
@@ -68,13 +67,13 @@ private[train] final class StageNotices(group: String, nanoTime: () => Long = ()
   override def onTaskStart(task: SparkListenerTaskStart): Unit = if (stages.contains(task.stageId)) {
     val info = task.taskInfo
     hosts.put(info.executorId, info.host)
-    ranks.merge(info.executorId, Set(info.index), _ ++ _)
+    ranks.merge(info.executorId, Set(info.index), (one: Set[Int], other: Set[Int]) => one ++ other)
     beats.put(info.executorId, nanoTime())
     ()
   }
 
   override def onExecutorMetricsUpdate(update: SparkListenerExecutorMetricsUpdate): Unit = {
-    beats.computeIfPresent(update.execId, (_, _) => nanoTime())
+    beats.computeIfPresent(update.execId, (_: String, _: Long) => nanoTime())
     ()
   }
 
@@ -118,7 +117,8 @@ private object StageNotices {
 
   /** The sentence of ours in what Spark wraps around it, or its first line. */
   def short(reason: String): String = {
-    val own = Failures.reason(new RuntimeException(reason)).stripPrefix("RuntimeException: ")
+    val own =
+      if (reason.contains("sparkdlbench.")) Failures.reason(new RuntimeException(reason)) else reason
     val line = own.linesIterator.map(_.trim).find(_.nonEmpty).getOrElse("Spark gives no reason")
     if (line.length > Longest) line.take(Longest) + "…" else line
   }
@@ -149,7 +149,8 @@ private[train] final class SilenceWatch(
 
   /** Something to tell, once a silence. */
   def look(): Option[Notice] = {
-    val silent = heardAt.map(at => (nanoTime() - at) / 1e9).filter(_ > math.max(SilenceWatch.Seconds, 3 * longest / 1e9))
+    val silent =
+      heardAt.map(at => (nanoTime() - at) / 1e9).filter(_ > math.max(SilenceWatch.Seconds, 3 * longest / 1e9))
     if (silent.isEmpty || !told.add(heardAt.get)) None
     else {
       val who = suspects()

@@ -6,7 +6,7 @@ import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException}
 import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.config.{Redaction, RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
@@ -101,6 +101,7 @@ final class TrainingRun private (
       () => sampler.foreach(_.close()),
       () => ResourceLog.close(runId),
       () => sc.clearJobGroup(),
+      () => Checkpointing.release(setup),
       () => recorder.close(),
       () => folder.close()
     )
@@ -108,13 +109,13 @@ final class TrainingRun private (
 
   private def trained(recorder: Recorder, live: LiveRun): RunResult =
     try {
-      folder.write("run.json", Json.text(description))
+      folder.write("run.json", Json.text(Redaction.map(description)))
       folder.event("run_start", None, "name" -> setup.settings(RunKeys.name), "clock_started_ms" -> startMillis)
       folder.event("global_batch_size", setup.batch)
       folder.event("seed", setup.settings(RunKeys.seed))
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
       val trained = loop.train(setup, recorder, () => cancelRequested)
-      folder.write("run.json", Json.text(trainedDescription(trained, recorder)))
+      folder.write("run.json", Json.text(Redaction.map(trainedDescription(trained, recorder))))
       live.sent(trained.bytes)
       val bad = notFinite(recorder)
       val status = if (bad.isEmpty) "success" else "diverged"
@@ -130,7 +131,9 @@ final class TrainingRun private (
   /** Of a run that went on all the same (`on_nonfinite = continue`). */
   private def notFinite(recorder: Recorder): Option[String] = recorder.history
     .find(each => !(each.trainLoss +: each.test.map(_.loss).toSeq).forall(NonFinite.isFinite))
-    .map(each => s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same.")
+    .map(each =>
+      s"The loss is not finite from epoch ${each.epoch} on; on_nonfinite = continue trained to the end all the same."
+    )
 
   private def sampleDriver(): Option[ResourceSampler] = {
     val host = sc.getConf.get("spark.driver.host", "")
@@ -162,7 +165,7 @@ final class TrainingRun private (
 
   private def fail(recorder: Recorder, cause: Throwable): Nothing = {
     val cancelled = cancelRequested
-    val reason = if (cancelled) "the user cancelled the run" else Failures.reason(cause)
+    val reason = Redaction.text(if (cancelled) "the user cancelled the run" else Failures.reason(cause))
     val diverged = if (cancelled) None else Failures.diverged(cause)
     val state = if (cancelled) "cancelled" else if (diverged.nonEmpty) "diverged" else "failed"
     val usersToMend = !cancelled && Failures.isUsers(cause)
@@ -197,10 +200,12 @@ final class TrainingRun private (
     if (ranToEnd) SparkFacts.awaitListeners(sc, TrainingRun.ListenersMillis)
     val firstStep = recorder.secondsPrepared.map(seconds => startMillis + (seconds * 1000).toLong)
     val started = if (ranToEnd) Some(sessionStart.toMap) else None // of a failed run the session may be gone
-    val summary = recorded ++ Json.fields(
-      "diverged_at_step" -> diverged,
-      "best" -> best.map(TrainingRun.described),
-      "spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started))
+    val summary = Redaction.map(
+      recorded ++ Json.fields(
+        "diverged_at_step" -> diverged,
+        "best" -> best.map(TrainingRun.described),
+        "spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started))
+      )
     )
     recorder.ended(status)
     folder.event("run_stop", None, "status" -> status, "error" -> error)
@@ -209,7 +214,7 @@ final class TrainingRun private (
       writeResources()
       recorder.phaseSteps.foreach(steps => folder.write("phases.json", Json.line(steps)))
       folder.write("steps.json", Json.line(recorder.stepMillis))
-      folder.write("page.html", Page.render(description, summary))
+      folder.write("page.html", Page.render(Redaction.map(description), summary))
     } finally folder.write("summary.json", text) // last: who finds it, such as a comparison after a kill, finds all
     text
   }
@@ -250,9 +255,7 @@ final class TrainingRun private (
       "skipped" -> setup.data.skipped.toMap
     ),
     "memory_estimate" -> memoryEstimate,
-    "spark" -> ListMap(
-      SparkFacts.redacted(sc.getConf).map { case (name, value) => name -> Settings.withoutUsers(value) }: _*
-    )
+    "spark" -> ListMap(SparkFacts.redacted(sc.getConf): _*)
   )
 }
 
@@ -280,6 +283,19 @@ object TrainingRun {
     SessionCheck.check(sc, checked)
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
     val (setup, memory) = plan(sc, checked)
+    Checkpointing.own(setup, sc.applicationId)
+    try opened(sc, setup, choice, memory, startNanos, startMillis)
+    catch { case cause: Throwable => Checkpointing.release(setup); throw cause }
+  }
+
+  private def opened(
+      sc: SparkContext,
+      setup: RunSetup,
+      choice: TransportChoice,
+      memory: ListMap[String, Any],
+      startNanos: Long,
+      startMillis: Long
+  ): TrainingRun = {
     val folder = RunFolder.create(setup.settings(RunKeys.results), setup.settings(RunKeys.name))
     val progress = new Progress
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)

@@ -53,7 +53,10 @@ object TransportChoice {
     settings(RunKeys.transport) match {
       case Auto =>
         val refusals = candidates.map { name =>
-          name -> Some(name).filter(_ == streams).flatMap(_ => obstacle).orElse(Combination.refusal(named(settings, name)))
+          name -> Some(name)
+            .filter(_ == streams)
+            .flatMap(_ => obstacle)
+            .orElse(Combination.refusal(named(settings, name)))
         }
         refusals
           .collectFirst { case (name, None) =>

@@ -104,17 +104,16 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
       val names = cases.map(_._1)
       val found = train(sc, names.map(_ -> stream)) ++
         train(sc, names.map(_ -> tcp) ++ Seq("downpour" -> mapped, "backup" -> mapped))
-      for (name <- arrival; channel <- Seq(stream, tcp, mapped).filter(each => found.contains((name, each))))
-        println(s"RULER $name $channel ${way(found((name, channel)), found(("sync-sgd", stream)), found(("start", stream)))} ${apart(found((name, channel)), found((name, stream)))}")
+      // About as far as sync-sgd, and the same way: 0.98 to 1.14 of it, with cosines of 0.974 and more.
+      for (name <- arrival; channel <- Seq(stream, tcp, mapped); run <- found.get((name, channel))) {
+        val (length, cosine) = way(run, found(("sync-sgd", stream)), found(("start", stream)))
+        assert(length > 0.7 && length < 1.5 && cosine > 0.9, s"$name over $channel: $length times as far, $cosine")
+      }
       for (name <- names; (one, other) = (found((name, stream)), found((name, tcp)))) {
         assert(sent(one, "block-stream") > 0 && sent(other, "tcp") > 0, name)
-        val difference = apart(one, other)
-        if (arrival(name)) assert(!difference.isNaN && difference < 1f, name) else assert(difference == 0f, name)
+        if (!arrival(name)) assert(apart(one, other) == 0f, name)
       }
-      for (name <- Seq("downpour", "backup")) {
-        assert(sent(found((name, mapped)), "host-local") > 0, name)
-        assert(apart(found((name, stream)), found((name, mapped))) < 1f, name)
-      }
+      for (name <- Seq("downpour", "backup")) assert(sent(found((name, mapped)), "host-local") > 0, name)
       for (channel <- Seq(stream, tcp)) assert(apart(found(("bounded", channel)), found(("sync-sgd", channel))) < 1e-4)
       // Fewer at once than there are slots.
       for (some <- elsewhere.map(_._1).grouped(8)) {

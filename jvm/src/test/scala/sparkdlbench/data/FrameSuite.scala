@@ -73,14 +73,26 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       ).getMessage
     }
     val some = numbers(4)
-    assert(refusal(some.withColumn("y", lit("cat"))).contains("the label is 'cat'; with `data.classes` = 3 labels are 0 to 2; number words with StringIndexer"))
-    assert(refusal(some.withColumn("y", lit(1.5))).contains("the label is '1.5'; with `data.classes` = 3 labels are 0 to 2; a label with a fraction is for regression, which is not there yet"))
+    assert(
+      refusal(some.withColumn("y", lit("cat")))
+        .contains("the label is 'cat'; with `data.classes` = 3 labels are 0 to 2; number words with StringIndexer")
+    )
+    assert(
+      refusal(some.withColumn("y", lit(1.5))).contains(
+        "the label is '1.5'; with `data.classes` = 3 labels are 0 to 2; a label with a fraction is for regression, which is not there yet"
+      )
+    )
     assert(refusal(some.withColumn("y", lit(7))).contains("set `data.classes` to one more than the largest label"))
-    assert(refusal(some.withColumn("y", lit(null).cast("int"))).contains("leave rows without a label out: frame.dropna"))
+    assert(
+      refusal(some.withColumn("y", lit(null).cast("int"))).contains("leave rows without a label out: frame.dropna")
+    )
     val none = "The table global_temp.unfit has no rows. Look at what fills it (DataFrame.count() is 0)"
     assert(refusal(some.filter(lit(false))).startsWith(none))
     assert(refusal(some.select(col("y"), array(col("a")).as("x")).filter(lit(false))).startsWith(none))
-    assert(refusal(some.withColumn("a", lit("red"))).contains("Turn words into numbers first (StringIndexer and OneHotEncoder"))
+    assert(
+      refusal(some.withColumn("a", lit("red")))
+        .contains("Turn words into numbers first (StringIndexer and OneHotEncoder")
+    )
   }
 
   test("a decoded table is removed with its session, and kept where a folder was named for it") {

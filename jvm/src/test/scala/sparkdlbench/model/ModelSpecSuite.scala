@@ -30,6 +30,13 @@ class ModelSpecSuite extends AnyFunSuite {
     assert(spec.shapes == Seq(Seq(4), Seq(5), Seq(5), Seq(6), Seq(6), Seq(3)))
   }
 
+  test("a model of ten billion parameters is refused with the numbers") {
+    val spec = new MlpFamily().build(Seq(1, 28, 28), 10, settings("model.hidden" -> "100000,100000"))
+    val told = intercept[ConfigurationException](spec.parameterCount).getMessage
+    assert(told.contains("10,079,600,010 parameters, 37.5 GiB"), told)
+    assert(told.contains("at most 2,147,483,647 fit. Its largest part is fc2.weight of 100000 × 100000"), told)
+  }
+
   test("the MLP of the papers has 814,090 parameters for MNIST and a ReLU after He's initialiser") {
     val spec = new MlpFamily().build(Seq(1, 28, 28), 10, settings())
     assert(spec.parameterCount == 814090)

@@ -31,19 +31,27 @@ class ResultsSuite extends AnyFunSuite {
     } finally folder.close()
   }
 
-  test("a folder that can be written no longer is left for a spare one, with what was there; without one all is told as lost") {
+  test(
+    "a folder that can be written no longer is left for a spare one, with what was there; without one all is told as lost"
+  ) {
     def gone(spare: () => Path): RunFolder = {
       val first = Files.createDirectory(temporary().resolve("run"))
       val folder = new RunFolder(first, spare)
       folder.event("run_start", None)
       folder.write("run.json", "{}")
-      Files.createDirectories(first.resolve(".summary.json.partial").resolve("below")) // so that nothing can be written there
+      Files.createDirectories(
+        first.resolve(".summary.json.partial").resolve("below")
+      ) // so that nothing can be written there
       folder.write("summary.json", "{\"a\":1}")
       folder
     }
     val folder = gone(() => temporary())
     assert(Files.readString(folder.path.resolve("summary.json")) === "{\"a\":1}")
-    assert(Files.exists(folder.path.resolve("run.json")) && Files.readString(folder.path.resolve("events.jsonl")).contains("run_start"))
+    assert(
+      Files.exists(folder.path.resolve("run.json")) && Files
+        .readString(folder.path.resolve("events.jsonl"))
+        .contains("run_start")
+    )
     assert(folder.warning.get.contains(s"so this run's results are in ${folder.path}."))
     folder.close()
     val lost = gone(() => throw new java.io.IOException("no space left"))

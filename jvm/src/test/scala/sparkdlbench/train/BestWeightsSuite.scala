@@ -10,7 +10,8 @@ import scala.jdk.CollectionConverters._
 
 /** `keep_best` in both execution shapes. */
 class BestWeightsSuite extends AnyFunSuite with LocalRuns {
-  override protected def common: Map[String, String] = Map("workers" -> "3", "epochs" -> "4", "optimizer.learning_rate" -> "4")
+  override protected def common: Map[String, String] =
+    Map("workers" -> "3", "epochs" -> "4", "optimizer.learning_rate" -> "4")
 
   test("the best evaluation's weights are those of a run that ends there; the model folders hold both") {
     for (transport <- Seq("block-stream", "block-manager")) {

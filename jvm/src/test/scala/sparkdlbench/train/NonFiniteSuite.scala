@@ -21,8 +21,12 @@ class NonFiniteSuite extends AnyFunSuite with LocalRuns {
     for (transport <- shapes) {
       val run = prepared("transport" -> transport, tooFast)
       val error = intercept[DivergedException](run.train())
-      assert(error.getMessage.matches("""The training diverged in step [23] of 20 \(epoch 1\): the training loss is .*"""))
-      assert(error.getMessage.contains("Lower optimizer.learning_rate (it is 1.0E30), warm it up (schedule.warmup_steps"))
+      assert(
+        error.getMessage.matches("""The training diverged in step [23] of 20 \(epoch 1\): the training loss is .*""")
+      )
+      assert(
+        error.getMessage.contains("Lower optimizer.learning_rate (it is 1.0E30), warm it up (schedule.warmup_steps")
+      )
       assert(error.getMessage.endsWith("or bound the gradient (clip_norm = 1)."))
       val progress = Json.read(run.progressJson)
       assert((progress.path("state").asText, progress.path("error_kind").asText) == (("diverged", "diverged")))
@@ -33,7 +37,9 @@ class NonFiniteSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("weights that are spoilt by the last step are found by the evaluation") {
-    val error = intercept[DivergedException](run("transport" -> "block-stream", "max_steps" -> "1", "optimizer.learning_rate" -> "3e38"))
+    val error = intercept[DivergedException](
+      run("transport" -> "block-stream", "max_steps" -> "1", "optimizer.learning_rate" -> "3e38")
+    )
     assert(error.getMessage.contains("in step 1 of 1 (epoch 1): the test loss after it is"), error.getMessage)
   }
 
@@ -67,7 +73,8 @@ class NonFiniteSuite extends AnyFunSuite with LocalRuns {
     for (algorithm <- Seq("local-sgd", "easgd", "gossip", "lbfgs"))
       assert(refusal("algorithm" -> algorithm).contains(s"with algorithm $algorithm each worker's updates are its own"))
     assert(refusal("algorithm" -> "downpour", "topology" -> "ps").contains("with algorithm downpour"))
-    for (codec <- Seq("threshold", "topk")) assert(refusal("codec" -> codec).contains(s"codec $codec keeps what it did"))
+    for (codec <- Seq("threshold", "topk"))
+      assert(refusal("codec" -> codec).contains(s"codec $codec keeps what it did"))
     assert(refusal("topology" -> "ps", "backup_workers" -> "1").contains("backup_workers = 1 lets each shard"))
     assert(refusal("topology" -> "tree").contains("with topology tree the driver alone updates"))
   }

@@ -28,4 +28,13 @@ class ProgressSuite extends AnyFunSuite {
     progress.stepDone(2000, 1.0, 1.0)
     assert(left.isEmpty)
   }
+
+  test("before a step the line says what is waited for, and no loss that nobody knows") {
+    val progress = new Progress
+    progress.planned(10, 2000)
+    progress.does("waiting for 5 slots, 2 registered")
+    assert(progress.line == "epoch 0/10 step 0/2000 (waiting for 5 slots, 2 registered)")
+    progress.stepDone(7, 2.5285, 100)
+    assert(progress.line == "epoch 0/10 step 7/2000 loss 2.5285 100 rows/s")
+  }
 }

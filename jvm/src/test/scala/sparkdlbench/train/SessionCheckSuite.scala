@@ -1,7 +1,9 @@
 package sparkdlbench.train
 
+import org.apache.spark.sparkdlbench.SparkFacts
+import org.apache.spark.{SparkConf, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.{ConfigurationException, PythonApi}
 import sparkdlbench.config.RunKeys
 
 /** What a session is refused for before any job. (Slots and dynamic allocation: the doctor's suites.) */
@@ -18,6 +20,19 @@ class SessionCheckSuite extends AnyFunSuite {
     assert(newer.contains("whose name says spark-4 ("))
     assert(refusal("3.5.9", "4").contains("whose name says spark-3.5 ("))
     assert(refusal("3.4.4", "3.5").contains("Spark 3.5 and 4.x are supported"))
+  }
+
+  test("a stopped session is refused, and no other one is made in its place") {
+    val conf = new SparkConf().setMaster("local[1]").setAppName("stopped").set("spark.ui.enabled", "false")
+    val sc = new SparkContext(conf.set("spark.driver.host", "127.0.0.1"))
+    sc.stop()
+    for (
+      start <- Seq(() => TrainingRun.prepare(sc, Map.empty): Any, () => PythonApi.start(new java.util.HashMap()): Any)
+    )
+      assert(
+        intercept[ConfigurationException](start()).getMessage.startsWith("The Spark session is stopped, so nothing")
+      )
+    assert(SparkFacts.active.isEmpty)
   }
 
   test("an engine that this host lacks is refused before any job, with what to install") {

@@ -35,6 +35,16 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     assert(told.size == 1 && !told.head.path("metadata").path("bits_may_differ").asBoolean)
   }
 
+  test("progress has the loss of the last step, however short the epochs are") {
+    val training = prepared()
+    val result = training.train()
+    val told = Json.read(training.progressJson)
+    val first = file(result, "summary.json").path("history").path(0).path("train_loss").asDouble
+    assert(told.path("loss").asDouble < first, "that of an early step")
+    assert(told.path("rows_per_second").asDouble > 0 && told.path("epoch").asInt == 2)
+    assert(told.path("doing").asText == "training" && told.path("notices").isEmpty)
+  }
+
   test("the phases add up to the steps, and the steps with the rest to the epochs; of each rank and step") {
     for (more <- Seq(Nil, Seq("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> "1"))) {
       val folder = Files.createTempDirectory("checkpoints").toUri.toString

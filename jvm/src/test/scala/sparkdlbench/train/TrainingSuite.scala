@@ -15,6 +15,7 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
 
   override protected def common: Map[String, String] = Map(
     "data.source" -> "digits",
+    "transport" -> "block-manager",
     "model.name" -> "mlp",
     "epochs" -> "2",
     "optimizer.learning_rate" -> "0.1"

@@ -28,7 +28,9 @@ class TransportChoiceSuite extends AnyFunSuite {
 
   test("where none carries the settings in this session, both reasons are told") {
     val message = intercept[ConfigurationException](chosen(lacking, "algorithm" -> "local-sgd")).getMessage
-    assert(message.startsWith("transport = auto found none that carries these settings in this session. the session lacks"))
+    assert(
+      message.startsWith("transport = auto found none that carries these settings in this session. the session lacks")
+    )
     assert(message.contains("not 'local-sgd'"))
   }
 

@@ -19,6 +19,7 @@ class ShuffleSuite extends AnyFunSuite with LocalRuns {
 
   override protected def common: Map[String, String] = Map(
     "data.source" -> "digits",
+    "transport" -> "block-manager",
     "model.name" -> "mlp",
     "epochs" -> "1",
     "max_steps" -> "10",

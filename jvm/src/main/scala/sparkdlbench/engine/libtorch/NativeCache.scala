@@ -13,7 +13,7 @@ import scala.jdk.CollectionConverters._
  * keep a JVM from mapping a library that another is still writing (seen: SIGBUS in the dynamic linker), so whoever may have
  * to unpack loads under an exclusive lock of ours, and whoever finds all files complete loads under a shared one.
  */
-private[libtorch] object NativeCache {
+private[sparkdlbench] object NativeCache {
   private val Property = "org.bytedeco.javacpp.cachedir"
   private val TimeoutMillis = 300000L
   private val PollMillis = 20L
@@ -95,8 +95,10 @@ private[libtorch] object NativeCache {
   /** Whole or not at all, for whoever reads it at the same time. */
   def write(file: Path, lines: Seq[String]): Unit = {
     val draft = Files.createTempFile(file.getParent, "draft", ".tmp")
-    Files.write(draft, lines.asJava)
-    Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING): Unit
+    try {
+      Files.write(draft, lines.asJava)
+      Files.move(draft, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING): Unit
+    } finally Files.deleteIfExists(draft): Unit
   }
 
   private def lock(channel: FileChannel, folder: Path, shared: Boolean): FileLock = {

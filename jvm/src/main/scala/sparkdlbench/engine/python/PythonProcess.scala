@@ -6,8 +6,10 @@ import sparkdlbench.config.Settings
 import sparkdlbench.results.{Facts, Json}
 
 import java.io.{DataInputStream, DataOutputStream, EOFException, File, IOException}
+import java.nio.ByteBuffer
+import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{Files, Path}
+import java.nio.file.{Files, StandardOpenOption}
 import java.util.concurrent.TimeUnit
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -22,13 +24,13 @@ import scala.util.Try
  * @param python
  *   the program
  * @param said
- *   the file that its standard error is
+ *   the file that its standard error is; it has no name any more, so nothing is left of it however the processes end
  */
 private[python] final class PythonProcess private (
     engine: String,
     python: String,
     process: Process,
-    said: Path,
+    said: FileChannel,
     limitSeconds: Int
 ) extends AutoCloseable {
   import PythonProcess._
@@ -109,7 +111,7 @@ private[python] final class PythonProcess private (
   }
 
   private def lastWords: String = {
-    val text = Try(new String(Files.readAllBytes(said), UTF_8)).getOrElse("").replaceAll("\\s+", " ").trim
+    val text = Try(wholeOf(said)).getOrElse("").replaceAll("\\s+", " ").trim
     if (text.isEmpty) "" else s"; it said: ${text.takeRight(SaidAtMost)}"
   }
 
@@ -133,7 +135,7 @@ private[python] final class PythonProcess private (
           false
       }
     if (!ended) process.destroyForcibly(): Unit
-    Files.deleteIfExists(said): Unit
+    said.close()
   }
 }
 
@@ -154,8 +156,9 @@ private[python] object PythonProcess {
   /** Starts the process; `begin` is the first that waits for it. @param threads of its matrix library */
   def start(engine: String, threads: Int, settings: Settings): PythonProcess = {
     val python = program(settings(PythonEngine.python))
-    val said = Files.createTempFile("sparkdl-engine-", ".log")
-    val builder = new ProcessBuilder(python, "-m", Module).redirectError(said.toFile)
+    val file = Files.createTempFile("sparkdl-engine-", ".log")
+    val said = FileChannel.open(file, StandardOpenOption.READ)
+    val builder = new ProcessBuilder(python, "-m", Module).redirectError(file.toFile)
     val variables = withPath(builder, settings)
     // Read by the libraries when they are loaded.
     Seq("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS").foreach(variables.put(_, threads.toString))
@@ -163,14 +166,20 @@ private[python] object PythonProcess {
       try builder.start()
       catch {
         case error: IOException =>
-          Files.deleteIfExists(said)
+          said.close()
           throw new ConfigurationException(
             s"The engine '$engine' computes in a Python process beside each worker, and on host ${Facts.hostName} '$python' cannot be started (${error.getMessage}). " +
               remedy(engine),
             error
           )
-      }
+      } finally Files.deleteIfExists(file): Unit
     new PythonProcess(engine, python, process, said, settings(PythonEngine.timeoutSeconds))
+  }
+
+  private def wholeOf(channel: FileChannel): String = {
+    val content = ByteBuffer.allocate(channel.size.toInt)
+    while (content.hasRemaining && channel.read(content, content.position().toLong) > 0) ()
+    new String(content.array, 0, content.position(), UTF_8)
   }
 
   /** Whether the Python of this host has the engine's packages, without loading them. Only a clear no is one. */

@@ -3,7 +3,7 @@ package sparkdlbench.transport.mpi
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.ExecutorAddress
 import sparkdlbench.results.Json
-import sparkdlbench.transport.push.{HostLocal, PushPeer}
+import sparkdlbench.transport.push.{HostLocal, MappedFile, PushPeer}
 import sparkdlbench.transport.{GroupContext, RunningProcess}
 import sparkdlbench.{ConfigurationException, RunFailedException}
 
@@ -72,6 +72,8 @@ private[mpi] object MpiJob extends Logging {
   private val SaidAtMost = 1500
   private val Program = "sparkdlbench/mpi/rank.py"
 
+  private val FolderPrefix = "sparkdl-mpi-"
+
   /** Open MPI looks for it on the PATH, since what it is told may not hold spaces: it would take it for a command and its words. */
   private val AgentName = "sparkdl-mpi-agent"
 
@@ -87,10 +89,12 @@ private[mpi] object MpiJob extends Logging {
   /** Starts the job; a collective call. It returns when all ranks of MPI have proved to each other that they know the run's secret. */
   def start(group: GroupContext, python: Path, launcher: () => Path, options: Seq[String]): MpiJob = {
     val executor = ExecutorAddress.here
+    MappedFile.removeLeftFolders(Paths.get(System.getProperty("java.io.tmpdir")), FolderPrefix)
     val folder = Files.createTempDirectory(
-      "sparkdl-mpi-",
+      FolderPrefix,
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))
     )
+    MappedFile.own(folder)
     var running = Option.empty[Process]
     try {
       val self = PushPeer(group.rank, executor.host, 0, executor.id, PushPeer.thisProcess, HostLocal.kernel, false)

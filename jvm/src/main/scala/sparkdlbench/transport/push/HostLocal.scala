@@ -170,6 +170,7 @@ private[push] object ProcessMark {
 /** Files that several processes map. */
 private[sparkdlbench] object MappedFile {
   private val CollectMillis = 50L
+  private val Owner = ".owner"
 
   /** Where processes of one host that are no executors' own map files: in memory where it has room there. */
   def folders: Seq[Path] =
@@ -202,6 +203,29 @@ private[sparkdlbench] object MappedFile {
       try files.forEach(file => if (isLeft(file, prefix)) Try(Files.deleteIfExists(file)): Unit)
       finally files.close()
     } catch { case NonFatal(_) => () }
+
+  /** Says in a folder whose it is; its name may have to be short. */
+  def own(folder: Path): Unit =
+    ProcessMark.own.foreach(mark => Files.write(folder.resolve(Owner), mark.print.getBytes(UTF_8)))
+
+  /** Removes folders with a prefix that processes of our user which were killed had made and owned. */
+  def removeLeftFolders(directory: Path, prefix: String): Unit = Try {
+    val folders = Files.newDirectoryStream(directory, s"$prefix*")
+    try folders.forEach(folder => if (isLeftFolder(folder)) removeWhole(folder))
+    finally folders.close()
+  }: Unit
+
+  private def isLeftFolder(folder: Path): Boolean = Try {
+    Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS) &&
+    Files.getOwner(folder, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self")) &&
+    ProcessMark.parse(new String(Files.readAllBytes(folder.resolve(Owner)), UTF_8)).exists(_.hasEnded)
+  }.getOrElse(false)
+
+  private def removeWhole(folder: Path): Unit = Try {
+    val all = Files.walk(folder)
+    try all.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(each => Files.deleteIfExists(each): Unit)
+    finally all.close()
+  }: Unit
 
   /** Whether a process of our user has made it that surely runs no more. */
   private def isLeft(file: Path, prefix: String): Boolean = {

@@ -108,6 +108,15 @@ class PythonEngineSuite extends AnyFunSuite {
       name.startsWith("sparkdl-engine-") && name.contains(s"-${ProcessHandle.current().pid()}-")
     }
 
+  test("while its process runs, no log of it is in the temporary folder: nothing is left where it is killed") {
+    def logs: Set[String] = new java.io.File(System.getProperty("java.io.tmpdir"))
+      .list()
+      .toSet
+      .filter(name => name.startsWith("sparkdl-engine-") && name.endsWith(".log"))
+    val before = logs
+    withEngine(_ => assert((logs -- before).isEmpty))
+  }
+
   test("weights, gradient and rows are in memory that both have; loss and rights come back") {
     withEngine { engine =>
       assert(engine.facts("told") == "numpy cpu 7")

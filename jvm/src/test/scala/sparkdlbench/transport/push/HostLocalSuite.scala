@@ -102,6 +102,29 @@ class HostLocalSuite extends AnyFunSuite {
     }
   }
 
+  test("the folder of a killed process goes with all that is in it; that of a living one, and a stranger's, stay") {
+    val own = ProcessMark.own.getOrElse(cancel("/proc does not tell this process' number, start and namespaces"))
+    withFolder { place =>
+      def plant(name: String, mark: Option[ProcessMark]): Path = {
+        val folder = Files.createDirectories(place.resolve(s"sparkdl-mpi-$name").resolve("rank")).getParent
+        Files.write(folder.resolve("rank").resolve("job.json"), "a secret".getBytes)
+        mark.foreach(one => Files.write(folder.resolve(".owner"), one.print.getBytes))
+        folder
+      }
+      val killed = plant("1", Some(own.copy(start = own.start + 1)))
+      val stay = Seq(plant("2", Some(own)), plant("3", None), plant("4", Some(own.copy(boot = "0" * 32, start = 1))))
+      val mine = Files.createDirectory(place.resolve("sparkdl-mpi-5"))
+      MappedFile.own(mine)
+      MappedFile.removeLeftFolders(place, "sparkdl-mpi-")
+      assert(!Files.exists(killed))
+      assert((mine +: stay).forall(Files.exists(_)))
+      MappedFile.removeLeftFolders(place.resolve("not-there"), "sparkdl-mpi-")
+      val left = Files.walk(place)
+      try left.iterator.asScala.toSeq.reverse.filter(_ != place).foreach(Files.delete)
+      finally left.close()
+    }
+  }
+
   test("a folder that cannot hold the file is passed over, and none is no error") {
     withFolder { folder =>
       val missing = folder.resolve("not-there")

@@ -4,6 +4,8 @@ import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.util.Utils
 
+import sparkdlbench.config.Redaction
+
 import java.io.File
 
 /**
@@ -54,11 +56,13 @@ object SparkFacts {
     Seq("spark.network.crypto.enabled", "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
       .exists(key => conf.getBoolean(key, defaultValue = false))
 
-  /** The configuration with secrets replaced, as Spark's own UI shows it (`spark.redaction.regex`). */
+  /** The configuration with secrets replaced: what Spark's own UI hides (`spark.redaction.regex`), and what `Redaction` hides besides. */
   def redacted(conf: SparkConf): Seq[(String, String)] = {
     val secret =
       conf.get(SECRET_REDACTION_PATTERN) // by the pattern: `redact` of a whole SparkConf differs between 4.0 and 4.1
-    Utils.redact(Some(secret), conf.getAll.toSeq).toList.sortBy(_._1)
+    Utils.redact(Some(secret), conf.getAll.toSeq).toList.sortBy(_._1).map { case (name, value) =>
+      name -> Redaction.value(name, value)
+    }
   }
 
   /** Waits until the listeners have heard of what has happened so far, or the time is over. */

@@ -1,0 +1,196 @@
+"""Mutates the measuring code, one place at a time, and sees whether a test dies (`make mutants`).
+
+A sample by seed, in a copy of the checkout, within a time; cosmic-ray makes the mutants. Exit status 1 where fewer are
+killed than must be. Survivors that were looked at stand in `LOOKED_AT`, with the reason why each may live.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+COPY = ROOT / "target" / "mutants"
+PACKAGE = Path("python") / "sparkdl_bench"
+MUST_BE_KILLED = 0.85
+# Of one mutant's tests; a mutant that waits for ever is a dead one.
+LIMIT_S = 120.0
+# `|` is a type's in nearly every place, which nothing evaluates; `**` unpacks, and its mutants do not parse.
+SENSELESS = ("ReplaceBinaryOperator_BitOr_", "ReplaceBinaryOperator_Pow_", "RemoveDecorator")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Modules and the tests that must notice: without Spark and in seconds."""
+
+    name: str
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+PARTS = (
+    Part(
+        "bench",
+        (
+            *("bench/collective.py", "bench/congestion.py", "bench/contestant.py", "bench/machine.py", "bench/net.py"),
+            *("bench/spark_collective.py", "bench/store.py", "bench/suite.py", "bench/table.py", "bench/trials.py"),
+        ),
+        ("tests/test_ruler.py", "tests/test_bench.py"),
+    ),
+    Part(
+        "statistics", ("statistics/__init__.py", "statistics/inference.py"), ("tests/statistics", "tests/test_ruler.py")
+    ),
+    Part(
+        "peers",
+        (
+            *("peers/_base.py", "peers/bigdl.py", "peers/mpi.py", "peers/programs/measure/_channel.py"),
+            *("peers/programs/measure/_harness.py", "peers/programs/measure/mpi_allreduce.py"),
+        ),
+        ("tests/test_ruler.py",),
+    ),
+    Part("compare", ("compare/record.py", "compare/cells.py", "compare/plan.py"), ("tests/compare",)),
+    Part("report", ("report/analysis.py",), ("tests/report/test_report.py",)),
+)
+# Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
+LEFT_OUT = "not jvm and not installed and not shipped and not browser and not environment and not net_writes"
+# Survivors that may live: (file, how the operator's name begins, what the line holds) and the reason.
+LOOKED_AT: dict[tuple[str, str, str], str] = {
+    ("bench/trials.py", "NumberReplacer", "round("): "seconds, and drift to the 9th place, rounded one place elsewhere",
+    ("bench/store.py", "NumberReplacer", "round("): "samples are kept to 10 ns; 1 ns or 100 ns tell nobody apart",
+    ("bench/collective.py", "NumberReplacer", "round("): "the same",
+    ("bench/machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",
+    ("bench/machine.py", "NumberReplacer", "timeout="): "how long git and java may take to say their version",
+    ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
+    ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
+    ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",
+    ("bench/spark_collective.py", "", "out.write("): "in the process that has Spark, which these quick tests leave out",
+}
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one mutant; `reason` where it lives and may."""
+
+    file: str
+    operator: str
+    line: int
+    text: str
+    killed: bool
+    reason: str = ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, default=30, help="mutants of each part")
+    parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("--minutes", type=float, default=60.0, help="after which no further mutant is begun")
+    parser.add_argument("--parts", default=",".join(part.name for part in PARTS), help="which, separated by commas")
+    arguments = parser.parse_args()
+    wanted = set(arguments.parts.split(","))
+    unknown = wanted - {part.name for part in PARTS}
+    if unknown:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; valid: {', '.join(part.name for part in PARTS)}")
+    copy_checkout()
+    deadline = time.monotonic() + arguments.minutes * 60
+    fates: list[Fate] = []
+    for part in PARTS:
+        if part.name in wanted:
+            fates += mutate(part, arguments.sample, arguments.seed, deadline)
+    return summarise(fates)
+
+
+def copy_checkout() -> None:
+    """The files that git knows, with their changes, in a folder that mutants may spoil."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    listing = ["git", "ls-files", "-z"]
+    listed = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout  # noqa: S603
+    for name in listed.decode().split("\0"):
+        source = ROOT / name
+        if name and source.is_file():
+            (COPY / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, COPY / name)
+
+
+def mutate(part: Part, sample: int, seed: int, deadline: float) -> Iterator[Fate]:
+    """The fates of a part's sample, told as they come."""
+    from cosmic_ray.mutating import mutate_and_test
+
+    os.chdir(COPY)
+    os.environ["PYTHONPATH"] = str(COPY / "python")
+    command = shlex.join(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", LEFT_OUT, *part.tests]
+    )
+    green = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
+    if green.returncode != 0:
+        raise SystemExit(f"{part.name}: the tests fail without a mutant already:\n{green.stdout[-3000:]}")
+    for work in drawn(part, sample, seed):
+        if time.monotonic() > deadline:
+            print(f"{part.name}: the time is over", flush=True)
+            return
+        (mutation,) = work.mutations
+        result = mutate_and_test(work.mutations, command, LIMIT_S)
+        line = mutation.start_pos[0]
+        file = Path(mutation.module_path).relative_to(PACKAGE).as_posix()
+        text = (COPY / mutation.module_path).read_text(encoding="utf-8").splitlines()[line - 1].strip()
+        operator = mutation.operator_name.partition("/")[2]
+        reason = "" if result.is_killed else reason_of(file, operator, text)
+        fate = Fate(file, operator, line, text, result.is_killed, reason)
+        print(f"{'killed  ' if fate.killed else 'SURVIVED'} {file}:{line} {operator}: {text} {reason}", flush=True)
+        yield fate
+
+
+def drawn(part: Part, sample: int, seed: int) -> Sequence[Any]:
+    """So many of the part's mutants, the same for the same seed and sources."""
+    from cosmic_ray.commands import init
+    from cosmic_ray.work_db import WorkDB, use_db
+
+    with use_db(str(COPY / f"{part.name}.sqlite"), WorkDB.Mode.create) as database:
+        init([PACKAGE / module for module in part.modules], database, {})
+        works = [
+            work
+            for work in database.work_items
+            if not any(each in work.mutations[0].operator_name for each in SENSELESS)
+        ]
+    # Job ids are random; places are not.
+    works.sort(key=lambda work: (str(work.mutations[0].module_path), work.mutations[0].start_pos, *_operator(work)))
+    return random.Random(f"{seed}/{part.name}").sample(works, min(sample, len(works)))  # noqa: S311 (no secrets)
+
+
+def _operator(work: Any) -> tuple[str, int]:
+    return work.mutations[0].operator_name, work.mutations[0].occurrence
+
+
+def reason_of(file: str, operator: str, text: str) -> str:
+    found = (
+        why
+        for (where, how, held), why in LOOKED_AT.items()
+        if where == file and operator.startswith(how) and held in text
+    )
+    return next(found, "")
+
+
+def summarise(fates: Sequence[Fate]) -> int:
+    """A line a file and one for all; the exit status. A survivor with a reason counts neither way."""
+    judged = [fate for fate in fates if not fate.reason]
+    for file in sorted({fate.file for fate in fates}):
+        own = [fate for fate in judged if fate.file == file]
+        allowed = sum(bool(fate.reason) for fate in fates if fate.file == file)
+        print(f"{file}: {sum(fate.killed for fate in own)} of {len(own)} killed, {allowed} may live")
+    killed = sum(fate.killed for fate in judged)
+    share = killed / len(judged) if judged else 0.0
+    print(f"{killed} of {len(judged)} killed: {share:.0%}, at least {MUST_BE_KILLED:.0%} must be")
+    return int(share < MUST_BE_KILLED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

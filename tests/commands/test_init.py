@@ -1,0 +1,51 @@
+"""`sparkdl-bench init`: the file that it writes is a run that has no faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sparkdl_bench import beforehand, catalogue
+from sparkdl_bench.cli import cli
+from sparkdl_bench.config import load_run_file
+
+
+def run(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["init", *words])
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("data", ["digits", "rows.csv"])
+def test_what_is_written_can_be_run(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b,kind\n1,2,yes\n3,4,no\n", encoding="utf-8")
+    status, told = run("mine", "--data", data)
+    assert status == 0, told
+    assert "sparkdl-bench run mine.toml trains it." in told
+    made = load_run_file(tmp_path / "mine.toml")
+    assert made.name == "mine"
+    assert made.settings["workers"] == "2"
+    assert made.spark == {"spark.master": "local-cluster[2,1,2048]"}
+    known = catalogue.load()
+    assert known is not None
+    assert known.faults(made.settings) == {}
+    assert list(beforehand.faults(made)) == []
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("mine", encoding="utf-8")
+    status, told = run("mine")
+    assert (status, (tmp_path / "mine.toml").read_text()) == (2, "mine")
+    assert "'mine.toml' is there already" in told
+    assert run("mine", "--force", "--model", "lenet")[0] == 0
+    assert load_run_file(tmp_path / "mine.toml").settings["model.name"] == "lenet"
+
+
+def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, told = run("mine", "--model", "lent")
+    assert status == 2
+    assert "Did you mean 'lenet'?" in told

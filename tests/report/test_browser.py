@@ -125,7 +125,7 @@ def test_a_machine_without_a_browser_skips_unless_one_is_required(monkeypatch: p
 
 
 def _prints_what_is_folded(page: chromium.Page, file: Path) -> None:
-    folded = "document.querySelectorAll('details:not([open])').length"
+    folded = "document.querySelectorAll('main details:not([open])').length"
     before = page.evaluate(folded)
     assert before > 3
     # Heard after the page's own script has heard of it.

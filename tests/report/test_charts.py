@@ -12,7 +12,7 @@ import fakes
 import pytest
 from test_report import CORES, RESOURCES, _timed, analysed, make, make_each
 
-from sparkdl_bench.compare.cells import Cell
+from sparkdl_bench.compare.cells import Cell, cells_of
 from sparkdl_bench.compare.plan import Plan
 from sparkdl_bench.compare.record import LAYER_OF_PHASE, LAYERS, UNCUT
 from sparkdl_bench.report import html, lines, plots, rows, vega
@@ -53,6 +53,17 @@ def test_the_first_chart_has_every_trial_its_centre_and_interval(tmp_path: Path)
     assert "fast, batch 32" in text
     assert "3 s [" in text or "2.99 s [" in text
     assert [row["chosen"] for row in points(plot, "rows")].count(True) == 1
+
+
+def test_groups_without_a_time_are_named_beside_the_first_chart(tmp_path: Path) -> None:
+    folder = make(tmp_path, fakes.CONF, {"": 1.0})
+    plan = fakes.plan_of(tmp_path)
+    for cell in cells_of(plan):
+        if cell.group == "slow, batch 64":
+            folder.add(cell, fakes.failure(plan, cell))
+    plot = plots.first_plot(analysed(folder))
+    assert plot is not None
+    assert plot.note.endswith("Without such a time, and not here: slow, batch 64.")
 
 
 def test_one_trial_has_no_interval_in_the_first_chart(tmp_path: Path) -> None:

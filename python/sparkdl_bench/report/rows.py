@@ -111,6 +111,7 @@ def waiting(analysis: Analysis) -> Plot | None:
     note = (
         "Tick: the geometric mean of the trials. Thick line: its 95 % interval. Dots: the trials."
         + _GREEN[decision.verdict]
+        + _without_time(analysis, rows)
     )
     return Plot(
         "waiting", f"{label[0].upper()}{label[1:]}", _spoken(label, rows), _rows(rows, layers, points), (), note
@@ -139,6 +140,12 @@ def layers(analysis: Analysis) -> Plot | None:
         LAYER_COLOURS,
         "s",
     )
+
+
+def _without_time(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> str:
+    shown = {row["group"] for row in rows}
+    names = [group.name for group in analysis.groups if group.name not in shown]
+    return f" Without such a time, and not here: {', '.join(names)}." if names else ""
 
 
 def _waited(summary: Summary, chosen: bool) -> dict[str, Any]:
@@ -249,7 +256,7 @@ def _rows(rows: Sequence[Mapping[str, Any]], layers: list[Spec], points: Sequenc
     return {
         "datasets": {"rows": list(rows), "points": list(points)},
         "data": {"name": "rows"},
-        "height": {"step": _ROW},
+        "height": _ROW * len(rows),
         "params": [vega.HIDDEN],
         "encoding": {
             "y": {

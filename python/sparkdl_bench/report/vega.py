@@ -60,6 +60,7 @@ _VERSION = "6.4"
 _VARIABLE = re.compile(r"var\(--(\w+)\)")
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _TAG = re.compile(r"<[^>]*>")
+_ROLE = re.compile(r' (?:role="graphics-\w+"|aria-roledescription="[^"]*")')
 _CONFIG: Spec = {
     "background": None,
     "font": "system-ui, sans-serif",
@@ -143,6 +144,8 @@ def svg(plot: Plot, prefix: str) -> str:
     # Nobody sees a thousandth of a pixel. What is to be read stands between the tags, and stays.
     text = _TAG.sub(lambda tag: _NUMBER.sub(_rounded, tag.group()), text)
     text = re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", text, count=1)
+    # Its one label says what its parts would; Vega leaves roles without names on some of them.
+    text = _ROLE.sub("", text)
     label = escape(plot.description, quote=True)
     return text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 

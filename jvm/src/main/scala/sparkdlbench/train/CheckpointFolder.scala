@@ -1,14 +1,7 @@
 package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{
-  FSError,
-  FileAlreadyExistsException,
-  FileSystem,
-  LocalFileSystem,
-  Path,
-  StreamCapabilities
-}
+import org.apache.hadoop.fs.{FSError, FileAlreadyExistsException, FileSystem, LocalFileSystem, Path, StreamCapabilities}
 
 import java.io.{FileNotFoundException, IOException, InputStream, OutputStream}
 import java.nio.channels.FileChannel

@@ -55,7 +55,8 @@ object EndOfJvm {
 
   private def end(): Unit = {
     begun = true
-    if (ofCommands) Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
+    if (ofCommands)
+      Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
     val runs = going.asScala.toSeq
     val deadline = System.nanoTime() + CancelMillis * 1000000L
     // More than once: a job that is just about to be submitted is not there to be cancelled yet.

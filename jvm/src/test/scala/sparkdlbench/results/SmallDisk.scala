@@ -16,7 +16,7 @@ object SmallDisk {
     finally {
       // Lazily: Hadoop's local files leave theirs open where closing them fails.
       val _ = Seq("umount", "-l", place.toString).!(quiet)
-      val _ = Files.deleteIfExists(place)
+      Files.deleteIfExists(place): Unit
     }
   }
 }

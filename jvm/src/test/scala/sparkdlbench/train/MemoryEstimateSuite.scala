@@ -145,7 +145,8 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     def heap(settings: (String, String)*) =
       estimate(prepare(shared ++ settings: _*)).path("executor_heap_bytes").asLong
     val weights = 4L * (784 * 1000 + 1000 + 1000 * 10 + 10)
-    val folder = "checkpoint.dir" -> results.resolve("checkpoints").toString
+    // Of its own each time: a run that is prepared owns its folder until it ends.
+    def folder = "checkpoint.dir" -> Files.createTempDirectory("checkpoints").toString
     def read(vectors: Int) = 4 * vectors * weights // by each of four ranks, in the one process
     val onTheirWay = 3 * weights // what needs most without checkpoints
     // Four ranks' weights and momentum, and the mean; and weights and momentum put together.

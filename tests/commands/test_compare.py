@@ -125,7 +125,7 @@ def test_a_killed_comparison_goes_on_to_its_report_and_leaves_no_process(
     assert marked(store.open_folder(folder).mark, "SPARKDL_COMPARISON") == []
     made = command_line.run("report", str(folder), "-o", str(page))
     assert made.returncode == 0, made.stderr
-    assert "Recommendation" in page.read_text()
+    assert 'id="c1-answer"' in page.read_text()
     # It is finished: going on runs nothing.
     again = command_line.run("compare", str(conf), "--results", str(results), "--resume")
     assert again.returncode == 0, again.stderr
@@ -148,11 +148,10 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
 def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
     conf = tmp_path / "faulty.toml"
     text = write(tmp_path).read_text()
-    # No task gets three cores of two: found when the session starts.
+    # Nobody can know beforehand that a run diverges.
     for old, new in (
-        ('codec = ["fp32", "bf16"]', '"spark.task.cpus" = [1, 3]'),
+        ('codec = ["fp32", "bf16"]', '"optimizer.learning_rate" = [0.1, 1e30]'),
         ('baseline = { codec = "fp32" }', ""),
-        ("epochs = 2", 'epochs = 2\nmaster = "local[2]"'),
     ):
         assert old in text
         text = text.replace(old, new)

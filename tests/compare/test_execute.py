@@ -124,7 +124,7 @@ def test_a_shared_application_s_start_and_warm_up_are_no_part_of_its_first_cell(
             clock[0] += 20.0
             write_run(Path(settings["results"]))
 
-    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float) -> dict[str, str]:
+    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float, **_: bool) -> dict[str, str]:
         spans.append((begun_s, ended_s))
         return {"status": "success"}
 
@@ -144,7 +144,7 @@ def test_what_a_killed_comparison_has_left_trained_ended_with_its_last_file(
 ) -> None:
     spans: list[tuple[float, float]] = []
 
-    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float) -> dict[str, str]:
+    def of_run(_plan: Plan, _cell: Cell, _folder: Path, begun_s: float, ended_s: float, **_: bool) -> dict[str, str]:
         spans.append((begun_s, ended_s))
         return {"status": "success"}
 

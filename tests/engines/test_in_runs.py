@@ -114,7 +114,11 @@ def test_the_digits_from_the_command_line(command_line: CommandLine, tmp_path: P
         (["engine.name=numpy", "engine.blas=mkl"], "engine.blas=mkl was asked for"),
         (["engine.name=numpy", "engine.python=/no/such/python"], "'/no/such/python' cannot be started"),
         (["engine.name=libtorch", "engine.device=cuda:1"], "or engine.name=torch, which computes on a GPU"),
-        (["engine.name=torch", "engine.device=gpu"], "Valid: cpu, cuda, cuda:N"),
+        # Without PyTorch that is what is told, before a JVM starts.
+        (
+            ["engine.name=torch", "engine.device=gpu"],
+            "Valid: cpu, cuda, cuda:N" if HAS_TORCH else "pip install 'sparkdl-bench",
+        ),
         (
             ["engine.name=torch", "engine.device=cuda:77"],
             "which PyTorch" if HAS_TORCH else "pip install 'sparkdl-bench",

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIGITS = "digits-mlp"
 TERMINAL_COLUMNS = 100
 MOST_LINES = 10
+MOST_SECONDS = 0.5
 
 # The words, and what the answer must suggest.
 WRONG: list[tuple[str, str]] = [
@@ -191,3 +193,31 @@ def test_a_refused_input_loads_nothing_heavy_and_needs_no_java() -> None:
         )
         assert done.stdout == "2 []\n", done.stdout + done.stderr
         assert "Did you mean" in done.stderr
+
+
+@pytest.mark.campaign
+def test_a_wrong_word_is_answered_in_half_a_second() -> None:
+    """Whole commands, from their start to their end; the best of five tries, as other programs delay some."""
+    slow = []
+    for words, _ in WRONG:
+        seconds, of_cpu = min(_seconds(words) for _ in range(5))
+        print(f"{seconds:.2f} s, {of_cpu:.2f} s of CPU  {words}")
+        if seconds >= MOST_SECONDS:
+            slow.append(f"{seconds:.2f} s: {words}")
+    assert not slow, "\n".join(slow)
+
+
+def _seconds(words: str) -> tuple[float, float]:
+    """By the clock, and of CPU."""
+    before, started = os.times(), time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "sparkdl_bench", *words.split(" ")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    seconds, after = time.perf_counter() - started, os.times()
+    assert done.returncode == 2, done.stderr
+    return seconds, sum(after[2:4]) - sum(before[2:4])

@@ -66,9 +66,10 @@ FILES = {
         fresh=True,
     ),
     # Ways of synchronising that are as different as can be: the suites of transports train every one.
-    "inband-vs-outofband": Shortened(
-        lambda factors: factors["variant"] in {"block-stream", "tree (MLlib)", "tcp ps apart", "one process"}
-    ),
+    "inband-vs-outofband": Shortened(lambda factors: factors["variant"] in {"block-stream", "one process"}),
+    "job-per-step": Shortened(lambda factors: factors["variant"] == "tree (MLlib)"),
+    "parameter-server": Shortened(lambda factors: factors["variant"] == "tcp ps apart"),
+    "two-hosts": Shortened(lambda factors: factors["variant"] == "two hosts", ("max_steps=6",)),
     "workers": Shortened(lambda factors: factors["workers"] == "2"),
 }
 # First the one file whose cells do not all have the session of most.
@@ -102,7 +103,7 @@ def rows_like_mnist(folder: Path) -> str:
 
 def plan_of(path: Path, folder: Path) -> Plan:
     shortened = FILES[path.stem]
-    rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem == "algorithms" else ()
+    rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem in {"algorithms", "two-hosts"} else ()
     return replace(load_plan(path, [*shortened.assignments, *rows], trials=1), fresh=shortened.fresh)
 
 
@@ -143,7 +144,8 @@ def test_cells_of_a_file_train(tmp_path: Path, left: list[Application], path: Pa
 
 @pytest.mark.parametrize("transport", OPTIONAL)
 def test_cells_over_what_is_installed_apart_train(tmp_path: Path, left: list[Application], transport: str) -> None:
-    plan = plan_of(ROOT / "conf" / "runs" / "inband-vs-outofband.toml", tmp_path / "rows")
+    file = {"ucx": "parameter-server", "mpi": "inband-vs-outofband"}[transport]
+    plan = plan_of(ROOT / "conf" / "runs" / f"{file}.toml", tmp_path / "rows")
     cells = [cell for cell in ours_of(plan) if cell.run.settings.get("transport") == transport]
     assert cells
     for group, reason in check.missing(cells, peers.default_directory()).items():

@@ -15,6 +15,7 @@ import fakes
 import pytest
 from click.testing import CliRunner
 
+from conftest import COMPARISON_FILES
 from sparkdl_bench.commands.report import command
 from sparkdl_bench.compare import store
 from sparkdl_bench.compare.cells import Cell, cells_of
@@ -769,9 +770,9 @@ def test_a_group_that_differs_in_more_than_the_baseline_s_factors_has_none(tmp_p
     assert not any("slow, workers 2" in line and "fast, workers 1" in line for line in said if " times " in line)
 
 
-@pytest.mark.parametrize("name", ["algorithms", "batch", "blas", "inband-vs-outofband", "workers"])
-def test_in_our_own_comparisons_every_group_has_a_baseline(tmp_path: Path, name: str) -> None:
-    plan = load_plan(CONF_RUNS / f"{name}.toml", trials=1)
+@pytest.mark.parametrize("path", COMPARISON_FILES, ids=lambda path: path.stem)
+def test_in_our_own_comparisons_every_group_has_a_baseline(tmp_path: Path, path: Path) -> None:
+    plan = load_plan(path, trials=1)
     cells = cells_of(plan)
     made = store.create(tmp_path, plan, cells)
     for cell in cells:

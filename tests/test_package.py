@@ -9,8 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import sparkdl_bench
+from sparkdl_bench import comparison_api
 from sparkdl_bench.cli import cli
-from sparkdl_bench.compare import call, quick
+from sparkdl_bench.comparison import quick
 
 
 def test_every_name_is_there() -> None:
@@ -46,7 +47,7 @@ def test_compare_is_a_package_and_a_function(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_result_says_its_answer() -> None:
     from pathlib import Path
 
-    found = call.ComparisonResult(Path("there"), "Use one process. It is <fastest>.", "Sure.")
+    found = comparison_api.ComparisonResult(Path("there"), "Use one process. It is <fastest>.", "Sure.")
     assert repr(found) == "ComparisonResult: Use one process. It is <fastest>. Sure.\nfolder there"
     assert "&lt;fastest&gt;" in found._repr_html_()
 

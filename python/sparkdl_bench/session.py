@@ -265,7 +265,7 @@ def open_session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark = _jvm.translated(lambda: _jvm.apart(builder.getOrCreate))
+        spark = _jvm.translated(lambda: _jvm.in_another_thread(builder.getOrCreate))
     except SparkDLError as error:
         if not _jvm.has_ended():
             raise ConfigurationError(

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from sparkdl_bench import peers
-from sparkdl_bench.bench import machine, store, table
+from sparkdl_bench import machine, peers
+from sparkdl_bench.bench import store, table
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.trials import DRIFT_LIMIT, Comparison, Outcome, busy_trials, compare, run_trials
 

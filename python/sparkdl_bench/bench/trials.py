@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
-from sparkdl_bench import statistics
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine, statistics
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.store import ResultFile, Trial
 

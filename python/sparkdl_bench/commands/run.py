@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import beforehand, signals
+from sparkdl_bench import preflight, signals
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError, WriteError
 from sparkdl_bench.files import replace_text
@@ -59,7 +59,7 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     Args:
         keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
     """
-    beforehand.check(run)
+    preflight.check(run)
     # These take half a second to load, and a run that is refused does without.
     from sparkdl_bench import session
     from sparkdl_bench.progress import decoding, shown, tell

@@ -39,15 +39,16 @@ def command(
 
     extra: dict[str, Any] = dict(RunFile().with_settings(assignments).settings)
     catalogue.check(extra)
-    from sparkdl_bench.compare import call, quick
+    from sparkdl_bench import comparison_api
+    from sparkdl_bench.comparison import quick
 
-    found = call.compare(
+    found = comparison_api.compare(
         data,
         label=label,
         workers=quick.sensible_workers(len(os.sched_getaffinity(0))),
         minutes=minutes,
         master=master,
-        results=output or call.RESULTS,
+        results=output or comparison_api.RESULTS,
         resume=resume,
         **{key.replace(".", "__"): value for key, value in extra.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
 from sparkdl_bench.report.break_even import BreakEven
 from sparkdl_bench.report.decision import Beside, Decision, decide

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 import click
 from rich.table import Table
 
-from sparkdl_bench.bench import table
 from sparkdl_bench.bench.contestant import OursContestant
 from sparkdl_bench.bench.store import ResultFile
 from sparkdl_bench.bench.suite import Options, options, run_suite
 from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.console import default_console
 from sparkdl_bench.peers import TrainCase
 
 NAME = "ladder"
@@ -101,7 +101,7 @@ def show_phases(file: ResultFile, names: list[str]) -> None:
     for name in names:
         means = [statistics.fmean(float(each.get(phase, 0.0)) for each in facts[name]) for phase in phases]
         shown.add_row(name, f"{_median_ms(file, name):.2f}", *(f"{mean:.2f}" for mean in means))
-    table.default_console().print(shown)
+    default_console().print(shown)
 
 
 def _median_ms(file: ResultFile, name: str) -> float:

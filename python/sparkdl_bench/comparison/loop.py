@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare.cells import Cell
-from sparkdl_bench.compare.execute import Executor
-from sparkdl_bench.compare.store import ComparisonFolder
+from sparkdl_bench import machine
+from sparkdl_bench.comparison.cells import Cell
+from sparkdl_bench.comparison.execute import Executor
+from sparkdl_bench.comparison.store import ComparisonFolder
 from sparkdl_bench.progress import duration
 
 Tell = Callable[[str], None]

@@ -1,6 +1,6 @@
 """Checks the settings of all cells before the first one runs: a typing error shows now, not after an hour.
 
-`python -m sparkdl_bench.compare.check CELLS.json` in a process of its own, which starts a JVM without a Spark context;
+`python -m sparkdl_bench.comparison.check CELLS.json` runs in its own process, which starts a JVM without Spark context;
 the faults that it finds go to standard output as a JSON list.
 """
 
@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from sparkdl_bench import apart, peers, session, transports
-from sparkdl_bench.compare import peer_data
-from sparkdl_bench.compare.cells import Cell
-from sparkdl_bench.compare.execute import fit_case
+from sparkdl_bench import helper_process, peers, session, transports
+from sparkdl_bench.comparison import peer_data
+from sparkdl_bench.comparison.cells import Cell
+from sparkdl_bench.comparison.execute import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 
 
@@ -50,7 +50,9 @@ def check_cells(cells: Sequence[Cell], lacking: Mapping[str, str]) -> None:
     described = [
         {"group": cell.group, "settings": dict(cell.run.settings), "spark": dict(cell.run.spark)} for cell in ours
     ]
-    faults = apart.ask("sparkdl_bench.compare.check", described, "cells", failed="The cells could not be checked: ")
+    faults = helper_process.ask(
+        "sparkdl_bench.comparison.check", described, "cells", failed="The cells could not be checked: "
+    )
     if faults:
         raise ConfigurationError(" ".join(faults))
 

@@ -1,6 +1,6 @@
 """Which combinations of ours have nothing to measure, found before the first one runs: no sweep is lost to one.
 
-`python -m sparkdl_bench.bench.refusals SETTINGS.json` in a process of its own, which starts a JVM without a Spark
+`python -m sparkdl_bench.bench.unsupported SETTINGS.json` in a process of its own, which starts a JVM without a Spark
 context; the reasons go to standard output as a JSON list.
 """
 
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sparkdl_bench import apart, session
+from sparkdl_bench import helper_process, session
 
 
 def reasons(settings: Sequence[Mapping[str, str]]) -> list[str]:
@@ -23,7 +23,9 @@ def reasons(settings: Sequence[Mapping[str, str]]) -> list[str]:
     """
     if not settings:
         return []
-    found: list[str] = apart.ask("sparkdl_bench.bench.refusals", [dict(each) for each in settings], what="combinations")
+    found: list[str] = helper_process.ask(
+        "sparkdl_bench.bench.unsupported", [dict(each) for each in settings], what="combinations"
+    )
     return found
 
 
@@ -36,4 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    apart.run_program(main)
+    helper_process.run_program(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from sparkdl_bench.compare.look import Look
+from sparkdl_bench.comparison.look import Look
 
 _SMALLEST_BATCH, _LARGEST_BATCH = 8, 128
 _SMALLEST_HIDDEN, _LARGEST_HIDDEN = 32, 1024

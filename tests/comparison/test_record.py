@@ -9,8 +9,8 @@ from typing import Any
 import fakes
 import pytest
 
-from sparkdl_bench.compare import record, resources
-from sparkdl_bench.compare.cells import cells_of
+from sparkdl_bench.comparison import record, resources
+from sparkdl_bench.comparison.cells import cells_of
 
 RUN_START_S = 100.0
 

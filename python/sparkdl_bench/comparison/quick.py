@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkdl_bench.compare import check, loop, store
-from sparkdl_bench.compare.cells import Cell, cells_of, check_beforehand
-from sparkdl_bench.compare.execute import ProcessExecutor, run_toml
-from sparkdl_bench.compare.plan import Plan, Variant
-from sparkdl_bench.compare.store import ComparisonFolder
+from sparkdl_bench.comparison import check, loop, store
+from sparkdl_bench.comparison.cells import Cell, cells_of, check_beforehand
+from sparkdl_bench.comparison.execute import ProcessExecutor, run_toml
+from sparkdl_bench.comparison.plan import Plan, Variant
+from sparkdl_bench.comparison.store import ComparisonFolder
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.files import replace_text

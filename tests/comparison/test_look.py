@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkdl_bench.compare import look, nets
+from sparkdl_bench.comparison import look, nets
 from sparkdl_bench.errors import ConfigurationError
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparkdl_bench.compare import loop, quick, store
-from sparkdl_bench.compare.cells import cells_of
-from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.comparison import loop, quick, store
+from sparkdl_bench.comparison.cells import cells_of
+from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.compare import record
-from sparkdl_bench.compare.cells import Cell
-from sparkdl_bench.compare.plan import Plan, load_plan
+from sparkdl_bench.comparison import record
+from sparkdl_bench.comparison.cells import Cell
+from sparkdl_bench.comparison.plan import Plan, load_plan
 
 CONF = """
 title = "A test"

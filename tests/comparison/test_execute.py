@@ -15,11 +15,11 @@ import fakes
 import pytest
 from test_record import write_run
 
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare import application, execute, loop, store
-from sparkdl_bench.compare.cells import Cell, cells_of
-from sparkdl_bench.compare.execute import ProcessExecutor
-from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench import machine
+from sparkdl_bench.comparison import application, execute, loop, store
+from sparkdl_bench.comparison.cells import Cell, cells_of
+from sparkdl_bench.comparison.execute import ProcessExecutor
+from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.errors import RunFailedError, RunTimedOutError
 from sparkdl_bench.peers._process import run_to_end
 

@@ -10,13 +10,13 @@ import pyspark
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkdl_bench import apart, jarfiles, peers, transports, ucx
+from sparkdl_bench import helper_process, jarfiles, peers, transports, ucx
 from sparkdl_bench.commands.compare import command
-from sparkdl_bench.compare import check, store
-from sparkdl_bench.compare.cells import cells_of
+from sparkdl_bench.comparison import check, store
+from sparkdl_bench.comparison.cells import cells_of
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report import words
+from sparkdl_bench.report import findings
 from sparkdl_bench.report.analysis import analyse
 from sparkdl_bench.report.load import load
 
@@ -49,7 +49,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_jars: Any) -> Pat
     folder: Path = make_jars({THIN: [], "pytorch-1.jar": []})
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(apart, "ask", lambda *_, **__: [])  # the JVM finds nothing wrong
+    monkeypatch.setattr(helper_process, "ask", lambda *_, **__: [])  # the JVM finds nothing wrong
     return folder
 
 
@@ -165,5 +165,5 @@ def test_the_report_says_what_was_left_out(tmp_path: Path) -> None:
     made = store.create(tmp_path / "out", plan, cells, {**COMMANDS, cells[0].group: "It was installed later."})
     for cell in cells:
         made.add(cell, fakes.success(plan, cell))
-    said = words.summary(analyse(load([made.path]).comparisons[0]))
+    said = findings.summary(analyse(load([made.path]).comparisons[0]))
     assert f"Left out, since it was not installed there: {', '.join(COMMANDS)}." in said

@@ -18,9 +18,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare.cells import Cell
-from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench import machine
+from sparkdl_bench.comparison.cells import Cell
+from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
 from sparkdl_bench.redaction import redacted

@@ -17,10 +17,10 @@ from typing import Any
 import fakes
 import pytest
 
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare import loop, store
-from sparkdl_bench.compare.cells import Cell, cells_of, in_order
-from sparkdl_bench.compare.plan import Plan, load_plan
+from sparkdl_bench import machine
+from sparkdl_bench.comparison import loop, store
+from sparkdl_bench.comparison.cells import Cell, cells_of, in_order
+from sparkdl_bench.comparison.plan import Plan, load_plan
 from sparkdl_bench.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,10 +150,10 @@ PROGRAM = """
 import json, os, pathlib, sys, time
 sys.path.insert(0, {tests!r})
 import fakes, io
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare import execute, loop, record, store
-from sparkdl_bench.compare.cells import cells_of, in_order
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench import machine
+from sparkdl_bench.comparison import execute, loop, record, store
+from sparkdl_bench.comparison.cells import cells_of, in_order
+from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.peers import _process
 
 machine.load = lambda: machine.Load(0.0, 0.0)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkdl_bench import beforehand
-from sparkdl_bench.compare.plan import VARIANT, Plan, Variant
+from sparkdl_bench import preflight
+from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
@@ -123,7 +123,7 @@ def check_beforehand(cells: Sequence[Cell]) -> None:
     """
     for cell in {each.group: each for each in cells if not each.peer}.values():
         try:
-            beforehand.check(cell.run)
+            preflight.check(cell.run)
         except ConfigurationError as error:
             raise ConfigurationError(f"{cell.group}: {error}") from error
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkdl_bench import beforehand
+from sparkdl_bench import preflight
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
 
 def faults(*assignments: str) -> list[tuple[str, str]]:
-    return list(beforehand.faults(RunFile().with_settings(assignments)))
+    return list(preflight.faults(RunFile().with_settings(assignments)))
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_each_fault_says_what_to_do(
         monkeypatch.delenv(name, raising=False)
     assert (check, message) in faults(*assignments)
     with pytest.raises(ConfigurationError):
-        beforehand.check(RunFile().with_settings(assignments))
+        preflight.check(RunFile().with_settings(assignments))
 
 
 def test_more_memory_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beforehand, "_host_memory", lambda: 8 * 1024**3)
+    monkeypatch.setattr(preflight, "_host_memory", lambda: 8 * 1024**3)
     assert faults("master=local[2]", "spark.driver.memory=12g") == [
         ("memory", "spark.driver.memory is 12g, and this machine has 8192 MiB. Set spark.driver.memory=2048m or less.")
     ]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench.compare import look
+from sparkdl_bench.comparison import look
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.nearest import listed, suggestion
 

@@ -1,6 +1,6 @@
 """One Spark application that trains several cells, in a process of its own.
 
-`python -m sparkdl_bench.compare.application READ WRITE` reads one JSON object a line from the file descriptor READ
+`python -m sparkdl_bench.comparison.application READ WRITE` reads one JSON object a line from the file descriptor READ
 (first `{"spark": …}`, then `{"settings": …}` for each run) and answers each with one on WRITE: `{"ok": true}`, or
 `{"error": …}`.
 """
@@ -42,7 +42,7 @@ class Application:
         requests_read, requests_write = os.pipe()
         answers_read, answers_write = os.pipe()
         self._child = subprocess.Popen(  # noqa: S603 (the command is ours)
-            [sys.executable, "-m", "sparkdl_bench.compare.application", str(requests_read), str(answers_write)],
+            [sys.executable, "-m", "sparkdl_bench.comparison.application", str(requests_read), str(answers_write)],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,

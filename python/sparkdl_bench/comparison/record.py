@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import statistics
-from sparkdl_bench.compare import resources
-from sparkdl_bench.compare.cells import Cell, global_batch
-from sparkdl_bench.compare.plan import Plan
+from sparkdl_bench.comparison import resources
+from sparkdl_bench.comparison.cells import Cell, global_batch
+from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.redaction import redacted, redacted_text
 from sparkdl_bench.results import RunResults

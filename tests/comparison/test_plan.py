@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import idx
-from sparkdl_bench.compare import peer_data
-from sparkdl_bench.compare.cells import NOT_VARIED, cells_of, in_order
-from sparkdl_bench.compare.execute import fit_case
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.comparison import peer_data
+from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of, in_order
+from sparkdl_bench.comparison.execute import fit_case
+from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]

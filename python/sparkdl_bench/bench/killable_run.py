@@ -1,6 +1,6 @@
 """A training run in a process of its own whose executors may be killed: for the kill campaign and the tests.
 
-`python -m sparkdl_bench.bench.victim SETTINGS.json` is that process.
+`python -m sparkdl_bench.bench.killable_run SETTINGS.json` is that process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _files(checkpoint: Path) -> list[Path]:
         return []
 
 
-class Victim:
+class KillableRun:
     """One run on two executors over `block-stream`, with checkpoints in a folder below `folder`.
 
     Args:
@@ -64,7 +64,7 @@ class Victim:
         self._log = folder / "log.txt"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(  # noqa: S603 (the command is ours)
-                [sys.executable, "-m", "sparkdl_bench.bench.victim", str(folder / "settings.json")],
+                [sys.executable, "-m", "sparkdl_bench.bench.killable_run", str(folder / "settings.json")],
                 env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -157,14 +157,15 @@ def same(left: Weights, right: Weights) -> bool:
 def main() -> None:
     from pyspark.sql import SparkSession
 
-    import sparkdl_bench
+    from sparkdl_bench.session import configure
+    from sparkdl_bench.trainer import Trainer
 
     path = Path(sys.argv[1])
     settings = json.loads(path.read_text(encoding="utf-8"))
     builder = SparkSession.builder.master(settings.pop("master"))  # type: ignore[attr-defined,unused-ignore]
     for name, value in settings.pop("spark", {}).items():
         builder = builder.config(name, value)
-    spark = sparkdl_bench.configure(builder).getOrCreate()
+    spark = configure(builder).getOrCreate()
     defaults = {
         "model": {"name": "mlp", "hidden": [32]},
         "data": "digits",
@@ -174,7 +175,7 @@ def main() -> None:
         "learning_rate": 0.02,
         "evaluate_every": 0,
     }
-    fitted = sparkdl_bench.Trainer(**{**defaults, **settings}).fit(spark)
+    fitted = Trainer(**{**defaults, **settings}).fit(spark)
     weights: dict[str, Any] = dict(fitted.weights())
     np.savez(path.parent / "weights.npz", **weights)
     spark.stop()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkdl_bench import catalogue, frames
-from sparkdl_bench.compare import look, nets, quick
+from sparkdl_bench.comparison import look, nets, quick
 from sparkdl_bench.config import RunFile, as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
 
@@ -165,7 +165,7 @@ def _look(data: Any, label: str | None, root: Path) -> look.Look:
 
 def _frame(frame: DataFrame, label: str | None, root: Path) -> look.Look:
     """The DataFrame written once, for the runs, whose sessions do not know it."""
-    from sparkdl_bench.compare import look_table
+    from sparkdl_bench.comparison import look_table
 
     found = look_table.of_frame(frame, label)
     root.mkdir(parents=True, exist_ok=True)

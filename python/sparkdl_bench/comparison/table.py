@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparkdl_bench import statistics
-from sparkdl_bench.bench.table import default_console
+from sparkdl_bench.console import default_console
 
 # The seconds to the target times the cores that the run had, by the run's own clock.
 _CORE_SECONDS = "core_seconds_to_accuracy"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from sparkdl_bench import apart
+from sparkdl_bench import helper_process
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import listed, suggestion
 
@@ -23,7 +23,7 @@ LABELS = ("label", "class", "target", "y", "category", "species")
 MOST_CLASSES = 1000
 _IMAGES = (".png", ".jpg", ".jpeg")
 _LARGEST_SIDE = 32
-_TABLE_PROGRAM = "sparkdl_bench.compare.look_table"
+_TABLE_PROGRAM = "sparkdl_bench.comparison.look_table"
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ def _classes(labels: Iterable[str]) -> dict[str, str]:
 def _table(path: Path, label: str | None) -> Look:
     """A folder or a file of Parquet, looked at by a Spark session in a process of its own."""
     question = {"path": str(path.resolve()), "label": label}
-    found = apart.ask(_TABLE_PROGRAM, question, "table", failed=f"'{path}' could not be read: ")
+    found = helper_process.ask(_TABLE_PROGRAM, question, "table", failed=f"'{path}' could not be read: ")
     if "error" in found:
         raise ConfigurationError(found["error"])
     settings = {"data.source": "parquet", "data.path": str(path.resolve()), **found["settings"]}

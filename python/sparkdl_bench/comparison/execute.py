@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparkdl_bench import peers
-from sparkdl_bench.compare import peer_data, record
-from sparkdl_bench.compare.application import MORE_TIME, Application
-from sparkdl_bench.compare.cells import Cell, global_batch
-from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.compare.store import ComparisonFolder
+from sparkdl_bench.comparison import peer_data, record
+from sparkdl_bench.comparison.application import MORE_TIME, Application
+from sparkdl_bench.comparison.cells import Cell, global_batch
+from sparkdl_bench.comparison.plan import Plan
+from sparkdl_bench.comparison.store import ComparisonFolder
 from sparkdl_bench.errors import ConfigurationError, RunFailedError, RunTimedOutError, SparkDLError
 from sparkdl_bench.peers import FitCase
 from sparkdl_bench.peers._process import left_whole, run_to_end, stop_all

@@ -14,13 +14,12 @@ import pytest
 
 import idx
 from conftest import COMPARISON_FILES, ROOT
-from sparkdl_bench import peers
-from sparkdl_bench.bench import machine
-from sparkdl_bench.compare import check, loop, store
-from sparkdl_bench.compare.application import Application
-from sparkdl_bench.compare.cells import Cell, cells_of, in_order
-from sparkdl_bench.compare.execute import MARK_VARIABLE, ProcessExecutor
-from sparkdl_bench.compare.plan import Plan, load_plan
+from sparkdl_bench import machine, peers
+from sparkdl_bench.comparison import check, loop, store
+from sparkdl_bench.comparison.application import Application
+from sparkdl_bench.comparison.cells import Cell, cells_of, in_order
+from sparkdl_bench.comparison.execute import MARK_VARIABLE, ProcessExecutor
+from sparkdl_bench.comparison.plan import Plan, load_plan
 
 pytestmark = pytest.mark.on_one_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine
 from sparkdl_bench.report.analysis import (
     DRIFT,
     ENOUGH_STEPS,

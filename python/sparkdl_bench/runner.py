@@ -111,7 +111,7 @@ def follow(
 
     Raises:
         RunFailedError: the run failed; DivergedError where its loss is not finite.
-        ConfigurationError: it failed because of what a rank found and the user can mend.
+        ConfigurationError: it failed because of what a rank found and the user can fix.
         RunCancelledError: somebody else cancelled it.
         Interrupted: one of the signals came; the run was cancelled.
     """

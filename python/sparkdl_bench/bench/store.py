@@ -25,7 +25,7 @@ class Trial:
     """One trial of one contestant, with every sample.
 
     Attributes:
-        samples_ms: milliseconds a step, in the order they were taken.
+        samples_ms: milliseconds per step, in the order they were taken.
         steps: steps that each sample is the mean over.
         facts: what really ran: versions, BLAS, threads.
         seconds: length of the trial with start and warm-up.

@@ -149,7 +149,7 @@ def _timed(contestant: Contestant, timeout_s: float) -> Trial:
 
 def _line(name: str, number: int, trial: Trial) -> str:
     parts = [
-        f"{name}, trial {number}: median {statistics.median(trial.samples_ms):.3f} ms a step",
+        f"{name}, trial {number}: median {statistics.median(trial.samples_ms):.3f} ms per step",
         f"p90 {statistics.percentile(trial.samples_ms, 90):.3f}",
         f"drift {statistics.drift(trial.samples_ms):.2f}",
         f"{trial.seconds:.0f} s",

@@ -124,7 +124,7 @@ def _show_values(moments: dict[str, Any]) -> None:
     columns = list(zip(*(moments[name] for name in names), strict=True))
     if len(columns) > _SHOWN_COLUMNS:
         low, high = min(moments["min"]), max(moments["max"])
-        click.echo(f"  {len(columns)} values a row, from {low:g} to {high:g}, mean {_mean(moments['mean']):g}")
+        click.echo(f"  {len(columns)} values per row, from {low:g} to {high:g}, mean {_mean(moments['mean']):g}")
         return
     for index, (low, mean, high, deviation) in enumerate(columns):
         click.echo(f"  value {index}: min {low:g}, mean {mean:g}, max {high:g}, standard deviation {deviation:g}")

@@ -128,7 +128,7 @@ def report(results: RunResults) -> None:
         ("seconds", _written(final["seconds_total"], "{:.1f}")),
         *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
-        ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
+        ("ms per step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
         *([("model", str(results.folder / "model"))] if (results.folder / "model").is_dir() else []),
         ("results", str(results.folder)),

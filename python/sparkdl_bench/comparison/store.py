@@ -65,7 +65,7 @@ class ComparisonFolder:
         return sorted(found, key=lambda record: str(record.get("started", "")))
 
     def grow(self, plan: Plan, cells: Sequence[Cell]) -> None:
-        """Takes in the trials that `plan` has and this folder's plan has not; the cells that were planned stay."""
+        """Adds the trials that `plan` has and this folder's plan has not; the cells that were planned stay."""
         order = list(dict.fromkeys([*self.content["order"], *(cell.id for cell in cells)]))
         if order != self.content["order"]:
             self.content = {**self.content, "plan": describe(plan), "order": order}

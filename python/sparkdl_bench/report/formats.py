@@ -103,7 +103,7 @@ def _picture(plot: Plot, file: str) -> list[str]:
 
 
 def comma_separated(results: Results) -> str:
-    """One line a run (its factors, numbers, phases, layers, bytes), or one line a row of `sparkdl-bench net`.
+    """One line per run (its factors, numbers, phases, layers, bytes), or one line per row of `sparkdl-bench net`.
 
     Raises:
         ConfigurationError: the results hold both, which are two tables, and a CSV file is one.

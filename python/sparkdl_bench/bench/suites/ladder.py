@@ -54,7 +54,7 @@ class LadderPlan:
 
 
 def _nothing(like: TrainCase) -> TrainCase:
-    """A net of three weights a layer, two rows a step: what is left is the cost of a step itself."""
+    """A net of three weights per layer, two rows per step: what is left is the cost of a step itself."""
     return TrainCase(
         batch=2,
         hidden=(1,),
@@ -72,8 +72,12 @@ def _empty(name: str) -> str:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs a step.")
+@click.option(
+    "--job-warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
+@click.option(
+    "--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
 @click.option("--step-warmup", type=click.IntRange(0), default=2000, show_default=True, help="Steps of the others.")
 @click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the others.")
 @options

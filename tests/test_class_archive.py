@@ -124,7 +124,7 @@ def test_every_class_path_spark_configuration_and_java_has_its_own(
 def test_a_folder_of_configuration_files_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=f"'{tmp_path}', which stands in the class path before Spark's jars"):
+    with pytest.raises(ConfigurationError, match=f"'{tmp_path}', which comes before Spark's jars in the class path"):
         class_archive_build.create()
 
 

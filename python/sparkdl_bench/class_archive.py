@@ -2,7 +2,7 @@
 
 This is the JVM's own class data sharing (JEP 310, 350): a third and more of a short run's time is three JVMs that each
 read, check and link the same ten thousand classes. An archive holds for one JVM and one class path, jar by jar; a JVM
-that is given one which does not fit any more goes on without. `class_archive_build` makes them.
+that is given an outdated one starts without it. `class_archive_build` makes them.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def create() -> Path:
     folder = configuration_folder()
     if folder.is_dir() and any(folder.iterdir()):
         raise ConfigurationError(
-            f"Spark's configuration files lie in '{folder}', which comes before Spark's jars, and a "
+            f"Spark's configuration files lie in '{folder}', which comes before Spark's jars in the class path, and a "
             "JVM archives nothing that is found behind a folder with files. Sessions with these files start without an "
             "archive, as before; for others, call this without SPARK_CONF_DIR, with pyspark's own Spark."
         )

@@ -86,7 +86,7 @@ def test_images_by_folder(tmp_path: Path) -> None:
     [
         ("digist", r"There is no file or folder 'digist'\. Did you mean 'digits'\?"),
         ("rows.cvs", r"Did you mean 'rows\.csv'\?"),
-        ("empty", "holds nothing that can be told by its names"),
+        ("empty", "has no data that its file names show"),
     ],
 )
 def test_nothing_to_read(path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,9 @@ def test_labels_of_tables() -> None:
     assert look.of_labels([1.0, 0.0], "x") == {"data.classes": "2"}
     assert look.of_labels(["no", "yes"], "x") == {"data.label_names": "no,yes"}
     assert look.of_labels([10, 9], "x") == {"data.label_names": "9,10"}
-    with pytest.raises(ConfigurationError, match=r"not whole, so it is no class. Regression is not supported"):
+    with pytest.raises(
+        ConfigurationError, match=r"fractional numbers, so it is not a class label. Regression is not supported"
+    ):
         look.of_labels([0.5, 1.0], "The label's column 'y'")
     with pytest.raises(ConfigurationError, match=r"holds nulls. Leave those rows out"):
         look.of_labels([None, 1], "The label's column 'y'")

@@ -224,7 +224,7 @@ class TestWords:
         conf = fakes.CONF.replace("trials = 3", "trials = 1")
         analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0}))
         said = "\n".join(findings.summary(analysis))
-        assert "fast, batch 32 took 3 s and slow, batch 32 6 s: with 1 trial and 1 trial nobody can say" in said
+        assert "fast, batch 32 took 3 s and slow, batch 32 6 s: with 1 trial and 1 trial it is not known" in said
         assert "times faster" not in said
         assert "CI" not in "\n".join(findings.recommendation(analysis))
         assert findings.recommendation(analysis)[0].startswith("Not decided: about 4 more trials per group would tell")

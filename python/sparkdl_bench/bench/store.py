@@ -104,7 +104,7 @@ def create(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile:
 
 
 def resume(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile | None:
-    """The newest file of this suite, machine, commit and plan; None when there is none to go on with."""
+    """The newest file of this suite, machine, commit and plan; None when there is none to continue."""
     place = folder / machine.slug(machine.facts())
     for path in sorted(place.glob(f"*-{suite}.json"), reverse=True):
         content = load(path)

@@ -25,8 +25,8 @@ def peers_folder() -> Path:
 )
 @click.option("--base", type=click.Path(path_type=Path), help="A run file in place of the one that CONF varies.")
 @click.option("--trials", type=click.IntRange(1), help="Measured runs of each combination, in place of the file's.")
-@click.option("--resume", "goes_on", is_flag=True, help="Go on with the newest comparison of this plan and commit.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: run cells again that failed.")
+@click.option("--resume", "goes_on", is_flag=True, help="Continue the newest comparison of this plan and commit.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: run the failed cells again.")
 @click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder of the comparisons."
 )

@@ -18,7 +18,7 @@ from sparkdl_bench.config import RunFile
 @click.option("--master", help="A cluster's master, on which the workers run. [default: this host's cores]")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of all that is written.")
-@click.option("--resume", is_flag=True, help="Go on with what an interrupted try of the same data has left.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted try of the same data.")
 @click.option("--debug", is_flag=True, help="Show stack traces.")
 def command(
     data: str,

@@ -195,7 +195,7 @@ def _filled(key: str, value: str, settings: Mapping[str, str]) -> str:
         name = found.group(1)
         if name not in settings:
             raise ConfigurationError(
-                f"'{key}' is {value!r}, and the run sets no '{name}' that could stand there. Valid: "
+                f"'{key}' is {value!r}, and the run has no key '{name}'. Valid in braces: "
                 f"{', '.join(sorted(settings))}."
             )
         return settings[name]

@@ -60,7 +60,7 @@ def look(data: str, label: str | None = None) -> Look:
     found = _of_folder(path, label) if path.is_dir() else _of_file(path, label)
     if found is None:
         raise ConfigurationError(
-            f"'{data}' holds nothing that can be told by its names. What can: a folder of IDX files (MNIST), of "
+            f"'{data}' has no data that its file names show. Valid: a folder of IDX files (MNIST), of "
             "CIFAR-10's binary batches, of one sub-folder of JPEG or PNG images per class, of Parquet files; or a "
             "file .csv, .tsv, .libsvm, .svm or .parquet. Other data: a run file (`sparkdl-bench init`) with "
             "`sparkdl-bench compare`."
@@ -291,7 +291,7 @@ def of_labels(labels: Sequence[object], where: str) -> dict[str, str]:
     _refuse_many(texts, where, "its values")
     if any(isinstance(label, float) and label != int(label) for label in labels):
         raise ConfigurationError(
-            f"{where} holds numbers that are not whole, so it is no class. Regression is not supported; name a column "
+            f"{where} holds fractional numbers, so it is not a class label. Regression is not supported; name a column "
             "of classes as the label."
         )
     return _classes(texts)

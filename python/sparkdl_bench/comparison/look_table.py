@@ -58,7 +58,7 @@ def _label(types: dict[str, str], label: str | None) -> str:
     found = next((lower[usual] for usual in look.LABELS if usual in lower), None)
     if found is None:
         raise ConfigurationError(
-            f'Which column is the label cannot be told: {listed(names)}. Name it: --label COLUMN, or label="COLUMN" '
+            f'It is not clear which column is the label: {listed(names)}. Name it: --label COLUMN, or label="COLUMN" '
             "from Python."
         )
     return found

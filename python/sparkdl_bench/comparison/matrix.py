@@ -58,7 +58,7 @@ def run(
     folder = store.resume(results, plan) if goes_on else None
     if goes_on and folder is None:
         click.echo(
-            f"There is no comparison of this plan and commit in '{results}' to go on with; a new one begins.", err=True
+            f"There is no comparison of this plan and commit in '{results}' to continue; a new one starts.", err=True
         )
     folder = folder or store.create(results, plan, left, skipped)
     with folder.locked():

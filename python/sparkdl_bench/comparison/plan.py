@@ -171,7 +171,7 @@ def _check_types(document: Mapping[str, Any], where: str) -> None:
         if key not in _TOP:
             raise ConfigurationError(
                 f"{where} holds '{key}', which means nothing there. {suggestion(key, _TOP)} Valid: {', '.join(_TOP)}. "
-                "Keys of the run itself stand in [set] (for all runs) or [matrix] (several values)."
+                "Keys of the run itself go in [set] (for all runs) or [matrix] (several values)."
             )
         wanted = _TOP[key]
         fits = isinstance(value, (int, float)) if wanted is float else isinstance(value, wanted)
@@ -188,7 +188,7 @@ def _variants(entries: list[Any], where: str) -> tuple[Variant, ...]:
         if unknown:
             raise ConfigurationError(
                 f"The variant '{entry['name']}' of {where} holds {', '.join(sorted(unknown))}; valid: "
-                f"{', '.join(_VARIANT_KEYS)}. Keys of the run stand in its 'set'."
+                f"{', '.join(_VARIANT_KEYS)}. Keys of the run go in its 'set'."
             )
         given = {_canonical(key): value for key, value in flatten(entry.get("set", {}), where).items()}
         settings = {key: catalogue.canonical(key, value)[1] for key, value in given.items()}
@@ -295,5 +295,5 @@ def _check(plan: Plan, where: str) -> None:
         values = [variant.name for variant in plan.variants] if factor == VARIANT else list(plan.matrix[factor])
         if chosen not in values:
             raise ConfigurationError(
-                f"The baseline of {where} is {factor} = {chosen}, which is none of its values: {', '.join(values)}."
+                f"The baseline of {where} is {factor} = {chosen}, which is not one of its values: {', '.join(values)}."
             )

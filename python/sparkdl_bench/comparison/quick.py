@@ -105,7 +105,7 @@ def measure(
 
     Args:
         run: what all ways train, without workers and master.
-        goes_on: whether to go on with what an earlier call of the same name has left.
+        goes_on: whether to continue what an earlier call of the same name has left.
 
     Raises:
         ConfigurationError: the run is wrong, or its data.

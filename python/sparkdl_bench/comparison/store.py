@@ -114,7 +114,7 @@ def create(
 
 
 def resume(results: Path, plan: Plan) -> ComparisonFolder | None:
-    """The newest folder of the same plan and commit; None when there is none to go on with.
+    """The newest folder of the same plan and commit; None when there is none to continue.
 
     The plans may allow a run another time, and this one may have more trials: what came to its end is the same with it.
     """

@@ -206,8 +206,8 @@ def _too_few(analysis: Analysis) -> list[str]:
         if group.values(analysis.metric) and baseline.values(analysis.metric):
             lines.append(
                 f"{group.name} took {_seconds(group, analysis.metric)} and {baseline.name} "
-                f"{_seconds(baseline, analysis.metric)}: with {_trials(group)} and {_trials(baseline)} nobody can say "
-                "how sure that is."
+                f"{_seconds(baseline, analysis.metric)}: with {_trials(group)} and {_trials(baseline)} it is not "
+                "known how sure that is."
             )
     return lines
 

@@ -31,7 +31,7 @@ def command(
     dry_run: bool,
     resume: bool,  # noqa: ARG001 (it always does)
 ) -> None:
-    """Every algorithm over block-stream and tcp to 97 % on MNIST; goes on with what an interrupted one has finished."""
+    """Every algorithm over block-stream and tcp to 97 % on MNIST; continues an interrupted one."""
     if not data_path:
         click.echo(
             "Skipped: the algorithms are compared on MNIST alone. Name its folder with --data, or the one that has it "

@@ -89,7 +89,7 @@ class KilledRun:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the kills of the newest file of the same plan, commit and machine; memory is measured anew.",
+    help="Continue the kills of the newest file of the same plan, commit and machine; memory is measured anew.",
 )
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
 def command(runs: int, kills: int, seed: int, with_memory: bool, resume: bool, results: Path) -> None:

@@ -1,4 +1,4 @@
-"""The doors of a JVM team, each gone through for real: spark-submit with the assembled jar on a standalone cluster,
+"""The entry points of a JVM team, each used for real: spark-submit with the assembled jar on a standalone cluster,
 spark-submit --packages, and a Maven and an sbt project that depend on the artifact.
 """
 

@@ -29,7 +29,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison's numbers. Milliseconds a step; p90 over all blocks of all trials.
+    """A comparison's numbers. Milliseconds per step; p90 over all blocks of all trials.
 
     Attributes:
         low, high: 95 % bootstrap interval of the ratio over the trials; None where a side has one trial alone.

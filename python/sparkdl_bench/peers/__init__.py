@@ -118,7 +118,7 @@ Case: TypeAlias = TrainCase | FitCase | CollectiveCase
 
 @dataclass(frozen=True)
 class Sample:
-    """Milliseconds a step (or an all-reduce). Where `steps` > 1 it is the mean over that many consecutive ones."""
+    """Milliseconds per step (or an all-reduce). Where `steps` > 1 it is the mean over that many consecutive ones."""
 
     ms: float
     steps: int = 1

@@ -94,7 +94,7 @@ def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, 
 
 
 def show_phases(file: ResultFile, names: list[str]) -> None:
-    """Milliseconds a step and, by phase, the mean over ranks, steps (warm-up as well) and trials."""
+    """Milliseconds per step and, by phase, the mean over ranks, steps (warm-up as well) and trials."""
     shown = Table(
         title="Phases of a step, ms", caption="phases: mean over all steps with the warm-up; step: median after"
     )

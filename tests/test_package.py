@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -27,7 +28,8 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_compare_is_a_package_and_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_is_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inspect.isfunction(sparkdl_bench.compare)
     asked: dict[str, object] = {}
 
     def measure(name: str, title: str, run: object, ways: object, *rest: object, **options: object) -> object:

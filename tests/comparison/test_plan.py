@@ -98,7 +98,7 @@ def test_places_are_filled_from_the_cell(tmp_path: Path) -> None:
     masters = {cell.run.spark["spark.master"] for cell in cells_of(fakes.plan_of(tmp_path, conf))}
     assert masters == {"local-cluster[1,1,1024]", "local-cluster[4,1,1024]"}
     wrong = fakes.write_conf(tmp_path, fakes.CONF, fakes.BASE.replace("{workers}", "{nothing}"))
-    with pytest.raises(ConfigurationError, match="no 'nothing'"):
+    with pytest.raises(ConfigurationError, match="no key 'nothing'"):
         cells_of(load_plan(wrong))
 
 
@@ -128,7 +128,7 @@ def test_a_folder_of_data_alone_means_idx(tmp_path: Path) -> None:
         (("target_accuracy = 0.9", "target_accuracy = 95"), "target_accuracy = 95"),
         (("batch = [32, 64]", "batch = 32"), "list of the values"),
         (("batch = [32, 64]", "batch = [32, 32]"), "names a value twice"),
-        (('variant = "slow"', 'variant = "slwo"'), "none of its values: fast, slow"),
+        (('variant = "slow"', 'variant = "slwo"'), "not one of its values: fast, slow"),
         (('variant = "slow"', 'codec = "fp32"'), "does not vary"),
         (('name = "slow"', 'name = "fast"'), "one name"),
         (('name = "slow"', 'nmae = "slow"'), "needs a name"),

@@ -20,13 +20,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from sparkdl_bench import statistics
+from sparkdl_bench import machine, statistics
 from sparkdl_bench.bench import (
     collective,
     contestant,
     encryption,
     link,
-    machine,
     namespaces,
     net,
     spark_collective,

@@ -22,12 +22,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sparkdl_bench import peers, statistics
+from sparkdl_bench import machine, peers, statistics
 from sparkdl_bench.bench import (
     collective,
     congestion,
     contestant,
-    machine,
     net,
     spark_collective,
     store,

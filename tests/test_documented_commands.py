@@ -17,9 +17,9 @@ import click
 import pytest
 
 from sparkdl_bench.cli import cli
-from sparkdl_bench.compare import peer_data
-from sparkdl_bench.compare.cells import cells_of
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.comparison import peer_data
+from sparkdl_bench.comparison.cells import cells_of
+from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.config import tomllib
 from sparkdl_bench.peers.programs.measure import _same_start
 

@@ -42,7 +42,7 @@ PARTS = (
     Part(
         "bench",
         (
-            *("bench/collective.py", "bench/congestion.py", "bench/contestant.py", "bench/machine.py", "bench/net.py"),
+            *("bench/collective.py", "bench/congestion.py", "bench/contestant.py", "machine.py", "bench/net.py"),
             *("bench/spark_collective.py", "bench/store.py", "bench/suite.py", "bench/table.py", "bench/trials.py"),
         ),
         ("tests/test_ruler.py", "tests/test_bench.py"),
@@ -58,7 +58,7 @@ PARTS = (
         ),
         ("tests/test_ruler.py",),
     ),
-    Part("compare", ("compare/record.py", "compare/cells.py", "compare/plan.py"), ("tests/compare",)),
+    Part("comparison", ("comparison/record.py", "comparison/cells.py", "comparison/plan.py"), ("tests/comparison",)),
     Part("report", ("report/analysis.py",), ("tests/report/test_report.py",)),
 )
 # Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
@@ -69,8 +69,8 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/store.py", "NumberReplacer", "indent="): "how far a file's lines are indented",
     ("bench/store.py", "NumberReplacer", "round("): "samples are kept to 10 ns; 1 ns or 100 ns tell nobody apart",
     ("bench/collective.py", "NumberReplacer", "round("): "the same",
-    ("bench/machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",
-    ("bench/machine.py", "NumberReplacer", "timeout="): "how long git and java may take to say their version",
+    ("machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",
+    ("machine.py", "NumberReplacer", "timeout="): "how long git and java may take to say their version",
     ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
     ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
     ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",

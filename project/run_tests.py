@@ -143,11 +143,11 @@ def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]], strict: bool =
     total, unstable, bad = Totals(), 0, False
     lines = []
     for name, first, again in outcomes:
-        mended = again is not None and again.good
+        passed_alone = again is not None and again.good
         for test, said in first.failures.items():
-            print("UNSTABLE (failed beside other tests, passed alone)" if mended else "FAILED", f"{test}: {said}")
+            print("UNSTABLE (failed beside other tests, passed alone)" if passed_alone else "FAILED", f"{test}: {said}")
         totals, note = first.totals, ""
-        if mended:
+        if passed_alone:
             unstable += totals.failed
             totals = Totals(totals.passed + totals.failed, 0, totals.skipped)
         elif not first.good:

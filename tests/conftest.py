@@ -30,9 +30,10 @@ hypothesis.settings.register_profile("tests", deadline=None, suppress_health_che
 hypothesis.settings.load_profile("tests")
 
 # The files that take longest, which begin first: so all processes of a whole run end at about the same time. The wheel
-# and the doors of a JVM team, of which each has sbt at work in this checkout, do not come at the same time.
+# and the entry points of a JVM team, of which each has sbt at work in this checkout, do not come at the same time.
 LONGEST = [
-    *("test_recovery.py", "test_wheel.py", "commands/test_compare.py", "compare/test_files.py", "test_doors.py"),
+    *("test_recovery.py", "test_wheel.py", "commands/test_compare.py", "comparison/test_files.py"),
+    "test_entry_points.py",
     *("commands/test_run.py", "test_security.py", "test_peers.py", "test_out_of_band.py", "test_runs.py"),
     *("test_training.py", "test_data.py", "commands/test_doctor.py", "test_batch_shares.py", "test_loss_curves.py"),
     "test_namespaces.py",

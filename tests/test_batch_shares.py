@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from sparkdl_bench.bench.victim import Victim
+from sparkdl_bench.bench.killable_run import KillableRun
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def test_a_slow_worker_gets_fewer_rows_and_steps_take_less_time(tmp_path: Path) 
         "epochs": 4 * EVERY,
         "checkpoint": {"dir": (tmp_path / "checkpoints").as_uri(), "every": 5},
     }
-    victim = Victim(tmp_path, settings)
-    victim.wait_for_step(5)
-    with held_up(victim.executors()[0], 0.8):
-        begun = victim.newest_step()
-        victim.finish()
-    rows = victim.summary()["counts"]["share_rows"]
+    training = KillableRun(tmp_path, settings)
+    training.wait_for_step(5)
+    with held_up(training.executors()[0], 0.8):
+        begun = training.newest_step()
+        training.finish()
+    rows = training.summary()["counts"]["share_rows"]
     assert sum(rows) == BATCH
     assert min(rows) < 0.4 * BATCH, rows
     # A checkpoint tells of a step a little later. The first deal after it is the first that can know who is slow.

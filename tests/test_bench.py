@@ -20,22 +20,22 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from sparkdl_bench import statistics
+from sparkdl_bench import machine, statistics
 from sparkdl_bench.bench import (
     collective,
     contestant,
     encryption,
     link,
-    machine,
     namespaces,
     net,
-    refusals,
     spark_collective,
     store,
     table,
     trials,
+    unsupported,
 )
 from sparkdl_bench.bench.collective import Taken, Way
+from sparkdl_bench.bench.killable_run import RunHungError, same
 from sparkdl_bench.bench.net import Failed, NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
@@ -44,7 +44,6 @@ from sparkdl_bench.bench.suites import namespaces as namespaces_suite
 from sparkdl_bench.bench.suites import net as net_suite
 from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
-from sparkdl_bench.bench.victim import RunHungError, same
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
@@ -445,7 +444,7 @@ class TestCollective:
 
         bad = ("ring", "threshold")
         monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
-        monkeypatch.setattr(refusals, "reasons", reasons)
+        monkeypatch.setattr(unsupported, "reasons", reasons)
         names = {"topologies": ("sliced", "ring"), "codecs": ("fp32", "threshold")}
         plan = NetPlan(sizes=(10, 20), workers=(2,), transports=("tcp", "shuffle", "memcpy"), **names)
         sweep = net.arrange(plan, tmp_path)
@@ -466,7 +465,7 @@ class TestCollective:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
-        monkeypatch.setattr(refusals, "reasons", lambda settings: [""] * len(settings))
+        monkeypatch.setattr(unsupported, "reasons", lambda settings: [""] * len(settings))
         monkeypatch.setattr(encryption, "missing", lambda each, _: "Too old." if each == "tls" else None)
         plan = NetPlan(sizes=(10,), workers=(2,), transports=("tcp",), encryptions=("off", "tls"))
         sweep = net.arrange(plan, tmp_path)
@@ -483,7 +482,7 @@ class TestCollective:
             return Taken([1.0], True, "here")
 
         monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
-        monkeypatch.setattr(refusals, "reasons", lambda settings: [""] * len(settings))
+        monkeypatch.setattr(unsupported, "reasons", lambda settings: [""] * len(settings))
         monkeypatch.setattr(net, "run_way", run_way)
         plan = NetPlan(sizes=(10,), workers=(2,), transports=("tcp", "mpi-like", "memcpy"), trials=2)
         rows = net.measure(plan, net.arrange(plan, tmp_path), 10.0, tmp_path, lambda _: None)
@@ -503,12 +502,12 @@ class TestCollective:
             {"transport": "tcp", "topology": "ring", "codec": "threshold", "workers": "3"},
             {"transport": "shuffle", "topology": "sliced", "codec": "fp32", "workers": "2"},
         ]
-        fine, partial, jobs = refusals.reasons(settings)
+        fine, partial, jobs = unsupported.reasons(settings)
         assert fine == ""
         assert "partial sums" in partial
         assert "trains by Spark jobs" in jobs
         with pytest.raises(ConfigurationError, match=r"no codec called 'fp3'.*Did you mean 'fp32'"):
-            refusals.reasons([{**settings[0], "codec": "fp3"}])
+            unsupported.reasons([{**settings[0], "codec": "fp3"}])
 
     def test_a_plain_stream_on_loopback_has_a_bandwidth(self) -> None:
         assert link.measure_link_gbps(0.2) > 0
@@ -572,7 +571,7 @@ class TestMemory:
             memory.watch_run(tmp_path / "no-such.toml", 120)
 
 
-class FakeVictim:
+class FakeRun:
     """A run of 1,000 steps that ends with `weights`; notes what was done to it."""
 
     def __init__(self, weights: Any, executors: int = 100) -> None:
@@ -603,26 +602,26 @@ class FakeVictim:
 class TestSoak:
     expected = {"w": np.arange(3, dtype=np.float32)}  # noqa: RUF012
 
-    def killed(self, victim: Any, steps: list[int]) -> soak.KilledRun:
-        return soak.killed_run(victim, steps, 1e-6, random.Random(1), self.expected)
+    def killed(self, run: Any, steps: list[int]) -> soak.KilledRun:
+        return soak.killed_run(run, steps, 1e-6, random.Random(1), self.expected)
 
     def test_each_kill_waits_for_its_step(self) -> None:
-        victim = FakeVictim(self.expected)
-        outcome = self.killed(victim, [20, 720])
-        assert victim.done == ["2 executors", 0, "kill", 500, "kill", "stop"]
+        run = FakeRun(self.expected)
+        outcome = self.killed(run, [20, 720])
+        assert run.done == ["2 executors", 0, "kill", 500, "kill", "stop"]
         assert (outcome.kills, outcome.identical, outcome.held) == (2, True, True)
 
     def test_a_run_that_was_over_before_its_kill_proves_nothing(self) -> None:
-        outcome = self.killed(FakeVictim(self.expected, executors=0), [720])
+        outcome = self.killed(FakeRun(self.expected, executors=0), [720])
         assert (outcome.kills, outcome.identical, outcome.held) == (0, True, False)
 
     def test_other_weights_and_failures_are_seen(self) -> None:
-        assert not self.killed(FakeVictim({"w": np.ones(3, np.float32)}), [20]).held
-        victim = FakeVictim(self.expected)
-        victim.finish = Mock(side_effect=RunFailedError("its words"))  # type: ignore[method-assign]
-        outcome = self.killed(victim, [20])
+        assert not self.killed(FakeRun({"w": np.ones(3, np.float32)}), [20]).held
+        run = FakeRun(self.expected)
+        run.finish = Mock(side_effect=RunFailedError("its words"))  # type: ignore[method-assign]
+        outcome = self.killed(run, [20])
         assert (outcome.held, outcome.error) == (False, "its words")
-        assert victim.done[-1] == "stop"
+        assert run.done[-1] == "stop"
 
     def test_weights_are_the_same_bit_for_bit(self) -> None:
         zeros = np.zeros(2, np.float32)
@@ -630,16 +629,16 @@ class TestSoak:
         assert not same({"w": zeros}, {"w": -zeros})
         assert not same({"w": zeros}, {"v": zeros})
 
-    def campaign(self, monkeypatch: pytest.MonkeyPatch, file: ResultFile, *victims: Any) -> list[Any]:
-        """Runs the campaign over these victims, the undisturbed one before them; returns those that were not begun."""
-        waiting = [FakeVictim(self.expected), *victims]
-        monkeypatch.setattr(soak, "Victim", lambda *_: waiting.pop(0))
-        soak.campaign(soak.SoakPlan(runs=len(victims), kills=0), file)
+    def campaign(self, monkeypatch: pytest.MonkeyPatch, file: ResultFile, *runs: Any) -> list[Any]:
+        """Runs the campaign over these runs, the undisturbed one before them; returns those that were not begun."""
+        waiting = [FakeRun(self.expected), *runs]
+        monkeypatch.setattr(soak, "KillableRun", lambda *_: waiting.pop(0))
+        soak.campaign(soak.SoakPlan(runs=len(runs), kills=0), file)
         return waiting
 
     def test_one_wrong_sum_ends_the_campaign(self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile) -> None:
-        fine, wrong = FakeVictim(self.expected), FakeVictim({"w": np.ones(3, np.float32)})
-        unbegun = FakeVictim(self.expected)
+        fine, wrong = FakeRun(self.expected), FakeRun({"w": np.ones(3, np.float32)})
+        unbegun = FakeRun(self.expected)
         with pytest.raises(RunFailedError, match="other weights than the undisturbed run"):
             self.campaign(monkeypatch, result_file, fine, wrong, unbegun)
         assert unbegun.done == []
@@ -650,7 +649,7 @@ class TestSoak:
     ) -> None:
         first = soak.KilledRun([20], 1, True, "", 1.0)
         result_file.set("outcomes", [asdict(first)])
-        second, unbegun = FakeVictim(self.expected), FakeVictim(self.expected)
+        second, unbegun = FakeRun(self.expected), FakeRun(self.expected)
         assert self.campaign(monkeypatch, result_file, second, unbegun) == [unbegun]
         assert [each["identical"] for each in result_file.content["outcomes"]] == [True, True]
         assert result_file.content["outcomes"][0] == asdict(first)
@@ -663,7 +662,7 @@ class TestSoak:
     def test_one_run_that_hangs_ends_the_campaign(
         self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
     ) -> None:
-        hung = FakeVictim(self.expected)
+        hung = FakeRun(self.expected)
         hung.finish = Mock(side_effect=RunHungError("It has not ended after 300 s."))  # type: ignore[method-assign]
         with pytest.raises(RunFailedError, match=r"hung\. It has not ended after 300 s\."):
             self.campaign(monkeypatch, result_file, hung)
@@ -672,9 +671,9 @@ class TestSoak:
     def test_one_clean_failure_of_twenty_is_allowed(
         self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
     ) -> None:
-        failed = FakeVictim(self.expected)
+        failed = FakeRun(self.expected)
         failed.finish = Mock(side_effect=RunFailedError("its words"))  # type: ignore[method-assign]
-        assert self.campaign(monkeypatch, result_file, failed, FakeVictim(self.expected)) == []
+        assert self.campaign(monkeypatch, result_file, failed, FakeRun(self.expected)) == []
         held = soak.KilledRun([1], 1, True, "", 1.0)
         miss = soak.KilledRun([1], 1, False, "its words", 1.0)
         assert soak.missed([*[held] * 19, miss]) == ""
@@ -775,7 +774,7 @@ class TestCommand:
     ) -> None:
         monkeypatch.setattr(net, "spark_transport_missing", lambda _: None)
         monkeypatch.setattr(
-            refusals, "reasons", Mock(side_effect=ConfigurationError("There is no transport called 'glooo'."))
+            unsupported, "reasons", Mock(side_effect=ConfigurationError("There is no transport called 'glooo'."))
         )
         monkeypatch.setattr(link, "measure_link_gbps", Mock(side_effect=AssertionError("it runs")))
         kept = tmp_path / "rows.jsonl"

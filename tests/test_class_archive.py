@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conftest import CommandLine
-from sparkdl_bench import class_archive, session
+from sparkdl_bench import class_archive, class_archive_build, session
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 
 MEMORY = "TrimNativeHeapInterval"
@@ -35,14 +35,14 @@ spark.stop()
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the archive for any class path would lie."""
-    monkeypatch.setattr(class_archive, "_place", lambda class_path: tmp_path / "archives" / "one.jsa")
+    monkeypatch.setattr(class_archive, "place", lambda class_path: tmp_path / "archives" / "one.jsa")
     return tmp_path / "archives" / "one.jsa"
 
 
 def archived(place: Path, *jars: Path) -> None:
     place.parent.mkdir(exist_ok=True)
     place.write_bytes(b"classes")
-    described = class_archive._described([str(jar) for jar in jars])
+    described = class_archive.described([str(jar) for jar in jars])
     place.with_suffix(".json").write_text(json.dumps({"jars": described}), encoding="utf-8")
 
 
@@ -77,16 +77,16 @@ def test_archives_of_changed_jars_are_removed(place: Path, tmp_path: Path) -> No
     jar.write_bytes(b"1")
     archived(place, jar)
     (place.parent / "unknown.jsa").write_bytes(b"classes")
-    class_archive._forget_stale(place.parent)
+    class_archive.remove_stale(place.parent)
     assert sorted(path.name for path in place.parent.iterdir()) == ["one.jsa", "one.json"]
     jar.unlink()
-    class_archive._forget_stale(place.parent)
+    class_archive.remove_stale(place.parent)
     assert list(place.parent.iterdir()) == []
 
 
 def test_a_folder_with_a_blank_is_held_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "with blank" / "one.jsa"
-    monkeypatch.setattr(class_archive, "_place", lambda class_path: place)
+    monkeypatch.setattr(class_archive, "place", lambda class_path: place)
     archived(place)
     assert class_archive.java_option("").startswith(f'"-XX:SharedArchiveFile={place}" -Xshare:auto')
 
@@ -113,19 +113,19 @@ def test_local_sessions_take_it_and_others_do_not(make_jars: Any, place: Path) -
 def test_every_class_path_spark_configuration_and_java_has_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = {class_archive._place("a.jar"), class_archive._place("a.jar:b.jar")}
+    places = {class_archive.place("a.jar"), class_archive.place("a.jar:b.jar")}
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    places.add(class_archive._place("a.jar"))
+    places.add(class_archive.place("a.jar"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    places.add(class_archive._place("a.jar"))
+    places.add(class_archive.place("a.jar"))
     assert len(places) == 4
 
 
 def test_a_folder_of_configuration_files_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=f"'{tmp_path}', which stands in the class path before Spark's jars"):
-        class_archive.create()
+    with pytest.raises(ConfigurationError, match=f"'{tmp_path}', which comes before Spark's jars in the class path"):
+        class_archive_build.create()
 
 
 def test_a_driver_and_its_executors_start_from_the_archive(command_line: CommandLine) -> None:
@@ -147,4 +147,4 @@ def test_what_cannot_be_made_is_said(tmp_path: Path) -> None:
     java.write_text(f"#!{sys.executable}\nimport sys; print('no room', file=sys.stderr); sys.exit(1)\n")
     java.chmod(0o755)
     with pytest.raises(SparkDLError, match="could not make the archive of classes: no room"):
-        class_archive._dump(java, "a.jar", tmp_path / "all.txt", tmp_path / "one.jsa")
+        class_archive_build._dump(java, "a.jar", tmp_path / "all.txt", tmp_path / "one.jsa")

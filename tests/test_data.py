@@ -1,4 +1,4 @@
-"""Data sources through the doors of Python: DataFrames, files, statistics."""
+"""Data sources through the entry points of Python: DataFrames, files, statistics."""
 
 from __future__ import annotations
 

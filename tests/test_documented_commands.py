@@ -3,6 +3,8 @@ shows of other languages can be read, and its formulas give our rows."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import json
 import math
 import re
@@ -15,9 +17,9 @@ import click
 import pytest
 
 from sparkdl_bench.cli import cli
-from sparkdl_bench.compare import peer_data
-from sparkdl_bench.compare.cells import cells_of
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.comparison import peer_data
+from sparkdl_bench.comparison.cells import cells_of
+from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.config import tomllib
 from sparkdl_bench.peers.programs.measure import _same_start
 
@@ -208,3 +210,21 @@ def test_the_formulas_of_data_md_give_our_rows() -> None:
     tested = found["testing"](1438, 5)
     assert [row // 5 for row in tested] == list(range(1438 // 5))
     assert {row % 5 for row in tested} == set(range(5))
+
+
+def test_the_readme_can_be_pasted_from_top_to_bottom() -> None:
+    """No block uses a name that none above it has set, or the session after it was stopped."""
+    known = set(dir(builtins))
+    for block in [block for language, block in blocks(ROOT / "README.md") if language == "python"]:
+        for statement in ast.parse(block).body:
+            names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            known |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            known |= {
+                alias.asname or alias.name
+                for node in ast.walk(statement)
+                if isinstance(node, ast.Import | ast.ImportFrom)
+                for alias in node.names
+            }
+            assert {node.id for node in names} <= known, f"unknown in README.md: {ast.unparse(statement)}"
+            if ast.unparse(statement) == "spark.stop()":
+                known.remove("spark")

@@ -1,6 +1,6 @@
 """Every marked table of the documentation is what its samples say: ratios, intervals, milliseconds, computed anew.
 
-A table is marked by a comment below it, one line a row of the table, in their order:
+A table is marked by a comment below it, one line per row of the table, in their order:
 
     <!-- figures: benchmarks/results/MACHINE/TIME-SUITE.json
     ours | theirs

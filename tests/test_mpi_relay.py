@@ -91,7 +91,7 @@ def test_it_naps_soon_where_messages_are_small(tmp_path: Path, monkeypatch: pyte
 def test_it_waits_for_as_much_as_may_be_on_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     relay, _ = opened(tmp_path, monkeypatch, size=size, outgoing=64, incoming=3 * MB)
     relay.active = 100.0
-    # 30 MB a second: a tenth of a second for each other rank.
+    # 30 MB per second: a tenth of a second for each other rank.
     assert not relay.quiet(100.0 + 0.1 * (size - 1))
     assert relay.quiet(100.01 + 0.1 * (size - 1))
 

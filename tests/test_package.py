@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -9,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import sparkdl_bench
+from sparkdl_bench import comparison_api
 from sparkdl_bench.cli import cli
-from sparkdl_bench.compare import call, quick
+from sparkdl_bench.comparison import quick
 
 
 def test_every_name_is_there() -> None:
@@ -26,7 +28,8 @@ def test_the_package_alone_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_compare_is_a_package_and_a_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_is_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert inspect.isfunction(sparkdl_bench.compare)
     asked: dict[str, object] = {}
 
     def measure(name: str, title: str, run: object, ways: object, *rest: object, **options: object) -> object:
@@ -46,7 +49,7 @@ def test_compare_is_a_package_and_a_function(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_result_says_its_answer() -> None:
     from pathlib import Path
 
-    found = call.ComparisonResult(Path("there"), "Use one process. It is <fastest>.", "Sure.")
+    found = comparison_api.ComparisonResult(Path("there"), "Use one process. It is <fastest>.", "Sure.")
     assert repr(found) == "ComparisonResult: Use one process. It is <fastest>. Sure.\nfolder there"
     assert "&lt;fastest&gt;" in found._repr_html_()
 

@@ -13,14 +13,14 @@ import pyspark
 import pytest
 
 from sparkdl_bench import session
+from sparkdl_bench.bench.killable_run import CHECKPOINT_EVERY, EPOCHS, KillableRun, Weights, same
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
-from sparkdl_bench.bench.victim import CHECKPOINT_EVERY, EPOCHS, Victim, Weights, same
 from standalone import standalone_cluster
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
-    return Victim(tmp_path_factory.mktemp("undisturbed"), {}).finish()
+    return KillableRun(tmp_path_factory.mktemp("undisturbed"), {}).finish()
 
 
 # Over block-stream it is killed in the next test, after another one.
@@ -35,38 +35,38 @@ def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights, 
     reason = spark_transport_missing(transport)
     if reason:
         pytest.skip(reason)
-    victim = Victim(tmp_path, {"transport": transport})
-    victim.wait_for_step(1000)
-    assert victim.kill_executor(1)
+    training = KillableRun(tmp_path, {"transport": transport})
+    training.wait_for_step(1000)
+    assert training.kill_executor(1)
     # The undisturbed run was over block-stream: synchronous SGD has the same bits over every transport.
-    _ends_as(victim, undisturbed, attempts=2)
+    _ends_as(training, undisturbed, attempts=2)
 
 
 def test_two_kills_one_before_the_first_checkpoint(tmp_path: Path, undisturbed: Weights) -> None:
-    victim = Victim(tmp_path, {})
-    _wait_until_it_trains(victim)
-    assert victim.kill_executor(0)
-    victim.wait_for_step(2000)
-    assert victim.kill_executor(1)
-    _ends_as(victim, undisturbed, attempts=3)
+    training = KillableRun(tmp_path, {})
+    _wait_until_it_trains(training)
+    assert training.kill_executor(0)
+    training.wait_for_step(2000)
+    assert training.kill_executor(1)
+    _ends_as(training, undisturbed, attempts=3)
 
 
-def _ends_as(victim: Victim, undisturbed: Weights, attempts: int) -> None:
-    assert same(victim.finish(), undisturbed)
-    assert len(_events(victim, "rank_groups")) >= attempts
-    summary = victim.summary()
+def _ends_as(training: KillableRun, undisturbed: Weights, attempts: int) -> None:
+    assert same(training.finish(), undisturbed)
+    assert len(_events(training, "rank_groups")) >= attempts
+    summary = training.summary()
     assert summary["status"] == "success"
     assert [each["epoch"] for each in summary["history"]] == list(range(1, EPOCHS + 1))
 
 
-def _wait_until_it_trains(victim: Victim) -> None:
+def _wait_until_it_trains(training: KillableRun) -> None:
     """Until the ranks have told that they are connected: after the session's checks, before the first checkpoint."""
-    deadline = time.monotonic() + victim.timeout_s
+    deadline = time.monotonic() + training.timeout_s
     while not any(
         '"rank_groups"' in file.read_text(encoding="utf-8")
-        for file in (victim.folder / "results").glob("*/events.jsonl")
+        for file in (training.folder / "results").glob("*/events.jsonl")
     ):
-        assert victim.process.poll() is None, "the run has ended"
+        assert training.process.poll() is None, "the run has ended"
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -77,24 +77,24 @@ def test_a_run_resumes_by_hand_also_with_another_number_of_workers(
     # Named relatively, it is one folder for all processes nevertheless; the other tests name it by its URI.
     monkeypatch.chdir(tmp_path)
     checkpoint = {"dir": "checkpoints", "every": CHECKPOINT_EVERY}
-    first = Victim(tmp_path, {"epochs": EPOCHS // 2, "checkpoint": checkpoint})
+    first = KillableRun(tmp_path, {"epochs": EPOCHS // 2, "checkpoint": checkpoint})
     first.finish()
     assert len(list(first.checkpoints.iterdir())) == 2, "the newest two are kept"
-    assert same(Victim(tmp_path / "second", {"resume": "checkpoints"}).finish(), undisturbed)
-    alone = Victim(tmp_path / "alone", {"resume": first.checkpoints.as_uri(), "workers": 1}).finish()
+    assert same(KillableRun(tmp_path / "second", {"resume": "checkpoints"}).finish(), undisturbed)
+    alone = KillableRun(tmp_path / "alone", {"resume": first.checkpoints.as_uri(), "workers": 1}).finish()
     for name, values in undisturbed.items():
         assert np.allclose(alone[name], values, atol=1e-3), name
 
 
 def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> None:
     several = {"master": "local-cluster[2,2,1024]", "workers": 4, "epochs": 100}
-    undisturbed = Victim(tmp_path / "undisturbed", several).finish()
+    undisturbed = KillableRun(tmp_path / "undisturbed", several).finish()
     timed = {"dir": (tmp_path / "killed" / "checkpoints").as_uri(), "every": 1000000, "every_seconds": 0.5}
-    victim = Victim(tmp_path / "killed", {**several, "checkpoint": timed})
-    victim.wait_for_step(1)
-    victim.wait_for_step(victim.newest_step() + 1)  # so the one before is whole
-    assert victim.kill_executor(0)
-    assert same(victim.finish(), undisturbed)
+    training = KillableRun(tmp_path / "killed", {**several, "checkpoint": timed})
+    training.wait_for_step(1)
+    training.wait_for_step(training.newest_step() + 1)  # so the one before is whole
+    assert training.kill_executor(0)
+    assert same(training.finish(), undisturbed)
     (run,) = (tmp_path / "killed" / "results").iterdir()
     groups = json.loads((run / "run.json").read_text(encoding="utf-8"))["rank_groups"]
     assert [len(each) for each in groups] == [2, 2]
@@ -105,17 +105,17 @@ def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> No
 
 
 def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Path, undisturbed: Weights) -> None:
-    victim = Victim(tmp_path, {"spark": {"spark.stage.maxConsecutiveAttempts": "1"}})
-    victim.wait_for_step(1000)
-    assert victim.kill_executor(1)
-    assert same(victim.finish(), undisturbed)
-    (told,) = _events(victim, "resubmitted")
+    training = KillableRun(tmp_path, {"spark": {"spark.stage.maxConsecutiveAttempts": "1"}})
+    training.wait_for_step(1000)
+    assert training.kill_executor(1)
+    assert same(training.finish(), undisturbed)
+    (told,) = _events(training, "resubmitted")
     assert told["metadata"]["workers"] == 2
-    begun = [each["metadata"]["from_step"] for each in _events(victim, "rank_groups")]
+    begun = [each["metadata"]["from_step"] for each in _events(training, "rank_groups")]
     assert len(begun) == 2
     assert begun[0] == 0
     assert begun[1] >= 500
-    assert len(list(victim.checkpoints.iterdir())) == 2, "the newest two are kept"
+    assert len(list(training.checkpoints.iterdir())) == 2, "the newest two are kept"
 
 
 def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed: Weights) -> None:
@@ -123,25 +123,25 @@ def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undistu
     spark = {session.MANAGER_KEY: session.SORTING_MANAGER} if pyspark.__version__.startswith("3.") else {}
     with standalone_cluster(tmp_path, workers=2, memory="1g") as master:
         run = {"master": master, "recovery": {"replacement_wait": 5}, "spark": spark}
-        victim = Victim(tmp_path / "run", run)
+        training = KillableRun(tmp_path / "run", run)
         try:
-            victim.wait_for_step(1000)
+            training.wait_for_step(1000)
             lost = _end_a_worker_and_its_executor(tmp_path)
-            weights = victim.finish()
+            weights = training.finish()
         finally:
-            victim.stop()
+            training.stop()
     assert lost
-    summary = victim.summary()
+    summary = training.summary()
     assert summary["status"] == "success"
     assert summary["workers"] == 1
     # The master may count the lost executor for a while, so that the first time may be in vain.
-    assert _events(victim, "resubmitted")[-1]["metadata"]["workers"] == 1
+    assert _events(training, "resubmitted")[-1]["metadata"]["workers"] == 1
     for name, values in undisturbed.items():
         assert np.allclose(weights[name], values, atol=1e-3), name
 
 
-def _events(victim: Victim, key: str) -> list[dict[str, Any]]:
-    (run,) = (victim.folder / "results").iterdir()
+def _events(training: KillableRun, key: str) -> list[dict[str, Any]]:
+    (run,) = (training.folder / "results").iterdir()
     events = [json.loads(line) for line in (run / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     return [each for each in events if each["key"] == key]
 

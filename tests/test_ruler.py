@@ -22,12 +22,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sparkdl_bench import peers, statistics
+from sparkdl_bench import machine, peers, statistics
 from sparkdl_bench.bench import (
     collective,
     congestion,
     contestant,
-    machine,
     net,
     spark_collective,
     store,
@@ -581,7 +580,7 @@ class TestSuite:
         each = types.SimpleNamespace(name="a", prepare=lambda: None, measure=lambda _: Trial([1.0], 1, {}))
         trials.run_trials([[each]], 4, result_file, 1.0, told.append)
         assert told[0] == "1 of 4 trials are there already."
-        assert told[2].startswith("[1/3] a, trial 2: median 1.000 ms a step")
+        assert told[2].startswith("[1/3] a, trial 2: median 1.000 ms per step")
         told.clear()
         each.name = "b"
         trials.run_trials([[each]], 1, result_file, 1.0, told.append)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkdl_bench.compare.plan import load_plan
+from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.config import load_run_file, parse_run_file
 from sparkdl_bench.errors import ConfigurationError
 

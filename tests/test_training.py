@@ -1,4 +1,4 @@
-"""The Python door: `Trainer.fit` in a session of the user's own, on two real executors."""
+"""The Python entry point: `Trainer.fit` in a session of the user's own, on two real executors."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkdl_bench import apart, catalogue, config, session
+from sparkdl_bench import catalogue, config, helper_process, session
 from sparkdl_bench.cli import cli
 from sparkdl_bench.errors import ConfigurationError
 
@@ -87,7 +87,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(session, "start_jvm", refuse)
-    monkeypatch.setattr(apart, "ask", refuse)
+    monkeypatch.setattr(helper_process, "ask", refuse)
 
 
 def run(words: str) -> Result:

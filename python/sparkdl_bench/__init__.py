@@ -13,17 +13,18 @@ from sparkdl_bench.errors import ConfigurationError, DivergedError, RunCancelled
 from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
-    from sparkdl_bench.compare.call import ComparisonResult, compare
+    from sparkdl_bench.comparison_api import ComparisonResult, compare
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
     from sparkdl_bench.trainer import FitResult, Trainer
 
 _HOMES = {
-    "ComparisonResult": "compare.call",
+    "ComparisonResult": "comparison_api",
     "FitResult": "trainer",
     "SavedModel": "saved",
     "Trainer": "trainer",
     "check_session": "session",
+    "compare": "comparison_api",
     "configure": "session",
     "load": "saved",
 }
@@ -47,8 +48,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "compare":  # the package, which can be called
-        return import_module("sparkdl_bench.compare")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -193,7 +193,7 @@ def is_stopped(spark: Any) -> bool:
     return context is None or bool(context.sc().isStopped())
 
 
-def apart(call: Callable[[], Any]) -> Any:
+def in_another_thread(call: Callable[[], Any]) -> Any:
     """Calls in another thread and waits: pyspark then leaves Ctrl-C to this command, and no signal interrupts py4j."""
     if not signals.installed() or threading.current_thread() is not threading.main_thread():
         return call()

@@ -125,8 +125,8 @@ def parse_run_file(text: str, origin: str) -> RunFile:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(
-            f"The run file '{origin}' is not valid TOML: {error}. Texts stand in quotes (transport = "
-            '"block-manager"), lists in brackets (hidden = [100, 50]).'
+            f"The run file '{origin}' is not valid TOML: {error}. Put strings in quotes (transport = "
+            '"block-manager"), and lists in brackets (hidden = [100, 50]).'
         ) from error
     if "base" in document:
         raise ConfigurationError(

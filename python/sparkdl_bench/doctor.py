@@ -1,7 +1,7 @@
 """Looks at a session, or at what a session would be, before a run: what would go wrong, and what to do about it.
 
 The rules are the JVM's (`sparkdlbench.doctor`), those of a run among them; those for which there need be no JVM are in
-`catalogue` and `beforehand`.
+`catalogue` and `preflight`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import beforehand, catalogue, session
+from sparkdl_bench import catalogue, preflight, session
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
@@ -37,7 +37,7 @@ def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = Tru
         start: whether to start the Spark session and to look at its executors too, where nothing was found before.
     """
     wrong = _wrong_settings(run)
-    seen = [Finding(check, message) for check, message in beforehand.faults(run)]
+    seen = [Finding(check, message) for check, message in preflight.faults(run)]
     known = [*(Finding("settings", message) for message in wrong.values()), *seen]
     try:
         api, spark_settings = session.start_jvm({"spark.app.name": "sparkdl-bench doctor", **run.session}, jvm_log)

@@ -14,7 +14,7 @@ class SparkDLError(Exception):
 
 
 class ConfigurationError(SparkDLError):
-    """A wrong usage, configuration, data set or session. The user can mend it.
+    """A wrong usage, configuration, data set or session. The user can fix it.
 
     It is found before training starts: on the driver, or, where only a rank can tell, by a rank.
     """

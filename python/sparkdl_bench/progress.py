@@ -31,7 +31,7 @@ class Progress:
         cores: processor cores that driver and executors use together.
         resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
-        error_kind: `configuration` where the user can mend it (a rank found out what nobody could tell before), else
+        error_kind: `configuration` where the user can fix it (a rank found out what nobody could tell before), else
             `diverged` or `run`.
         results: the run's folder.
         doing: what it does where it makes no steps, such as "waiting for 5 slots, 2 registered"; "training" else.
@@ -61,7 +61,7 @@ class Progress:
         return cls(**{name: value for name, value in record.items() if name in known and value is not None})
 
     def describe(self) -> str:
-        """One line: epoch, step, loss, accuracy, rows a second, time left."""
+        """One line: epoch, step, loss, accuracy, rows per second, time left."""
         waits = self.waiting()
         if waits and not self.step:
             return waits

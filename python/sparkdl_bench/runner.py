@@ -111,7 +111,7 @@ def follow(
 
     Raises:
         RunFailedError: the run failed; DivergedError where its loss is not finite.
-        ConfigurationError: it failed because of what a rank found and the user can mend.
+        ConfigurationError: it failed because of what a rank found and the user can fix.
         RunCancelledError: somebody else cancelled it.
         Interrupted: one of the signals came; the run was cancelled.
     """
@@ -204,7 +204,7 @@ def _interruption_of_program(signals: Sequence[int]) -> Iterator[Interruption]:
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if interrupted.is_set():
-            raise Interrupted(number, "Interrupted twice; the run may still go on in the JVM until this process ends.")
+            raise Interrupted(number, "Interrupted twice; the run may continue in the JVM until this process ends.")
         interrupted.number = number
         interrupted.set()
 

@@ -25,7 +25,7 @@ _DELEGATE_KEY = "spark.sparkdl.shuffle.delegate"
 SORTING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLShuffleManager"
 _DELEGATING_MANAGER = "org.apache.spark.sparkdlbench.SparkDLDelegatingShuffleManager"
 
-# What keeps the resident memory of a local session flat while Spark runs two jobs a step (docs/performance.md).
+# What keeps the resident memory of a local session flat while Spark runs two jobs per step (docs/performance.md).
 # Arrays of half a region and more go to the old generation, and slices of a few megabytes should not; and a collector
 # that may use half of the time does not ask for more heap because the machine was busy. And what the JIT compilers have
 # freed goes back to the system instead of staying in the C library (Java 17.0.9 and later). What the user set stays.
@@ -105,7 +105,7 @@ def _of_file(path: Path) -> dict[str, str]:
         return {name: value for name, value, _ in profiles.properties(text) if name.startswith("spark.")}
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"Spark's configuration file {path} cannot be read: {error}. Mend it, or name another folder in the "
+            f"Spark's configuration file {path} cannot be read: {error}. Fix it, or name another folder in the "
             "environment variable SPARK_CONF_DIR."
         ) from error
 
@@ -265,7 +265,7 @@ def open_session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark = _jvm.translated(lambda: _jvm.apart(builder.getOrCreate))
+        spark = _jvm.translated(lambda: _jvm.in_another_thread(builder.getOrCreate))
     except SparkDLError as error:
         if not _jvm.has_ended():
             raise ConfigurationError(

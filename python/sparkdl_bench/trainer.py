@@ -46,7 +46,7 @@ class Trainer:
               `label`. Its rows are decoded once for the run (docs/reference/data.md), into the folder that
               `FitResult.decoded_dir` names; it is removed when the session ends.
         workers: number of ranks, each one Spark task.
-        batch: rows a step over all workers, any number ≥ workers.
+        batch: rows per step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
         settings: any other key of a run (`sparkdl-bench list` shows all):
 
@@ -196,7 +196,7 @@ class FitResult:
 
     @property
     def decoded_dir(self) -> str:
-        """The folder of the decoded rows, for a run that shall see the same: `data={…, "decoded_dir": …}`; or ""."""
+        """The folder of the decoded rows, for a run that must see the same: `data={…, "decoded_dir": …}`; or ""."""
         run = json.loads((self.results_dir / "run.json").read_text(encoding="utf-8"))
         return str(run["configuration"].get("data.decoded_dir", ""))
 

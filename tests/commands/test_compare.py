@@ -14,7 +14,7 @@ import pytest
 
 from conftest import CommandLine
 from sparkdl_bench import peers
-from sparkdl_bench.compare import peer_data, store
+from sparkdl_bench.comparison import peer_data, store
 from sparkdl_bench.peers import FitCase
 from sparkdl_bench.peers._process import marked
 from sparkdl_bench.results import RunResults

@@ -91,7 +91,7 @@ def test_what_the_run_s_transport_would_find_when_it_connects(spark: SparkSessio
 
 def test_a_running_session_s_own_look_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(*checks: str) -> list[dict[str, str]]:
-        return [{"check": check, "message": f"Mend {check}."} for check in checks]
+        return [{"check": check, "message": f"Fix {check}."} for check in checks]
 
     api = SimpleNamespace(
         doctor_beforehand=lambda *_: told("ports", "settings", "shuffle-manager", "encryption", "blas-threads"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sparkdl_bench import beforehand, catalogue
+from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.cli import cli
 from sparkdl_bench.config import load_run_file
 
@@ -31,7 +31,7 @@ def test_what_is_written_can_be_run(data: str, tmp_path: Path, monkeypatch: pyte
     known = catalogue.load()
     assert known is not None
     assert known.faults(made.settings) == {}
-    assert list(beforehand.faults(made)) == []
+    assert list(preflight.faults(made)) == []
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,7 +112,7 @@ def test_a_failure_while_training_leaves_a_summary(command_line: CommandLine, tm
     nowhere.write_text("")
     results = tmp_path / "results"
     done = command_line.run("run", DIGITS, "--set", f"results={results}", "--set", f"engine.cache={nowhere / 'cache'}")
-    assert done.returncode == 2, done.stderr  # the user can mend it, though only a rank could tell
+    assert done.returncode == 2, done.stderr  # the user can fix it, though only a rank could tell
     assert "Traceback" not in done.stderr
     summary = results_in(results).summary
     assert summary["status"] == "failed"

@@ -102,7 +102,7 @@ def test_one_trial_has_no_interval() -> None:
     analysis = beside((4.0, 5.0), (9.8, 3.2), trials=1)
     found = only(analysis)
     assert (found.interval, found.steps) == (None, pytest.approx(5800 / 1.8))
-    assert any(line.endswith("; with one trial nobody can say how sure.") for line in answer(analysis).details)
+    assert any(line.endswith("; one trial cannot say how sure.") for line in answer(analysis).details)
 
 
 def test_other_batches_are_not_compared_by_steps() -> None:

@@ -12,9 +12,9 @@ import fakes
 import pytest
 from test_report import CORES, RESOURCES, _timed, analysed, make, make_each
 
-from sparkdl_bench.compare.cells import Cell, cells_of
-from sparkdl_bench.compare.plan import Plan
-from sparkdl_bench.compare.record import LAYER_OF_PHASE, LAYERS, UNCUT
+from sparkdl_bench.comparison.cells import Cell, cells_of
+from sparkdl_bench.comparison.plan import Plan
+from sparkdl_bench.comparison.record import LAYER_OF_PHASE, LAYERS, UNCUT
 from sparkdl_bench.report import html, lines, plots, rows, vega
 from sparkdl_bench.report.vega import Plot
 

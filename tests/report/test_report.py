@@ -1,4 +1,4 @@
-"""From records to the page and the other forms. The records are made up; tests/compare is about how they are made."""
+"""From records to the page and the other forms. The records are made up; tests/comparison covers how they are made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import fakes
 import pytest
 from click.testing import CliRunner
 
+from conftest import COMPARISON_FILES
 from sparkdl_bench.commands.report import command
-from sparkdl_bench.compare import store
-from sparkdl_bench.compare.cells import Cell, cells_of
-from sparkdl_bench.compare.plan import Plan, load_plan
+from sparkdl_bench.comparison import store
+from sparkdl_bench.comparison.cells import Cell, cells_of
+from sparkdl_bench.comparison.plan import Plan, load_plan
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report import formats, html, plots, tables, vega, words
+from sparkdl_bench.report import findings, formats, html, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     LABELS,
@@ -142,7 +143,7 @@ class TestAnalysis:
         conf = fakes.CONF.replace("target_accuracy = 0.9", "target_accuracy = 0.99")
         analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0}))
         assert analysis.metric == TOTAL
-        assert any("reached 99.0% in 0 of 3 trials" in line for line in words.summary(analysis))
+        assert any("reached 99.0% in 0 of 3 trials" in line for line in findings.summary(analysis))
 
     def test_cost_is_the_first_number_of_cores_that_beats_one_thread(self, tmp_path: Path) -> None:
         conf = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2, 4]").replace('"slow" }', '"slow" }')
@@ -176,7 +177,7 @@ class TestAnalysis:
         assert (
             "COST of fast: 4 cores; with these it beats the best process of one thread (fast, workers 1, 24 s). "
             "It is faster on 2 cores (p = 0.29) too, which may be chance."
-        ) in words.summary(analysis)
+        ) in findings.summary(analysis)
 
     def test_cost_is_not_known_where_a_lower_mean_may_be_chance(self, tmp_path: Path) -> None:
         times = {1: (4.0, 8.0, 16.0), 2: (2.0, 4.0, 8.0)}
@@ -188,10 +189,10 @@ class TestAnalysis:
             "COST of fast is not known: on 2 cores ({}) it is faster than the best process of one thread "
             "(fast, workers 1, {} s), which may be chance."
         )
-        assert said.format("p = 0.29", 24) in words.summary(analysis)
+        assert said.format("p = 0.29", 24) in findings.summary(analysis)
         (tmp_path / "one").mkdir()
         one = make_each(tmp_path / "one", CORES.replace("trials = 3", "trials = 1"), _timed(times))
-        assert said.format("too few trials", 12) in words.summary(analysed(one))
+        assert said.format("too few trials", 12) in findings.summary(analysed(one))
 
     def test_cost_where_nothing_beats_one_thread(self, tmp_path: Path) -> None:
         times = {1: (1.0, 1.0, 1.0), 2: (1.0, 1.0, 1.0), 4: (2.0, 2.0, 2.0)}
@@ -200,12 +201,12 @@ class TestAnalysis:
         assert (
             "COST: at no number of cores that was measured do these beat the best process of one thread "
             "(fast, workers 1, 3 s): fast (2, 4 cores)."
-        ) in words.summary(analysis)
+        ) in findings.summary(analysis)
 
 
 class TestWords:
     def test_the_reason_comes_from_the_phases(self, folder: store.ComparisonFolder) -> None:
-        said = "\n".join(words.summary(analysed(folder)))
+        said = "\n".join(findings.summary(analysed(folder)))
         assert "fast, batch 32 is 3 times faster than slow, batch 32 (95 % CI 2.9" in said
         assert re.search(
             r"because a step takes 2\.36 ms instead of 7\.08 ms on average, warm-up included: "
@@ -216,24 +217,24 @@ class TestWords:
 
     def test_of_equal_variants_it_says_that_the_data_cannot_tell(self, tmp_path: Path) -> None:
         analysis = analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 1.0}))
-        said = "\n".join(words.summary(analysis))
+        said = "\n".join(findings.summary(analysis))
         assert "fast, batch 32 and slow, batch 32 are about as fast; the data cannot tell: 1 times as fast" in said
         assert "faster than" not in said
 
     def test_one_trial_is_no_statement(self, tmp_path: Path) -> None:
         conf = fakes.CONF.replace("trials = 3", "trials = 1")
         analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0}))
-        said = "\n".join(words.summary(analysis))
-        assert "fast, batch 32 took 3 s and slow, batch 32 6 s: with 1 trial and 1 trial nobody can say" in said
+        said = "\n".join(findings.summary(analysis))
+        assert "fast, batch 32 took 3 s and slow, batch 32 6 s: with 1 trial and 1 trial it is not known" in said
         assert "times faster" not in said
-        assert "CI" not in "\n".join(words.recommendation(analysis))
-        assert words.recommendation(analysis)[0].startswith("Not decided: about 4 more trials per group would tell")
+        assert "CI" not in "\n".join(findings.recommendation(analysis))
+        assert findings.recommendation(analysis)[0].startswith("Not decided: about 4 more trials per group would tell")
         shown = tables.groups(analysis).rows[0]
         assert [cell.text for cell in shown[3:5]] == ["1 (few)", "3"]
 
     def test_a_slower_one_says_so(self, tmp_path: Path) -> None:
         analysis = analysed(make(tmp_path, fakes.CONF, {"fast": 2.0, "slow": 1.0}))
-        said = "\n".join(words.summary(analysis))
+        said = "\n".join(findings.summary(analysis))
         assert "fast, batch 32 is 2 times slower than slow, batch 32" in said
 
     def test_failures_and_a_busy_machine_are_named(self, tmp_path: Path) -> None:
@@ -241,7 +242,7 @@ class TestWords:
         plan = fakes.plan_of(tmp_path)
         broken = next(cell for cell in cells_of(plan) if cell.group == "slow, batch 64" and cell.trial == 2)
         made.add(broken, fakes.failure(plan, broken))
-        said = "\n".join(words.summary(analysed(made)))
+        said = "\n".join(findings.summary(analysed(made)))
         assert "slow, batch 64: 1 of 3 trials failed. It did not work." in said
         assert "The machine was busy before 11 of 11 trials" in said
 
@@ -553,14 +554,14 @@ class TestWhatIsNotToBeRecommended:
                 record = _record(fakes.plan_of(tmp_path, conf), cell, {"fast": 1.0}, {})
                 record["metrics"][TO_ACCURACY] = None
                 made.add(cell, record)
-        lines = words.recommendation(analysed(made))
+        lines = findings.recommendation(analysed(made))
         assert lines[0].startswith("Use slow")
         assert "nothing else reached the target" in lines[1]
         assert "Left aside, since they did not reach 90.0% in all their trials: fast, batch 32." in lines
 
     def test_where_nobody_learns_it_says_so(self, tmp_path: Path) -> None:
         conf = fakes.CONF.replace("target_accuracy = 0.9", "target_accuracy = 0.99")
-        lines = words.recommendation(analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0})))
+        lines = findings.recommendation(analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 2.0})))
         assert any("No group reached 99.0% test accuracy in all its trials" in line for line in lines)
 
     def test_failed_trials_of_the_chosen_one_are_told(self, tmp_path: Path) -> None:
@@ -569,7 +570,7 @@ class TestWhatIsNotToBeRecommended:
         for cell in cells_of(plan):
             if cell.group.startswith("fast") and cell.trial > 3:
                 made.add(cell, fakes.failure(plan, cell))
-        said = "\n".join(words.recommendation(analysed(made)))
+        said = "\n".join(findings.recommendation(analysed(made)))
         assert "2 of the 5 trials of fast, batch 32 failed: find out why first." in said
 
     def test_single_runs_that_did_not_learn_alike(self, tmp_path: Path) -> None:
@@ -609,7 +610,7 @@ class TestWhatIsNotToBeRecommended:
         fast = group_of(analysis, "fast, batch 64")
         assert fast.values(TO_ACCURACY) == pytest.approx([2 * noise for noise in NOISE])  # 0.85 in the second epoch
         assert fast.centre("epochs_to_accuracy") == 2
-        assert "80.0 % test accuracy" in words.summary(analysis)[0]
+        assert "80.0 % test accuracy" in findings.summary(analysis)[0]
         # The page says what was asked, and still what was planned.
         configuration = analysis.comparison.configuration
         assert configuration["report"] == {"target_accuracy": 0.8}
@@ -633,7 +634,7 @@ class TestWhatIsNotToBeRecommended:
 
         analysis = analysed(make_each(tmp_path, CORES.replace("target_accuracy = 0.9\n", ""), changed))
         assert (decide(analysis).chosen is not None) is chosen
-        lines = words.recommendation(analysis)
+        lines = findings.recommendation(analysis)
         if chosen and accuracies[0]:
             assert "The test accuracy of fast, workers 1 at the end is 95.0% (mean of 3 trials)." in lines
         elif chosen:
@@ -656,7 +657,7 @@ class TestWhatIsNotToBeRecommended:
         (rival,) = found.open
         assert rival.group.workers == 2
         assert rival.interval.high > 4
-        assert any("it could be up to" in line for line in words.summary(analysis))
+        assert any("it could be up to" in line for line in findings.summary(analysis))
 
 
 def _stepped(plan: Plan, cell: Cell, steps: list[float], phases: Mapping[str, float], total: float) -> dict[str, Any]:
@@ -686,7 +687,7 @@ class TestWhy:
                 return _stepped(plan, cell, [steady_ms] * 60, {"compute": steady_ms}, 1.0)
             return _stepped(plan, cell, [200.0] * 2 + [2.0] * 58, {"compute": 2.0, "wait": 6.6}, 1.4)
 
-        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        said = "\n".join(findings.summary(analysed(make_each(tmp_path, self.CONF, change))))
         assert (
             f"because a step takes {steady_ms:g} ms instead of 8.6 ms on average, warm-up included{later}: "
             "0 ms waiting for other ranks instead of 6.6 ms"
@@ -699,14 +700,14 @@ class TestWhy:
             step, phase = (2.0, 1.5) if is_fast else (3.0, 1.4)
             return _stepped(plan, cell, [step] * 60, {"compute": phase}, 1.0 if is_fast else 1.5)
 
-        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        said = "\n".join(findings.summary(analysed(make_each(tmp_path, self.CONF, change))))
         assert "because a step takes 2 ms instead of 3 ms on average, warm-up included." in said
 
     def test_what_nothing_recorded_explains_gets_no_reason(self, tmp_path: Path) -> None:
         def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
             return _stepped(plan, cell, [2.0] * 60, {"compute": 2.0}, 1.0 if cell.group.startswith("fast") else 1.5)
 
-        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        said = "\n".join(findings.summary(analysed(make_each(tmp_path, self.CONF, change))))
         assert "fast, batch 32 is 1.5 times faster than slow, batch 32" in said
         assert "because" not in said
 
@@ -716,7 +717,7 @@ class TestWhy:
             record = _stepped(plan, cell, [2.0] * 60, {"compute": 2.0}, 1.0 if is_fast else 1.5)
             return {**record, "layers_s": {"prepare": 0.2, "finish": 0.1 if is_fast else 0.6}}
 
-        said = "\n".join(words.summary(analysed(make_each(tmp_path, self.CONF, change))))
+        said = "\n".join(findings.summary(analysed(make_each(tmp_path, self.CONF, change))))
         assert "because it spends 0.1 s instead of 0.6 s at its end (weights to the driver, files)" in said
 
     def test_only_what_came_before_the_target_counts_for_it(self, tmp_path: Path) -> None:
@@ -749,7 +750,7 @@ def test_p_of_all_comparisons_is_adjusted(folder: store.ComparisonFolder) -> Non
     assert [each.group.name for each in found] == ["fast, batch 32", "fast, batch 64"]
     assert [each.p for each in found] == pytest.approx(inference.holm([each.effect.p for each in found]))
     assert found[0].p > found[0].effect.p
-    assert "adjusted by Holm for 2 comparisons" in words.summary(analysis)[0]
+    assert "adjusted by Holm for 2 comparisons" in findings.summary(analysis)[0]
 
 
 def test_a_group_that_differs_in_more_than_the_baseline_s_factors_has_none(tmp_path: Path) -> None:
@@ -764,21 +765,21 @@ def test_a_group_that_differs_in_more_than_the_baseline_s_factors_has_none(tmp_p
     assert shown["slow, workers 2"] == "none fits"
     assert shown["fast, workers 1"] == "baseline"
     assert shown["fast, workers 2"].startswith("2 [1.8")
-    said = words.summary(analysis)
+    said = findings.summary(analysis)
     assert "Nothing was measured that differs in workers alone, so these have no baseline: slow, workers 2." in said
     assert not any("slow, workers 2" in line and "fast, workers 1" in line for line in said if " times " in line)
 
 
-@pytest.mark.parametrize("name", ["algorithms", "batch", "blas", "inband-vs-outofband", "workers"])
-def test_in_our_own_comparisons_every_group_has_a_baseline(tmp_path: Path, name: str) -> None:
-    plan = load_plan(CONF_RUNS / f"{name}.toml", trials=1)
+@pytest.mark.parametrize("path", COMPARISON_FILES, ids=lambda path: path.stem)
+def test_in_our_own_comparisons_every_group_has_a_baseline(tmp_path: Path, path: Path) -> None:
+    plan = load_plan(path, trials=1)
     cells = cells_of(plan)
     made = store.create(tmp_path, plan, cells)
     for cell in cells:
         made.add(cell, fakes.success(plan, cell))
     analysis = analysed(made)
     assert all(analysis.is_baseline(group) or analysis.baseline_of(group) is not None for group in analysis.groups)
-    assert words.summary(analysis)
+    assert findings.summary(analysis)
 
 
 class TestSeeds:
@@ -800,13 +801,13 @@ class TestSeeds:
 
     @pytest.mark.parametrize("seeds", [False, True])
     def test_one_seed_may_be_the_reason_for_a_number_of_epochs(self, tmp_path: Path, seeds: bool) -> None:
-        said = words.summary(analysed(make_each(tmp_path, fakes.CONF, self._change(seeds))))
+        said = findings.summary(analysed(make_each(tmp_path, fakes.CONF, self._change(seeds))))
         lines = [line for line in said if "seed_per_trial" in line]
         assert len(lines) == (0 if seeds else 1)
         assert seeds or "the epochs to 90.0% differ between groups (3 to 4)" in lines[0]
 
     def test_with_as_many_epochs_it_matters_to_nobody(self, folder: store.ComparisonFolder) -> None:
-        assert not any("seed" in line for line in words.summary(analysed(folder)))
+        assert not any("seed" in line for line in findings.summary(analysed(folder)))
 
     def test_batches_are_compared_with_several_seeds(self) -> None:
         assert load_plan(CONF_RUNS / "batch.toml").seed_per_trial
@@ -824,7 +825,7 @@ class TestWarmUp:
     def test_one_that_is_too_short_is_told(self, tmp_path: Path, steps: list[float], said: list[str]) -> None:
         made = make_each(tmp_path, fakes.CONF, lambda plan, cell: _stepped(plan, cell, steps, {"compute": 2.0}, 3.5))
         analysis = analysed(made)
-        text = "\n".join(words.summary(analysis))
+        text = "\n".join(findings.summary(analysis))
         assert all(part in text for part in said)
         assert ("Fewer than" in text, "too short" in text) == (len(steps) == 60, len(steps) == 152)
         found = tables.groups(analysis)
@@ -856,7 +857,7 @@ class TestWarmUp:
             return {**record, "metrics": {**record["metrics"], "drift": drift}, "phase_drift": phases}
 
         analysis = analysed(make_each(tmp_path, fakes.CONF, change))
-        text = "\n".join(words.summary(analysis))
+        text = "\n".join(findings.summary(analysis))
         assert said in text
         assert ("steady" in text) == bool(said)
         found = {table.name: table for table in tables.all_tables(analysis)}
@@ -990,7 +991,7 @@ def test_a_longer_step_is_no_reason_for_being_faster(tmp_path: Path) -> None:
             metrics = fakes.record.metrics(plan, steps, record["history"], record["metrics"][TOTAL] / 2, 32)
             record = {**record, "steps_ms": steps, "metrics": metrics}
         made.add(cell, record)
-    said = [line for line in words.summary(analysed(made)) if " times faster than " in line]
+    said = [line for line in findings.summary(analysed(made)) if " times faster than " in line]
     assert said
     assert all("because it needs 20 steps instead of 60" in line for line in said)
     assert not any("a step takes" in line for line in said)
@@ -1015,8 +1016,8 @@ def test_runs_that_differ_in_a_key_are_no_trials_of_one_group(tmp_path: Path) ->
     (folder / "summary.json").write_text(json.dumps({**failed, "status": "failed", "error": "It broke."}))
     analysis = analyse(load([tmp_path]).comparisons[0])
     assert sorted((len(group.records), len(group.failures)) for group in analysis.groups) == [(0, 1), (2, 0)]
-    assert any("It broke." in line for line in words.summary(analysis))
-    assert not any("shared one machine" in line for line in words.recommendation(analysis))
+    assert any("It broke." in line for line in findings.summary(analysis))
+    assert not any("shared one machine" in line for line in findings.recommendation(analysis))
 
 
 @pytest.mark.parametrize("name", ["page", "page.html", "page.htm"])

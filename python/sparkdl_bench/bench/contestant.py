@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sparkdl_bench import peers
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine, peers
 from sparkdl_bench.bench.store import Trial
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.jarfiles import find_jars
@@ -33,7 +32,7 @@ class Contestant(Protocol):
     def name(self) -> str: ...
 
     def prepare(self) -> None:
-        """Make ready what can be made ready beforehand; raise what the user must mend."""
+        """Make ready what can be made ready beforehand; raise what the user must fix."""
         ...
 
     def measure(self, timeout_s: float) -> Trial: ...

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparkdl_bench import jars
-from sparkdl_bench.bench import machine
+from sparkdl_bench import jars, machine
 from sparkdl_bench.errors import RunFailedError
 
 _MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"

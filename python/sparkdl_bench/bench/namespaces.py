@@ -123,8 +123,13 @@ def _run(*words: str) -> None:
 
 
 @contextmanager
-def cluster(hosts: Sequence[Host], folder: Path, memory: str = "2g") -> Iterator[dict[str, str]]:
+def cluster(
+    hosts: Sequence[Host], folder: Path, memory: str = "2g", cores: Sequence[int] = ()
+) -> Iterator[dict[str, str]]:
     """A standalone cluster: the master on the first host, a worker of one core on each. Gives a driver's properties.
+
+    Args:
+        cores: processor cores; each host's worker, with its executors, runs on one of these alone. None: on any.
 
     The driver is a process on the first host: `hosts[0].command(...)` with `environment(hosts[0])`.
     """
@@ -138,7 +143,7 @@ def cluster(hosts: Sequence[Host], folder: Path, memory: str = "2g") -> Iterator
             log = folder / f"worker-{host.number}.log"
             worker = ["org.apache.spark.deploy.worker.Worker", "--host", host.address(), "--webui-port", "0"]
             worker += ["--cores", "1", "--memory", memory, "--work-dir", str(folder / f"work-{host.number}"), address]
-            process = stack.enter_context(_daemon(host, worker, log))
+            process = stack.enter_context(_daemon(host, worker, log, cores[host.number - 1 : host.number]))
             _wait_for(process, log, "Successfully registered with master")
         yield {
             "spark.master": address,
@@ -163,11 +168,14 @@ def environment(host: Host) -> dict[str, str]:
 
 
 @contextmanager
-def _daemon(host: Host, arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(
+    host: Host, arguments: Sequence[str], log: Path, cores: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
     with log.open("wb") as stream:
+        bound = ["taskset", "--cpu-list", ",".join(map(str, cores))] if cores else []
         process = subprocess.Popen(  # noqa: S603 (the command is ours)
-            host.command(str(spark_class), *arguments),
+            host.command(*bound, str(spark_class), *arguments),
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 from sparkdl_bench import peers
-from sparkdl_bench.bench import collective, encryption, refusals
+from sparkdl_bench.bench import collective, encryption, unsupported
 from sparkdl_bench.bench.collective import Row, Taken, Way
 from sparkdl_bench.bench.spark_collective import (
     Place,
@@ -147,7 +147,7 @@ def _refused(plan: NetPlan, available: Sequence[str]) -> dict[str, str]:
     ]
     combinations = {_combination(way): run_settings(way) for way in ways}
     try:
-        found = refusals.reasons(list(combinations.values()))
+        found = unsupported.reasons(list(combinations.values()))
     except ConfigurationError as error:
         if "no transport called" not in str(error):
             raise

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import apart, session, transports
+from sparkdl_bench import helper_process, session, transports
 from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.config import RunFile
@@ -139,4 +139,4 @@ def _call(api: Any, settings: Mapping[str, str], case: Mapping[str, Any]) -> dic
 
 
 if __name__ == "__main__":
-    apart.run_program(main)
+    helper_process.run_program(main)

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import Upgrade, load_json, replace_text
 
@@ -25,7 +25,7 @@ class Trial:
     """One trial of one contestant, with every sample.
 
     Attributes:
-        samples_ms: milliseconds a step, in the order they were taken.
+        samples_ms: milliseconds per step, in the order they were taken.
         steps: steps that each sample is the mean over.
         facts: what really ran: versions, BLAS, threads.
         seconds: length of the trial with start and warm-up.
@@ -104,7 +104,7 @@ def create(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile:
 
 
 def resume(folder: Path, suite: str, plan: Mapping[str, Any]) -> ResultFile | None:
-    """The newest file of this suite, machine, commit and plan; None when there is none to go on with."""
+    """The newest file of this suite, machine, commit and plan; None when there is none to continue."""
     place = folder / machine.slug(machine.facts())
     for path in sorted(place.glob(f"*-{suite}.json"), reverse=True):
         content = load(path)

@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from sparkdl_bench import peers
-from sparkdl_bench.bench import machine, store, table
+from sparkdl_bench import machine, peers
+from sparkdl_bench.bench import store, table
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.trials import DRIFT_LIMIT, Comparison, Outcome, busy_trials, compare, run_trials
 
@@ -120,7 +120,7 @@ results_option = click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder of the result files."
 )
 _OPTIONS: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
-    click.option("--resume", is_flag=True, help="Go on with the newest file of the same plan, commit and machine."),
+    click.option("--resume", is_flag=True, help="Continue the newest file of the same plan, commit and machine."),
     click.option("--trials", type=click.IntRange(1), default=5, show_default=True, help="Trials of each contestant."),
     data_option,
     click.option(

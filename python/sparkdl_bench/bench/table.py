@@ -9,14 +9,9 @@ from rich.table import Table
 
 from sparkdl_bench.bench.collective import Row
 from sparkdl_bench.bench.trials import TRIALS, Outcome, is_steady
+from sparkdl_bench.console import default_console
 
 _MET: dict[bool | None, str] = {True: "[green]yes[/green]", False: "[red]no[/red]", None: "–"}
-
-
-def default_console() -> Console:
-    """The terminal; wide enough for every column where the output is a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=160)
 
 
 def show_outcomes(title: str, outcomes: Sequence[Outcome], console: Console | None = None) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 
-from sparkdl_bench import statistics
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine, statistics
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.store import ResultFile, Trial
 
@@ -30,7 +29,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A comparison's numbers. Milliseconds a step; p90 over all blocks of all trials.
+    """A comparison's numbers. Milliseconds per step; p90 over all blocks of all trials.
 
     Attributes:
         low, high: 95 % bootstrap interval of the ratio over the trials; None where a side has one trial alone.
@@ -150,7 +149,7 @@ def _timed(contestant: Contestant, timeout_s: float) -> Trial:
 
 def _line(name: str, number: int, trial: Trial) -> str:
     parts = [
-        f"{name}, trial {number}: median {statistics.median(trial.samples_ms):.3f} ms a step",
+        f"{name}, trial {number}: median {statistics.median(trial.samples_ms):.3f} ms per step",
         f"p90 {statistics.percentile(trial.samples_ms, 90):.3f}",
         f"drift {statistics.drift(trial.samples_ms):.2f}",
         f"{trial.seconds:.0f} s",

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-
-from sparkdl_bench.errors import RunFailedError
-
-if TYPE_CHECKING:
-    from sparkdl_bench.compare.store import ComparisonFolder
 
 RESULTS = Path("results") / "compare"
 
@@ -32,8 +25,8 @@ def peers_folder() -> Path:
 )
 @click.option("--base", type=click.Path(path_type=Path), help="A run file in place of the one that CONF varies.")
 @click.option("--trials", type=click.IntRange(1), help="Measured runs of each combination, in place of the file's.")
-@click.option("--resume", "goes_on", is_flag=True, help="Go on with the newest comparison of this plan and commit.")
-@click.option("--retry-failed", is_flag=True, help="With --resume: run cells again that failed.")
+@click.option("--resume", "goes_on", is_flag=True, help="Continue the newest comparison of this plan and commit.")
+@click.option("--retry-failed", is_flag=True, help="With --resume: run the failed cells again.")
 @click.option(
     "--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Folder of the comparisons."
 )
@@ -57,54 +50,23 @@ def command(
 ) -> None:
     """Train every combination that the TOML file CONF names (a path, or the name of one that comes with sparkdl-bench),
     several times, in random order, and keep all of it."""
-    from sparkdl_bench.compare.cells import cells_of, check_beforehand, in_order
-    from sparkdl_bench.compare.plan import load_plan
+    from sparkdl_bench.comparison.cells import cells_of, check_beforehand, in_order
+    from sparkdl_bench.comparison.plan import load_plan
 
     if master:
         assignments = (*assignments, f"master={master}")
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))
     check_beforehand(cells)
-    from sparkdl_bench.compare import check, loop, store
-    from sparkdl_bench.compare.execute import ProcessExecutor
+    from sparkdl_bench.comparison import matrix
 
-    lacking = check.missing(cells, peers_dir)
-    skipped = lacking if skip_missing else {}
-    for group, reason in skipped.items():
-        click.echo(f"Skipped: {group}. {reason}", err=True)
-    # Where nothing is left, the check of all of them says what to install.
-    cells = [cell for cell in cells if cell.group not in skipped] or cells
-    check.check_cells(cells, lacking)
-    if dry_run:
-        for cell in cells:
-            click.echo(f"{cell.group}, {'warm-up' if cell.is_warmup else 'trial'} {cell.trial}")
-        return
-    folder = store.resume(results, plan) if goes_on else None
-    if goes_on and folder is None:
-        click.echo(
-            f"There is no comparison of this plan and commit in '{results}' to go on with; a new one begins.", err=True
-        )
-    folder = folder or store.create(results, plan, cells, skipped)
-    with folder.locked():
-        folder.grow(plan, cells)
-        executor = ProcessExecutor(plan, folder, peers_dir)
-        executor.stop_leftovers()
-        with loop.shown(sys.stderr, len(cells)) as display:
-            display.tell(f"{len(cells)} cells into {folder.path}")
-            loop.run_cells(cells, folder, executor, display, retry_failed=retry_failed)
-    _conclude(folder)
-
-
-def _conclude(folder: ComparisonFolder) -> None:
-    """The table, what to do next, and the exit status."""
-    from sparkdl_bench.compare.table import show
-
-    records = folder.records()
-    show(folder.content, records)
-    click.echo(f"sparkdl-bench report {folder.path} -o report.html makes the page of it.")
-    failed = [record for record in records if record["status"] != "success"]
-    if failed:
-        raise RunFailedError(
-            f"{len(failed)} of {len(records)} cells failed: {', '.join(sorted({each['group'] for each in failed}))}. "
-            f"The first says: {failed[0]['error']} --resume --retry-failed runs them again."
-        )
+    matrix.run(
+        plan,
+        cells,
+        results,
+        peers_dir,
+        goes_on=goes_on,
+        retry_failed=retry_failed,
+        skip_missing=skip_missing,
+        dry_run=dry_run,
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sparkdl_bench import beforehand
+from sparkdl_bench import preflight
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.lazy import SuggestingGroup
 
@@ -98,7 +98,7 @@ def _age(seconds: float) -> str:
 
 def take(run: RunFile, jvm_log: Any) -> dict[str, Any]:
     """The statistics of the run's data set; also in a results folder, `folder`."""
-    beforehand.check(run)
+    preflight.check(run)
     from sparkdl_bench import session
 
     api, spark_settings = session.start_jvm({"spark.app.name": f"{run.name} statistics", **run.spark}, jvm_log)
@@ -124,7 +124,7 @@ def _show_values(moments: dict[str, Any]) -> None:
     columns = list(zip(*(moments[name] for name in names), strict=True))
     if len(columns) > _SHOWN_COLUMNS:
         low, high = min(moments["min"]), max(moments["max"])
-        click.echo(f"  {len(columns)} values a row, from {low:g} to {high:g}, mean {_mean(moments['mean']):g}")
+        click.echo(f"  {len(columns)} values per row, from {low:g} to {high:g}, mean {_mean(moments['mean']):g}")
         return
     for index, (low, mean, high, deviation) in enumerate(columns):
         click.echo(f"  value {index}: min {low:g}, mean {mean:g}, max {high:g}, standard deviation {deviation:g}")

@@ -50,7 +50,7 @@ master = "local-cluster[2,1,2048]"
 def command(name: str | None, data: str, label: str | None, model: str | None, force: bool) -> None:
     """Write the run file NAME.toml, with comments, for a data set and a net that fits it."""
     from sparkdl_bench import catalogue
-    from sparkdl_bench.compare import look, nets
+    from sparkdl_bench.comparison import look, nets
 
     found = look.look(data, label)
     settings = nets.fitting(found)

@@ -49,9 +49,9 @@ def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx:
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def archive() -> None:
     """Archive the classes that a run loads: local sessions start in two thirds of the time (class data sharing)."""
-    from sparkdl_bench import class_archive
+    from sparkdl_bench import class_archive_build
 
-    made = class_archive.create()
+    made = class_archive_build.create()
     click.echo(f"{made} ({made.stat().st_size / 1e6:.0f} MB)")
 
 

@@ -67,7 +67,7 @@ def install(name: str, directory: Path) -> None:
     "--threads", type=click.IntRange(1), default=1, show_default=True, help="Compute threads a worker (training)."
 )
 @click.option(
-    "--batch", type=click.IntRange(1), default=128, show_default=True, help="Global batch, rows a step (training)."
+    "--batch", type=click.IntRange(1), default=128, show_default=True, help="Global batch, rows per step (training)."
 )
 @click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="Measured steps or all-reduces.")
 @click.option("--warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps before the first sample.")
@@ -101,7 +101,7 @@ def run(
     timeout_s: float,
     json_file: Path | None,
 ) -> None:
-    """Measure the peer NAME once and print its milliseconds a step."""
+    """Measure the peer NAME once and print its milliseconds per step."""
     peer = peers.find(name)
     case: Case
     if "train" in peer.kinds:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import beforehand, signals
+from sparkdl_bench import preflight, signals
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError, WriteError
 from sparkdl_bench.files import replace_text
@@ -59,7 +59,7 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     Args:
         keep_model: whether the trained model is kept: `model` in the results folder, and `best` with `keep_best`.
     """
-    beforehand.check(run)
+    preflight.check(run)
     # These take half a second to load, and a run that is refused does without.
     from sparkdl_bench import session
     from sparkdl_bench.progress import decoding, shown, tell
@@ -128,7 +128,7 @@ def report(results: RunResults) -> None:
         ("seconds", _written(final["seconds_total"], "{:.1f}")),
         *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
-        ("ms a step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
+        ("ms per step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
         *([("model", str(results.folder / "model"))] if (results.folder / "model").is_dir() else []),
         ("results", str(results.folder)),

@@ -18,7 +18,7 @@ from sparkdl_bench.config import RunFile
 @click.option("--master", help="A cluster's master, on which the workers run. [default: this host's cores]")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of all that is written.")
-@click.option("--resume", is_flag=True, help="Go on with what an interrupted try of the same data has left.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted try of the same data.")
 @click.option("--debug", is_flag=True, help="Show stack traces.")
 def command(
     data: str,
@@ -39,15 +39,16 @@ def command(
 
     extra: dict[str, Any] = dict(RunFile().with_settings(assignments).settings)
     catalogue.check(extra)
-    from sparkdl_bench.compare import call, quick
+    from sparkdl_bench import comparison_api
+    from sparkdl_bench.comparison import quick
 
-    found = call.compare(
+    found = comparison_api.compare(
         data,
         label=label,
         workers=quick.sensible_workers(len(os.sched_getaffinity(0))),
         minutes=minutes,
         master=master,
-        results=output or call.RESULTS,
+        results=output or comparison_api.RESULTS,
         resume=resume,
         **{key.replace(".", "__"): value for key, value in extra.items()},
     )

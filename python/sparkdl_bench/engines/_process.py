@@ -10,7 +10,7 @@ weights and gradients stand in files that both map, numbers as the host has them
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
     request n   int32 what (1 step, 2 evaluation), int32 rows, int64 number of the step, float64 weight
     answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0)
-    any answer  int32 1 (the user can mend it) or 2, int32 length, that many bytes of UTF-8: why there is no other
+    any answer  int32 1 (the user can fix it) or 2, int32 length, that many bytes of UTF-8: why there is no other
 """
 
 from __future__ import annotations

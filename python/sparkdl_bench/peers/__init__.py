@@ -23,9 +23,9 @@ class TrainCase:
     """Train a net with plain SGD; a sample is one step (forward, backward, synchronise, update).
 
     Attributes:
-        batch: global batch, rows a step over all workers.
+        batch: global batch, rows per step over all workers.
         hidden: widths of the hidden layers (ReLU between them) of the model `mlp`.
-        features: values a row.
+        features: values per row.
         model: model family; peers other than `pytorch-model` know `mlp` alone.
         shape: shape of a row, whose product is `features`; empty for rows of one dimension.
         specification: the model's specification as JSON, for peers that build any model from it.
@@ -68,7 +68,7 @@ class FitCase:
 
     Attributes:
         data_path: a .npz file with x_train, y_train, x_test, y_test (features fp32, labels int64).
-        batch: global batch, rows a step over all workers; the last one of an epoch may be smaller.
+        batch: global batch, rows per step over all workers; the last one of an epoch may be smaller.
         epochs: passes over the training rows, in an order of their own each.
         others: as in `TrainCase`.
     """
@@ -93,7 +93,7 @@ class CollectiveCase:
     """All-reduce (sum) of a vector of fp32; a sample is one all-reduce, the mean over the ranks of each one's time.
 
     Attributes:
-        elements: fp32 values a rank.
+        elements: fp32 values per rank.
         workers: ranks, each a process of its own on this machine.
         host_local: whether shared memory may be used; False forces sockets (TCP on loopback).
         warmup: all-reduces before the first sample.
@@ -118,7 +118,7 @@ Case: TypeAlias = TrainCase | FitCase | CollectiveCase
 
 @dataclass(frozen=True)
 class Sample:
-    """Milliseconds a step (or an all-reduce). Where `steps` > 1 it is the mean over that many consecutive ones."""
+    """Milliseconds per step (or an all-reduce). Where `steps` > 1 it is the mean over that many consecutive ones."""
 
     ms: float
     steps: int = 1
@@ -159,7 +159,7 @@ class Peer(Protocol):
         ...
 
     def missing(self, directory: Path, /) -> str | None:
-        """Why it cannot run now, with the command that mends it; None when it can."""
+        """Why it cannot run now, with the command that fixes it; None when it can."""
         ...
 
     def check(self, case: Case, /) -> None:

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from sparkdl_bench import statistics
-from sparkdl_bench.compare.cells import NOT_VARIED
-from sparkdl_bench.compare.plan import VARIANT
+from sparkdl_bench.comparison.cells import NOT_VARIED
+from sparkdl_bench.comparison.plan import VARIANT
 from sparkdl_bench.report.load import Comparison
 from sparkdl_bench.statistics import Interval, inference
 

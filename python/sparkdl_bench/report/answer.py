@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sparkdl_bench.bench import machine
+from sparkdl_bench import machine
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
 from sparkdl_bench.report.break_even import BreakEven
 from sparkdl_bench.report.decision import Beside, Decision, decide
@@ -260,9 +260,7 @@ def break_even(found: BreakEven) -> str:
         )
     passes = "" if found.passes is None else f"about {number(found.passes)} passes over the training set, "
     rows = "" if found.rows is None else f" ({passes}{_about(found.rows)} rows)"
-    sure = (
-        "; with one trial nobody can say how sure" if found.interval is None else f"; {between(found.interval)} steps"
-    )
+    sure = "; one trial cannot say how sure" if found.interval is None else f"; {between(found.interval)} steps"
     after = f"wins over {other} after about" if found.kind == "after" else f"is ahead of {other} for about the first"
     return f"{one} {after} {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text, replacing
-from sparkdl_bench.report import plots, tables, vega, words
+from sparkdl_bench.report import findings, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     DRIFT,
@@ -76,8 +76,8 @@ def _markdown(results: Results, shown: Mapping[str, tuple[Plot, str]]) -> str:
         before = _before(index, analyses)
         pictures = [_picture(*shown[name]) for name in shown if _is_of(name, before)]
         parts += [f"# {analysis.comparison.title}", "", *_answer(analysis, pictures[:1])]
-        parts += ["## What was measured", "", " · ".join(words.circumstances(analysis.comparison.content)), ""]
-        parts += [*(f"- {line}" for line in words.summary(analysis)), ""]
+        parts += ["## What was measured", "", " · ".join(findings.circumstances(analysis.comparison.content)), ""]
+        parts += [*(f"- {line}" for line in findings.summary(analysis)), ""]
         parts += [line for picture in pictures[1:] for line in picture]
         for table in tables.all_tables(analysis):
             parts += [_markdown_table(table), ""]
@@ -103,7 +103,7 @@ def _picture(plot: Plot, file: str) -> list[str]:
 
 
 def comma_separated(results: Results) -> str:
-    """One line a run (its factors, numbers, phases, layers, bytes), or one line a row of `sparkdl-bench net`.
+    """One line per run (its factors, numbers, phases, layers, bytes), or one line per row of `sparkdl-bench net`.
 
     Raises:
         ConfigurationError: the results hold both, which are two tables, and a CSV file is one.
@@ -229,8 +229,8 @@ def _described(analysis: Analysis) -> dict[str, Any]:
         "metric": analysis.metric,
         "metric_label": LABELS[analysis.metric],
         "target_accuracy": analysis.target,
-        "summary": words.summary(analysis),
-        "recommendation": words.recommendation(analysis),
+        "summary": findings.summary(analysis),
+        "recommendation": findings.recommendation(analysis),
         "sureness": answer(analysis).sureness,
         "verdict": found.verdict,
         "chosen": found.chosen.name if found.chosen else None,

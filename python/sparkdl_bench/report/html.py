@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from sparkdl_bench.report import plots, tables, vega, words
+from sparkdl_bench.report import findings, plots, tables, vega
 from sparkdl_bench.report.analysis import Analysis, analyse
 from sparkdl_bench.report.answer import Answer, answer
 from sparkdl_bench.report.decision import decide
@@ -97,7 +97,7 @@ def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, m
         made.parts.append(
             f'<section>{_heading(3, f"{prefix}-plots", "Charts")}<div class="plots">{inside}</div></section>'
         )
-    _list("Findings", f"{prefix}-summary", words.summary(analysis), made)
+    _list("Findings", f"{prefix}-summary", findings.summary(analysis), made)
     for table in every:
         if table.name not in _OPEN:
             made.link(f"{prefix}-{table.name}", table.title)
@@ -136,7 +136,7 @@ def _heading(level: int, anchor: str, text: str) -> str:
 
 
 def _facts(analysis: Analysis) -> str:
-    facts = words.circumstances(analysis.comparison.content)
+    facts = findings.circumstances(analysis.comparison.content)
     return f'<p class="facts">{escape(" · ".join(facts))}</p>'
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench.compare import record, store
-from sparkdl_bench.compare.cells import NOT_VARIED, Cell
-from sparkdl_bench.compare.plan import VARIANT, Plan, Variant
+from sparkdl_bench.comparison import record, store
+from sparkdl_bench.comparison.cells import NOT_VARIED, Cell
+from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.results import RunResults

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 import click
 from rich.table import Table
 
-from sparkdl_bench.bench import table
 from sparkdl_bench.bench.contestant import OursContestant
 from sparkdl_bench.bench.store import ResultFile
 from sparkdl_bench.bench.suite import Options, options, run_suite
 from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.console import default_console
 from sparkdl_bench.peers import TrainCase
 
 NAME = "ladder"
@@ -54,7 +54,7 @@ class LadderPlan:
 
 
 def _nothing(like: TrainCase) -> TrainCase:
-    """A net of three weights a layer, two rows a step: what is left is the cost of a step itself."""
+    """A net of three weights per layer, two rows per step: what is left is the cost of a step itself."""
     return TrainCase(
         batch=2,
         hidden=(1,),
@@ -72,8 +72,12 @@ def _empty(name: str) -> str:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs a step.")
+@click.option(
+    "--job-warmup", type=click.IntRange(0), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
+@click.option(
+    "--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
 @click.option("--step-warmup", type=click.IntRange(0), default=2000, show_default=True, help="Steps of the others.")
 @click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the others.")
 @options
@@ -90,7 +94,7 @@ def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, 
 
 
 def show_phases(file: ResultFile, names: list[str]) -> None:
-    """Milliseconds a step and, by phase, the mean over ranks, steps (warm-up as well) and trials."""
+    """Milliseconds per step and, by phase, the mean over ranks, steps (warm-up as well) and trials."""
     shown = Table(
         title="Phases of a step, ms", caption="phases: mean over all steps with the warm-up; step: median after"
     )
@@ -101,7 +105,7 @@ def show_phases(file: ResultFile, names: list[str]) -> None:
     for name in names:
         means = [statistics.fmean(float(each.get(phase, 0.0)) for each in facts[name]) for phase in phases]
         shown.add_row(name, f"{_median_ms(file, name):.2f}", *(f"{mean:.2f}" for mean in means))
-    table.default_console().print(shown)
+    default_console().print(shown)
 
 
 def _median_ms(file: ResultFile, name: str) -> float:

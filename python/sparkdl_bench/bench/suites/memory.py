@@ -21,7 +21,7 @@ from sparkdl_bench import statistics
 from sparkdl_bench.bench import contestant, store
 from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
 from sparkdl_bench.bench.suites import models
-from sparkdl_bench.bench.table import default_console
+from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import TrainCase
 from sparkdl_bench.peers._process import MARK, marked, stop_all
@@ -30,7 +30,7 @@ NAME = "memory"
 GROWTH_LIMIT = 0.05
 POLL_S = 0.5
 WORKERS = 2
-# Two rows a worker: thousands of steps of a large net in minutes, and all its buffers are there.
+# Two rows per worker: thousands of steps of a large net in minutes, and all its buffers are there.
 FEW_ROWS = 4
 MNIST_SHAPE = (1, 28, 28)
 
@@ -41,7 +41,7 @@ class MemoryPlan:
 
     Attributes:
         model: a net of `make bench-models`, with that suite's row shape and executor memory.
-        batch: rows a step over both workers.
+        batch: rows per step over both workers.
     """
 
     transport: str = "block-manager"
@@ -126,7 +126,7 @@ def plan_of(
     """The plan for a net of the suite `models`; MNIST where the net takes such rows and `data_path` names them.
 
     Args:
-        batch: rows a step; None: the net's own, or few where a step takes long, since memory is what is looked at.
+        batch: rows per step; None: the net's own, or few where a step takes long, since memory is what is looked at.
     """
     net = models.net_of(model)
     rows = batch or (FEW_ROWS if net.is_convolutional else net.batch)

@@ -76,8 +76,12 @@ def _runs(name: str, case: TrainCase) -> bool:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=400, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs a step.")
+@click.option(
+    "--job-warmup", type=click.IntRange(0), default=400, show_default=True, help="Steps, Spark jobs per step."
+)
+@click.option(
+    "--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
 @click.option("--step-warmup", type=click.IntRange(0), default=2000, show_default=True, help="Steps of the others.")
 @click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the others.")
 @options

@@ -47,8 +47,12 @@ class ShortPlan:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=400, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs a step.")
+@click.option(
+    "--job-warmup", type=click.IntRange(0), default=400, show_default=True, help="Steps, Spark jobs per step."
+)
+@click.option(
+    "--job-steps", type=click.IntRange(20), default=200, show_default=True, help="Steps, Spark jobs per step."
+)
 @click.option("--step-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps without Spark.")
 @click.option("--step-steps", type=click.IntRange(3), default=600, show_default=True, help="Steps without Spark.")
 @options

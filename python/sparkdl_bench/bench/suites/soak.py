@@ -13,10 +13,10 @@ import click
 from rich.table import Table
 
 from sparkdl_bench.bench import store
+from sparkdl_bench.bench.killable_run import CHECKPOINT_EVERY, KillableRun, RunHungError, Weights, same
 from sparkdl_bench.bench.suite import RESULTS
 from sparkdl_bench.bench.suites import memory
-from sparkdl_bench.bench.table import default_console
-from sparkdl_bench.bench.victim import CHECKPOINT_EVERY, RunHungError, Victim, Weights, same
+from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import RunFailedError, SparkDLError
 
 NAME = "soak"
@@ -89,7 +89,7 @@ class KilledRun:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Go on with the kills of the newest file of the same plan, commit and machine; memory is measured anew.",
+    help="Continue the kills of the newest file of the same plan, commit and machine; memory is measured anew.",
 )
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Result files.")
 def command(runs: int, kills: int, seed: int, with_memory: bool, resume: bool, results: Path) -> None:
@@ -132,7 +132,7 @@ def campaign(plan: SoakPlan, file: store.ResultFile) -> list[KilledRun]:
     if not numbers:
         return outcomes
     with tempfile.TemporaryDirectory(prefix="sparkdl-bench-soak-") as name:
-        undisturbed = Victim(Path(name) / "undisturbed", {"epochs": plan.epochs}, plan.timeout_s)
+        undisturbed = KillableRun(Path(name) / "undisturbed", {"epochs": plan.epochs}, plan.timeout_s)
         expected = undisturbed.finish()
         final = undisturbed.summary()["final"]
         for number in numbers:
@@ -141,8 +141,8 @@ def campaign(plan: SoakPlan, file: store.ResultFile) -> list[KilledRun]:
             kills = 1 if number < plan.runs else plan.kills
             steps = sorted(chance.randrange(round(_LATEST * final["steps"])) for _ in range(kills))
             step_s = final["ms_per_step_median"] / 1000
-            victim = Victim(Path(name) / str(number), {"epochs": plan.epochs}, plan.timeout_s)
-            outcome = killed_run(victim, steps, step_s, chance, expected)
+            run = KillableRun(Path(name) / str(number), {"epochs": plan.epochs}, plan.timeout_s)
+            outcome = killed_run(run, steps, step_s, chance, expected)
             click.echo(f"run {number + 1}: {outcome}")
             outcomes.append(outcome)
             file.set("outcomes", [asdict(each) for each in outcomes])
@@ -155,7 +155,9 @@ def _check(outcome: KilledRun, file: store.ResultFile) -> None:
         raise RunFailedError(f"{outcome.fault} All outcomes: {file.path}")
 
 
-def killed_run(victim: Victim, steps: list[int], step_s: float, chance: random.Random, expected: Weights) -> KilledRun:
+def killed_run(
+    run: KillableRun, steps: list[int], step_s: float, chance: random.Random, expected: Weights
+) -> KilledRun:
     """A run in which one executor is killed after each of `steps`, as near as its checkpoints tell.
 
     Args:
@@ -164,17 +166,17 @@ def killed_run(victim: Victim, steps: list[int], step_s: float, chance: random.R
     start = time.monotonic()
     killed, hung = 0, False
     try:
-        victim.wait_for_executors(2)
+        run.wait_for_executors(2)
         for step in steps:
             past = step % CHECKPOINT_EVERY
-            victim.wait_for_step(step - past)
+            run.wait_for_step(step - past)
             time.sleep(past * step_s)
-            killed += victim.kill_executor(chance.randrange(2))
-        identical, error = same(victim.finish(), expected), ""
+            killed += run.kill_executor(chance.randrange(2))
+        identical, error = same(run.finish(), expected), ""
     except SparkDLError as problem:
         identical, error, hung = False, str(problem), isinstance(problem, RunHungError)
     finally:
-        victim.stop()
+        run.stop()
     return KilledRun(steps, killed, identical, error, time.monotonic() - start, hung)
 
 

@@ -64,8 +64,12 @@ class TrainPlan:
 
 
 @click.command(NAME)
-@click.option("--job-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps, Spark jobs a step.")
-@click.option("--job-steps", type=click.IntRange(20), default=300, show_default=True, help="Steps, Spark jobs a step.")
+@click.option(
+    "--job-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps, Spark jobs per step."
+)
+@click.option(
+    "--job-steps", type=click.IntRange(20), default=300, show_default=True, help="Steps, Spark jobs per step."
+)
 @click.option("--step-warmup", type=click.IntRange(0), default=3000, show_default=True, help="Steps of the others.")
 @click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the others.")
 @options

@@ -28,7 +28,7 @@ class TakenRowsSuite extends AnyFunSuite {
   }
 
   test("the rows are the published ones, on every platform") {
-    // The same stand in tests/compare/test_plan.py.
+    // The same stand in tests/comparison/test_plan.py.
     assert(ids(taken(20, "0.4")) == Seq(0, 3, 6, 7, 11, 14, 16, 17))
   }
 

@@ -1,0 +1,207 @@
+"""The cells of a comparison (variant × point of the matrix × trial), and the order in which they run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkdl_bench import preflight
+from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+
+# What a peer can be told; other keys of a matrix do not vary it.
+PEER_KEYS = frozenset(
+    {
+        "workers",
+        "batch",
+        "epochs",
+        "seed",
+        "engine.threads",
+        "model.hidden",
+        "optimizer.learning_rate",
+        "optimizer.momentum",
+        "data.source",
+        "data.path",
+        "data.share",
+    }
+)
+# Stands where a factor does not apply.
+NOT_VARIED = "–"
+_PLACE = re.compile(r"\{([a-z][a-z0-9_.]*)\}")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a comparison.
+
+    Attributes:
+        factors: what tells its group from others, in the plan's order.
+        trial: 1, 2, … for measured runs; 0, -1, … for those that warm up.
+        run: its complete run file.
+        peer: who trains in place of Spark; empty for ours.
+    """
+
+    factors: Mapping[str, str]
+    trial: int
+    run: RunFile = field(compare=False)
+    peer: str = ""
+
+    @property
+    def is_warmup(self) -> bool:
+        return self.trial < 1
+
+    @property
+    def group(self) -> str:
+        return group_name(self.factors)
+
+    @property
+    def id(self) -> str:
+        """Its file's name: readable, and different for different cells."""
+        text = json.dumps([sorted(self.factors.items()), self.trial])
+        slug = re.sub(r"[^a-z0-9]+", "-", self.group.lower()).strip("-")[:60]
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        trial = f"w{1 - self.trial}" if self.is_warmup else f"t{self.trial}"
+        return f"{slug}-{trial}-{digest}"
+
+    @property
+    def application(self) -> str:
+        """Cells with one value of this may share a Spark application."""
+        return self.peer or json.dumps(sorted(self.run.session.items()))
+
+    @property
+    def workers(self) -> int:
+        return int(self.run.settings.get("workers", "2"))
+
+
+def global_batch(settings: Mapping[str, str]) -> int:
+    """Rows of a step at all workers together."""
+    workers = int(settings.get("workers", "2"))
+    return workers * int(settings.get("batch_per_worker", "0")) or int(settings.get("batch", "128"))
+
+
+def group_name(factors: Mapping[str, str]) -> str:
+    """`block-stream, workers 2`."""
+    named = [factors[VARIANT]] if VARIANT in factors else []
+    others = [
+        f"{key.removeprefix('spark.')} {value}"
+        for key, value in factors.items()
+        if key != VARIANT and value != NOT_VARIED
+    ]
+    return ", ".join([*named, *others]) or "all"
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    """Every cell of a plan, in no order to run them in."""
+    found: list[Cell] = []
+    for variant in plan.variants:
+        for point in _points(plan, variant):
+            named = {VARIANT: variant.name} if VARIANT in plan.factors else {}
+            factors = {**named, **point}
+            if any(_applies(entry, factors) for entry in plan.skip):
+                continue
+            run = _run(plan, variant, point)
+            found += [
+                Cell(factors, trial, _seeded(plan, run, trial), variant.peer)
+                for trial in range(1 - plan.warmup_trials, plan.trials + 1)
+            ]
+    if not found:
+        raise ConfigurationError(f"The comparison '{plan.name}' has no cell left: 'skip' leaves all of them out.")
+    return found
+
+
+def check_beforehand(cells: Sequence[Cell]) -> None:
+    """Refuses the first cell of ours that is known to be wrong without a JVM.
+
+    Raises:
+        ConfigurationError: which cell, and what is wrong with it.
+    """
+    for cell in {each.group: each for each in cells if not each.peer}.values():
+        try:
+            preflight.check(cell.run)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{cell.group}: {error}") from error
+
+
+def _seeded(plan: Plan, run: RunFile, trial: int) -> RunFile:
+    if not plan.seed_per_trial:
+        return run
+    seed = int(run.settings.get("seed", "0")) + max(trial, 1) - 1
+    return RunFile(run.spark, {**run.settings, "seed": str(seed)})
+
+
+def in_order(plan: Plan, cells: Sequence[Cell]) -> list[Cell]:
+    """Warm-up first, then all others shuffled by the plan's seed.
+
+    Where cells share applications, the applications are shuffled, and the cells within each, warm-up first.
+    """
+    chance = random.Random(plan.seed)  # noqa: S311 (an order that can be repeated)
+    if plan.fresh:
+        warm, measured = _split(cells)
+        chance.shuffle(warm)
+        chance.shuffle(measured)
+        return [*warm, *measured]
+    applications: dict[str, list[Cell]] = {}
+    for cell in cells:
+        applications.setdefault(cell.application, []).append(cell)
+    shuffled = list(applications.values())
+    chance.shuffle(shuffled)
+    ordered: list[Cell] = []
+    for members in shuffled:
+        warm, measured = _split(members)
+        chance.shuffle(warm)
+        chance.shuffle(measured)
+        ordered += [*warm, *measured]
+    return ordered
+
+
+def _split(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
+    return [cell for cell in cells if cell.is_warmup], [cell for cell in cells if not cell.is_warmup]
+
+
+def _points(plan: Plan, variant: Variant) -> list[dict[str, str]]:
+    """The points of the matrix for a variant; what it sets itself, and what a peer does not know, is fixed."""
+
+    def values(key: str) -> tuple[str, ...]:
+        if key in variant.settings:
+            return (variant.settings[key],)
+        if variant.peer and key not in PEER_KEYS:
+            return (NOT_VARIED,)
+        return tuple(plan.matrix[key])
+
+    keys = list(plan.matrix)
+    return [dict(zip(keys, point, strict=True)) for point in itertools.product(*(values(key) for key in keys))]
+
+
+def _run(plan: Plan, variant: Variant, point: Mapping[str, str]) -> RunFile:
+    varied = {key: value for key, value in point.items() if value != NOT_VARIED}
+    own = {**varied, **variant.settings, "name": plan.name}
+    run = plan.base.with_settings(f"{key}={value}" for key, value in own.items()).with_profile()
+    return RunFile(
+        {key: _filled(key, value, run.settings) for key, value in run.spark.items()},
+        {key: _filled(key, value, run.settings) for key, value in run.settings.items()},
+    )
+
+
+def _filled(key: str, value: str, settings: Mapping[str, str]) -> str:
+    """`local-cluster[{workers},1,2048]` with the cell's own number of workers."""
+
+    def replace(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in settings:
+            raise ConfigurationError(
+                f"'{key}' is {value!r}, and the run has no key '{name}'. Valid in braces: "
+                f"{', '.join(sorted(settings))}."
+            )
+        return settings[name]
+
+    return _PLACE.sub(replace, value)
+
+
+def _applies(entry: Mapping[str, str], factors: Mapping[str, str]) -> bool:
+    return all(factors.get(key) == value for key, value in entry.items())

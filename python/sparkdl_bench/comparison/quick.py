@@ -1,0 +1,213 @@
+"""A comparison of ways to train one net on one set, for as long as somebody has said: what `try` and `compare()` share.
+
+Nothing is measured here that a comparison file could not ask for: a plan is made, and the loop of all comparisons runs
+its cells, trial by trial of all ways in turn, until the time is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparkdl_bench.comparison import check, loop, store
+from sparkdl_bench.comparison.cells import Cell, cells_of, check_beforehand
+from sparkdl_bench.comparison.execute import ProcessExecutor, run_toml
+from sparkdl_bench.comparison.plan import Plan, Variant
+from sparkdl_bench.comparison.store import ComparisonFolder
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.files import replace_text
+from sparkdl_bench.peers import default_directory
+from sparkdl_bench.peers._process import run_to_end
+from sparkdl_bench.results import RunResults
+
+MOST_TRIALS = 10
+_MEMORY_MIB = 2048
+_PILOT_STEPS = 200
+_PILOT_S = 600.0
+# Of the time of all trials that training should take; the rest is starting and ending.
+_TRAINING_SHARE = 0.5
+_TRIALS_HOPED_FOR = 4
+_MOST_EPOCHS = 50
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: for so many minutes, or so many trials of each way. `epochs` of None: as many as fit."""
+
+    minutes: float | None = None
+    trials: int | None = None
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and not 0 < self.minutes < float("inf"):
+            raise ConfigurationError(f"minutes = {self.minutes} is not valid; it is a number above 0, such as 10.")
+        if self.trials is not None and self.trials < 1:
+            raise ConfigurationError(f"trials = {self.trials} is not valid; it is a whole number, at least 1.")
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.minutes is None else self.minutes * 60
+
+
+def ways(workers: Sequence[int], master: str | None = None) -> tuple[Variant, ...]:
+    """One process with all cores of this host, and so many workers that share them; or, with a master of a cluster,
+    workers there."""
+    if not workers or any(number < 1 for number in workers) or len(set(workers)) < len(workers):
+        raise ConfigurationError(
+            f"workers = {list(workers)} is not valid; it is a list of different whole numbers of at least 1, such as "
+            "[1, 2]."
+        )
+    cores = len(os.sched_getaffinity(0))
+    return tuple(_way(number, cores, master) for number in workers)
+
+
+def _way(workers: int, cores: int, master: str | None) -> Variant:
+    if workers == 1:
+        settings = {"workers": "1", "spark.master": f"local[{cores}]", "spark.task.cpus": str(cores)}
+        return Variant("one process", "", settings)
+    if master is not None and not master.startswith("local"):
+        return Variant(f"{workers} workers", "", {"workers": str(workers), "spark.master": master})
+    each = max(1, cores // workers)
+    local = {
+        "spark.master": f"local-cluster[{workers},{each},{_MEMORY_MIB}]",
+        "spark.executor.memory": f"{_MEMORY_MIB}m",
+        "spark.task.cpus": str(each),
+    }
+    return Variant(f"{workers} workers", "", {"workers": str(workers), **local})
+
+
+def sensible_workers(cores: int) -> list[int]:
+    """One process, two workers, and four where there are cores for them."""
+    return [1, 2, 4] if cores >= 4 else [1, 2]
+
+
+def measure(
+    name: str,
+    title: str,
+    run: RunFile,
+    ways: tuple[Variant, ...],
+    effort: Effort,
+    results: Path,
+    tell: Tell,
+    *,
+    goes_on: bool = False,
+) -> ComparisonFolder:
+    """Tries the run once, decides how many epochs fit, and trains every way in turn until the time is over.
+
+    Args:
+        run: what all ways train, without workers and master.
+        goes_on: whether to continue what an earlier call of the same name has left.
+
+    Raises:
+        ConfigurationError: the run is wrong, or its data.
+        RunFailedError: no trial could be finished.
+    """
+    start = time.monotonic()
+    if len(ways) < 2:
+        raise ConfigurationError("There is one way only, so there is nothing to compare. Give two numbers of workers.")
+    pilot = _pilot(name, run, ways, effort, results, tell, goes_on)
+    chosen = RunFile(run.spark, {**run.settings, "epochs": str(pilot.epochs)})
+    plan = Plan(
+        name=name,
+        title=title,
+        base=chosen,
+        variants=ways,
+        matrix={},
+        trials=effort.trials or MOST_TRIALS,
+        warmup_steps=min(100, max(0, pilot.steps_per_epoch * pilot.epochs // 4)),
+        seed_per_trial=True,
+        timeout_s=max(900.0, 2 * (effort.seconds or 0.0)),
+    )
+    cells = in_rounds(plan, cells_of(plan))
+    folder = store.resume(results, plan) if goes_on else None
+    if folder is None:
+        folder = store.create(results, plan, cells)
+    until = None if effort.seconds is None else start + effort.seconds
+    with folder.locked():
+        executor = ProcessExecutor(plan, folder, default_directory())
+        executor.stop_leftovers()
+        with loop.shown(sys.stderr, len(cells)) as display:
+            epochs = f"{pilot.epochs} epoch{'s' if pilot.epochs != 1 else ''}"
+            display.tell(f"{len(ways)} ways, {epochs} each, into {folder.path}")
+            loop.run_cells(cells, folder, executor, display, until=until)
+    _refuse_failure(folder)
+    return folder
+
+
+def _refuse_failure(folder: ComparisonFolder) -> None:
+    records = folder.records()
+    if not any(record["status"] == "success" for record in records):
+        reason = records[0]["error"] if records else "The time was over before one had begun; give more minutes."
+        raise RunFailedError(f"No trial could be finished. {reason}")
+
+
+def in_rounds(plan: Plan, cells: Sequence[Cell]) -> list[Cell]:
+    """The first trial of every way, then the second …, each round in a random order: wherever the time ends, all ways
+    have been measured alike."""
+    chance = random.Random(plan.seed)  # noqa: S311 (an order that can be repeated)
+    rounds: dict[int, list[Cell]] = {}
+    for cell in cells:
+        rounds.setdefault(cell.trial, []).append(cell)
+    for members in rounds.values():
+        chance.shuffle(members)
+    return [cell for trial in sorted(rounds) for cell in rounds[trial]]
+
+
+@dataclass(frozen=True)
+class _Pilot:
+    """What one short run has shown."""
+
+    epochs: int
+    steps_per_epoch: int
+
+
+def _pilot(
+    name: str, run: RunFile, ways: tuple[Variant, ...], effort: Effort, results: Path, tell: Tell, goes_on: bool
+) -> _Pilot:
+    """Trains a few steps by the first way: finds faults, has the data decoded for all, and measures how long an "
+    "epoch is."""
+    kept = results / f".{name}.pilot.json"
+    if goes_on and kept.is_file():
+        return _Pilot(**json.loads(kept.read_text(encoding="utf-8")))
+    plan = Plan(name, name, RunFile(run.spark, {**run.settings, "epochs": "1"}), ways, {}, trials=1)
+    cells = cells_of(plan)
+    check_beforehand(cells)
+    check.check_cells(cells, check.missing(cells, default_directory()))
+    tell("Looking at the data and the net: a short run")
+    place = results / f".{name}.pilot"
+    settings = {"max_steps": str(_PILOT_STEPS), "evaluate_every": "0", "resources.hertz": "0", "results": str(place)}
+    first = cells[0].run
+    conf = place / "run.toml"
+    replace_text(conf, run_toml({**first.settings, **settings}, first.spark))
+    begun = time.monotonic()
+    run_to_end("the short run", [sys.executable, "-m", "sparkdl_bench", "run", str(conf)], _PILOT_S)
+    took = time.monotonic() - begun
+    made = max(place.glob("*/summary.json"), key=lambda file: file.stat().st_mtime).parent
+    pilot = _sized(RunResults(made), took, len(ways), effort)
+    replace_text(kept, json.dumps(pilot.__dict__) + "\n")
+    return pilot
+
+
+def _sized(found: RunResults, took_s: float, count: int, effort: Effort) -> _Pilot:
+    """So many epochs that a few trials of every way fit into the time."""
+    summary: Mapping[str, object] = found.summary
+    final = found.summary["final"]
+    ms = float(final.get("ms_per_step_median") or 1.0)
+    rows = int(found.run.get("data", {}).get("train_rows") or found.run.get("train_rows") or 0)
+    batch = int(str(summary.get("batch") or 128))
+    steps = max(1, -(-rows // batch)) if rows else _PILOT_STEPS
+    if effort.epochs is not None:
+        return _Pilot(effort.epochs, steps)
+    fixed_s = max(1.0, took_s - _PILOT_STEPS * ms / 1e3)
+    each_s = (effort.seconds or 600.0) / (count * _TRIALS_HOPED_FOR)
+    train_s = max(each_s - 1.5 * fixed_s, each_s * _TRAINING_SHARE / 2, 1.0)
+    return _Pilot(max(1, min(_MOST_EPOCHS, int(train_s / (steps * ms / 1e3)))), steps)

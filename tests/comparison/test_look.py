@@ -1,0 +1,115 @@
+"""What data are taken for, without Spark."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+from pathlib import Path
+
+import pytest
+
+from sparkdl_bench.comparison import look, nets
+from sparkdl_bench.errors import ConfigurationError
+
+
+def test_csv_with_words_as_labels(tmp_path: Path) -> None:
+    file = tmp_path / "flowers.csv"
+    file.write_text("sepal,petal,Species\n1.5,2,rose\n3,4,daisy\n5,6,rose\n", encoding="utf-8")
+    found = look.look(str(file))
+    assert dict(found.settings) == {
+        "data.source": "csv",
+        "data.path": str(file),
+        "data.header": "true",
+        "data.label": "Species",
+        "data.delimiter": ",",
+        "data.normalize": "standard",
+        "data.label_names": "daisy,rose",
+    }
+    assert (found.shape, found.classes, found.rows) == ((2,), 2, 3)
+    assert found.told == f"CSV file {file}: 3 rows of 2 values; label: column 'Species', 2 classes"
+
+
+def test_csv_without_a_header_ends_in_its_label(tmp_path: Path) -> None:
+    file = tmp_path / "rows.tsv"
+    file.write_text("1\t2\t0\n3\t4\t1\n5\t6\t2\n", encoding="utf-8")
+    found = look.look(str(file))
+    assert found.settings["data.header"] == "false"
+    assert found.settings["data.label"] == "2"
+    assert found.settings["data.delimiter"] == "tab"
+    assert found.settings["data.classes"] == "3"
+    assert look.look(str(file), "0").settings["data.label_names"] == "1,3,5"
+
+
+def test_a_label_that_is_not_there_is_told_what_is(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text("width,height,kind\n1,2,a\n", encoding="utf-8")
+    with pytest.raises(
+        ConfigurationError, match=r"no column 'knd'\. Did you mean 'kind'\? Columns: width, height, kind\."
+    ):
+        look.look(str(file), "knd")
+
+
+def test_a_continuous_label_is_no_class(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("a,label\n" + "".join(f"1,{number / 7}\n" for number in range(1200)), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"more than 1000 different values.*regression\) are not supported"):
+        look.look(str(file))
+
+
+def test_libsvm(tmp_path: Path) -> None:
+    file = tmp_path / "rows.libsvm"
+    file.write_text("+1 1:0.5 7:2\n-1 3:1 # a comment\n\n", encoding="utf-8")
+    found = look.look(str(file))
+    assert (found.shape, found.classes, found.rows) == ((7,), 2, 2)
+    assert found.settings["data.label_names"] == "-1,+1"
+
+
+def test_idx(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "train-images-idx3-ubyte.gz", "wb") as file:
+        file.write(b"\x00\x00\x08\x03" + struct.pack(">III", 60000, 28, 28))
+    found = look.look(str(tmp_path))
+    assert (found.shape, found.rows, found.settings["data.source"]) == ((1, 28, 28), 60000, "idx")
+    assert nets.fitting(found)["model.name"] == "lenet"
+
+
+def test_images_by_folder(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 20, 10)
+        (tmp_path / name / "1.png").write_bytes(head)
+    found = look.look(str(tmp_path))
+    assert (found.shape, found.classes, found.settings["data.shape"]) == ((3, 10, 20), 2, "3,10,20")
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("digist", r"There is no file or folder 'digist'\. Did you mean 'digits'\?"),
+        ("rows.cvs", r"Did you mean 'rows\.csv'\?"),
+        ("empty", "has no data that its file names show"),
+    ],
+)
+def test_nothing_to_read(path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigurationError, match=message):
+        look.look(path)
+
+
+def test_labels_of_tables() -> None:
+    assert look.of_labels([0, 1, 2], "x") == {"data.classes": "3"}
+    assert look.of_labels([1.0, 0.0], "x") == {"data.classes": "2"}
+    assert look.of_labels(["no", "yes"], "x") == {"data.label_names": "no,yes"}
+    assert look.of_labels([10, 9], "x") == {"data.label_names": "9,10"}
+    with pytest.raises(
+        ConfigurationError, match=r"fractional numbers, so it is not a class label. Regression is not supported"
+    ):
+        look.of_labels([0.5, 1.0], "The label's column 'y'")
+    with pytest.raises(ConfigurationError, match=r"holds nulls. Leave those rows out"):
+        look.of_labels([None, 1], "The label's column 'y'")
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(0, "128"), (60000, "128"), (1797, "32"), (100, "8")])
+def test_batches_fit_the_rows(rows: int, batch: str) -> None:
+    assert nets.fitting(look.Look({}, (4,), 2, rows, ""))["batch"] == batch

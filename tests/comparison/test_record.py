@@ -1,0 +1,319 @@
+"""What is kept of a run: times from its events, layers that add up, resources."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fakes
+import pytest
+
+from sparkdl_bench.comparison import record, resources
+from sparkdl_bench.comparison.cells import cells_of
+
+RUN_START_S = 100.0
+
+
+def write_run(folder: Path, *, whole: bool = True, attempts: int = 1) -> Path:
+    """Two epochs of 2 s and 1.5 s after 3 s of preparation, with 0.4 and 0.3 s of evaluation; 10 steps of 250 ms.
+
+    The clock starts 0.5 s before the first event, 6 s after the Spark context, and 1.5 s after the last executor came.
+    """
+    run = folder / "20260102-030405-000-test"
+    run.mkdir(parents=True)
+    events: list[dict[str, Any]] = []
+
+    def event(seconds: float, key: str, **metadata: Any) -> None:
+        events.append({"time_ms": (RUN_START_S + seconds) * 1e3, "key": key, "value": None, "metadata": metadata})
+
+    event(0.5, "run_start", clock_started_ms=RUN_START_S * 1e3)
+    for _ in range(attempts):
+        event(2.5, "rank_groups")
+    event(5.0, "eval_accuracy", epoch_num=1)
+    event(5.0, "epoch_stop", epoch_num=1)
+    event(6.5, "eval_accuracy", epoch_num=2)
+    event(6.5, "epoch_stop", epoch_num=2)
+    event(7.0, "run_stop")
+    (run / "events.jsonl").write_text("\n".join(json.dumps(each) for each in events))
+    (run / "run.json").write_text(json.dumps({"threads_per_worker": 2, "versions": {"spark": "4.1.4"}}))
+    parts = [
+        {"seconds": 2.0, "seconds_evaluation": 0.4, "seconds_checkpoint": 0.0},
+        {"seconds": 1.5, "seconds_evaluation": 0.3, "seconds_checkpoint": 0.1},
+    ]
+    history: list[dict[str, Any]] = [
+        {"epoch": 1, "train_loss": 1.0, "test_loss": 1.0, "test_accuracy": 0.8, **parts[0]},
+        {"epoch": 2, "train_loss": 0.5, "test_loss": 0.5, "test_accuracy": 0.95, **parts[1]},
+    ]
+    summary = {
+        "status": "success",
+        "final": {"seconds_total": 7.0, "seconds_prepare": 3.0},
+        "phases_ms": {"data": 20.0, "compute": 80.0, "send": 30.0, "wait": 70.0, "scheduler": 50.0},
+        "bytes": {"block-manager": 1000},
+        "counts": {"dropped": [3]},
+        "variant": {"transport": "block-manager"},
+        "workers": 2,
+        "batch": 32,
+        "history": history,
+        "spark": {
+            "layers_s": {"run": 4.0, "launch": 0.5, "serialisation": 0.9, "submission": 0.1, "outside": 1.5},
+            "before_steps_s": {"launch": 0.2, "serialisation": 0.8, "submission": 0.1},
+            "start": {
+                "context_started_ms": (RUN_START_S - 6.0) * 1e3,
+                "executors_registered_ms": (RUN_START_S - 1.5) * 1e3,
+                "cluster_manager_s": 4.5,
+                "first_run": True,
+            },
+        },
+    }
+    (run / "summary.json").write_text(json.dumps(summary))
+    if whole:
+        (run / "steps.json").write_text(json.dumps([250.0] * 10))
+    return run
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> dict[str, Any]:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    return record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+
+
+def test_what_the_algorithm_counted_is_kept(made: dict[str, Any]) -> None:
+    assert made["counts"] == {"dropped": [3]}
+
+
+def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> None:
+    assert made["metrics"]["seconds_to_accuracy"] == 6.5
+    assert made["metrics"]["epochs_to_accuracy"] == 2
+    assert [each["seconds"] for each in made["history"]] == [5.0, 6.5]
+    assert made["metrics"]["test_accuracy"] == 0.95
+    assert (made["workers"], made["threads"], made["cores"]) == (2, 2, 4)
+
+
+def test_a_user_waits_from_the_command(tmp_path: Path, made: dict[str, Any]) -> None:
+    waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
+    # Of a process that is not this run's alone nobody knows.
+    assert [made["metrics"][name] for name in waits] == [None, None, None]
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "fresh")
+    fresh = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0, is_fresh=True)
+    assert [fresh["metrics"][name] for name in waits] == [8.0, 8.0 + 6.5, 17.0]
+    assert fresh["metrics"]["seconds_waited"] == pytest.approx(sum(fresh["layers_s"].values()))
+    of_a_folder = record.of_run(plan, cells_of(plan)[0], run, None, RUN_START_S + 9.0, is_fresh=True)
+    assert of_a_folder["metrics"]["seconds_waited"] is None
+
+
+def test_phases_that_change_during_a_run_are_kept(tmp_path: Path, made: dict[str, Any]) -> None:
+    assert made["phase_drift"] == {}  # an older run's folder
+    run = write_run(tmp_path / "grows")
+    grows = [9.0] * 4 + [1.0] * 10 + [2.0] * 10 + [3.0] * 10  # after 8 steps of warm-up, of which each second is kept
+    kept = {"compute": [5.0] * 34, "update": grows, "decode": [0.001] * 24 + [0.01] * 10}
+    server = {"rank": 2, "phases_ms": {"reduce": [1.0] * 24 + [9.0] * 10}}
+    ranks = [{"rank": 0, "phases_ms": kept}, {"rank": 1, "phases_ms": {**kept, "compute": [7.0] * 34}}, server]
+    (run / "phases.json").write_text(json.dumps({"every": 2, "ranks": ranks}))
+    assert record.phase_drift(run, 8, 2) == {"compute": 1.0, "update": 3.0}  # decoding is next to nothing
+    assert record.phase_drift(run, 50, 2) == {}  # too few steps are left
+
+
+def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:
+    layers = made["layers_s"]
+    assert sum(layers.values()) == pytest.approx(17.0)
+    assert layers == pytest.approx(
+        {
+            "start": 8.0 - 4.5,
+            "cluster manager": 4.5,
+            "prepare": 3.0 - 1.1,
+            "data": 0.2,
+            "compute": 0.8,
+            "synchronise": 1.0,
+            "update": 0.0,
+            # Before the first step 0.2 s and later 0.3 s, and so on.
+            "task launch": 0.5,
+            "serialisation": 0.9,
+            "job submission": 0.1,
+            "Spark scheduling": 0.5 - 0.4,
+            "evaluation": 0.7,
+            "checkpoint": 0.1,
+            # 3.5 s of epochs without 2.5 s of steps, evaluation and checkpoint.
+            "idle": 0.2,
+            "finish": 0.5,
+            "stop": 2.0,
+            "other": 0.0,
+        },
+        abs=1e-6,
+    )
+
+
+def test_what_a_loss_took_is_no_rank_s_idle_time(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs", attempts=2)
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["idle"], layers["other"]) == (0.0, pytest.approx(0.2))
+    assert sum(layers.values()) == pytest.approx(7.0)
+
+
+def test_a_run_from_before_evaluations_were_measured_has_layers(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    for epoch in summary["history"]:
+        del epoch["seconds_evaluation"], epoch["seconds_checkpoint"]
+    del summary["final"]["seconds_prepare"], summary["spark"]["before_steps_s"], summary["spark"]["start"]
+    (run / "summary.json").write_text(json.dumps(summary))
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["cluster manager"]) == (8.0, 0.0)
+    # Of a folder alone nobody knows when its process began.
+    layers = record.of_run(plan, cells_of(plan)[0], run, None, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["prepare"]) == (0.0, 3.0)
+    assert (layers["idle"], layers["other"]) == (0.0, pytest.approx(1.0))
+    assert sum(layers.values()) == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(
+    ("began_s_before", "changes", "start", "cluster_manager"),
+    [
+        (8.0, {}, 3.5, 4.5),
+        (4.0, {}, 1.5, 2.5),  # the process asked for this run while executors of its application came
+        (1.0, {}, 1.0, 0.0),  # an application that other runs have had before
+        (8.0, {"executors_registered_ms": None}, 8.0, 0.0),  # the driver runs the tasks
+        (None, {}, 0.0, 4.5),
+        (None, {"first_run": False}, 0.0, 0.0),  # not for this run have they come
+    ],
+)
+def test_the_cluster_manager_has_the_time_until_executors_were_there(
+    tmp_path: Path, began_s_before: float | None, changes: dict[str, Any], start: float, cluster_manager: float
+) -> None:
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["spark"]["start"].update(changes)
+    (run / "summary.json").write_text(json.dumps(summary))
+    begun = None if began_s_before is None else RUN_START_S - began_s_before
+    layers = record.of_run(plan, cells_of(plan)[0], run, begun, RUN_START_S + 7.0)["layers_s"]
+    assert (layers["start"], layers["cluster manager"]) == (start, cluster_manager)
+    assert sum(layers.values()) == pytest.approx(7.0 + start + cluster_manager)
+    assert layers["other"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_what_listeners_explain_is_taken_from_scheduling_and_no_more() -> None:
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 10.0}
+    record._explain(layers, "Spark scheduling", {"launch": 4.0, "serialisation": 1.0, "submission": 2.0, "run": 50.0})
+    found = {name: layers[name] for name in ("task launch", "serialisation", "job submission", "Spark scheduling")}
+    assert found == {"task launch": 4.0, "serialisation": 1.0, "job submission": 2.0, "Spark scheduling": 3.0}
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"Spark scheduling": 1.0}
+    record._explain(layers, "Spark scheduling", {"launch": 3.0, "serialisation": 1.0})
+    assert layers["task launch"] == 0.75
+    assert layers["Spark scheduling"] == 0.0
+    layers = dict.fromkeys(record.LAYERS, 0.0) | {"prepare": 1.0}
+    record._explain(layers, "prepare", {})
+    assert layers["prepare"] == 1.0
+
+
+def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    facts: dict[str, Any] = {
+        "threads": 1,
+        "seconds_total": 4.0,
+        "seconds_prepare": 0.5,
+        "seconds_evaluation": 0.3,
+        "phases_ms": {"data": 10.0, "compute": 150.0, "wait": 90.0, "update": 50.0},
+        "history": [{"epoch": 1, "seconds": 4.0, "train_loss": 1.0, "test_loss": 1.0, "accuracy": 0.95}],
+    }
+    made = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    assert made["phases_ms"] == facts["phases_ms"]
+    assert "phases_ms" not in made["facts"]
+    assert made["layers_s"] == pytest.approx(
+        {
+            "start": 2.0,
+            "prepare": 0.5,
+            "data": 0.1,
+            "compute": 1.5,
+            "synchronise": 0.9,
+            "update": 0.5,
+            "evaluation": 0.3,
+            "stop": 0.0,
+            "other": 0.2,
+        }
+    )
+    del facts["phases_ms"]
+    uncut = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    assert uncut["phases_ms"] == {}
+    stopped = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0, 0.5)
+    assert stopped["layers_s"]["start"] == 1.5  # the end of its process comes after its clock
+    waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
+    assert [stopped["metrics"][name] for name in waits] == [1.5, 5.5, 6.0]
+    assert uncut["layers_s"] == pytest.approx(
+        {"start": 2.0, "prepare": 0.5, record.UNCUT: 3.0, "evaluation": 0.3, "stop": 0.0, "other": 0.2}
+    )
+
+
+def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)  # two steps of warm-up
+    numbers = record.metrics(plan, [100.0, 100.0, 1.0, 2.0, 3.0], [], 5.0, 32)
+    assert numbers["ms_per_step"] == 2.0
+    assert numbers["rows_per_second"] == 16_000.0
+    assert numbers["seconds_to_accuracy"] is None
+    assert numbers["epochs_to_accuracy"] is None
+    assert numbers["test_accuracy"] is None
+    # A run shorter than the warm-up is better than no number.
+    assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
+
+
+def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made: dict[str, Any]) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    run = write_run(tmp_path / "few")
+    told = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**told, "data": {"train_rows": 20}}))
+    few = record.of_run(plan, cell, run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert (made["metrics"]["rows_per_second"], made["batch"]) == (128.0, 32)
+    assert (few["metrics"]["rows_per_second"], few["batch"]) == (80.0, 32)
+    facts = {"threads": 1, "seconds_total": 4.0, "seconds_prepare": 0.5, "seconds_evaluation": 0.3, "history": []}
+    rates = [
+        record.of_peer(plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
+        for rows in ({}, {"train_rows": 20}, {"train_rows": 200})
+    ]
+    assert rates == [128.0, 80.0, 128.0]
+
+
+def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -> None:
+    assert record.finished_run(tmp_path / "nothing") is None
+    write_run(tmp_path / "half", whole=False)
+    assert record.finished_run(tmp_path / "half") is None
+    whole = write_run(tmp_path / "whole")
+    assert record.finished_run(tmp_path / "whole") == whole
+    failed = json.loads((whole / "summary.json").read_text()) | {"status": "failed"}
+    (whole / "summary.json").write_text(json.dumps(failed))
+    assert record.finished_run(tmp_path / "whole") is None
+
+
+def test_resources_are_summed_over_the_processes(tmp_path: Path) -> None:
+    assert resources.of_run(tmp_path) is None
+
+    def process(name: str, first: float, cpu: float, resident: int) -> dict[str, Any]:
+        seconds = [first + 0.25 * step for step in range(1000)]
+        return {
+            "process": name,
+            "host": "h",
+            "seconds": seconds,
+            "cpu_cores": [cpu] * 1000,
+            "resident_bytes": [resident] * 1000,
+            "heap_bytes": [5] * 1000,
+            "direct_bytes": [6] * 1000,
+            "gc_ms": list(range(1000)),
+            "network": {"lo": {"received_bytes": [0] * 1000, "sent_bytes": list(range(1000))}},
+        }
+
+    content = {"processes": [process("driver", 0.0, 0.5, 100), process("0", 10.0, 1.0, 300)]}
+    (tmp_path / "resources.json").write_text(json.dumps(content))
+    found = resources.of_run(tmp_path)
+    assert found is not None
+    assert len(found["seconds"]) == 120
+    at = dict(zip(found["seconds"], zip(found["cpu_cores"], found["resident_bytes"], strict=True), strict=True))
+    assert at[0.0] == (0.5, 100)
+    middle = min(at, key=lambda moment: abs(moment - 100))
+    assert at[middle] == (1.5, 400)
+    assert found["processes"][1]["gc_ms"] == 999
+    assert found["processes"][1]["network_sent_bytes"] == {"lo": 999}

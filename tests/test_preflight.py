@@ -1,0 +1,144 @@
+"""What is known of a session before it starts: each fault's exact words, without Spark."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from sparkdl_bench import preflight
+from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+
+
+def faults(*assignments: str) -> list[tuple[str, str]]:
+    return list(preflight.faults(RunFile().with_settings(assignments)))
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens: held, and never listened at."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "check", "message"),
+    [
+        (
+            ["master=local-cluster[2,1,2048]", "workers=3"],
+            "slots",
+            "workers = 3 must all run at once, and the master local-cluster[2,1,2048] has 2 task slots. Set "
+            "workers=2, or master=local-cluster[3,1,2048].",
+        ),
+        (
+            ["master=local[4]", "workers=3", "spark.task.cpus=2"],
+            "slots",
+            "workers = 3 must all run at once, and the master local[4] has 2 task slots of 2 cores. Set workers=2, or "
+            "master=local[3].",
+        ),
+        (
+            ["batch=2", "workers=4"],
+            "batch",
+            "batch = 2 is the global batch and less than workers = 4, so some workers would never see a row. Set "
+            "batch to 4 or more, or use fewer workers.",
+        ),
+        (
+            ["spark.executor.memory=100m", "master=yarn"],
+            "memory",
+            "spark.executor.memory is 100m, and Spark starts with at least 450m. Set spark.executor.memory=1g or more.",
+        ),
+        (
+            ["spark.executor.memory=lots", "master=yarn"],
+            "memory",
+            "spark.executor.memory is 'lots', which is no size. Write a whole number and a unit, such as 2g or 1500m.",
+        ),
+        (
+            ["master=local-cluster[2,1,512]"],
+            "memory",
+            "The master local-cluster[2,1,512] gives each worker 512 MiB, and spark.executor.memory is 1g, Spark's "
+            "default: no executor fits. Set the master's last number to 1024 or more, or lower spark.executor.memory.",
+        ),
+        (
+            ["master=localhost:7077"],
+            "master",
+            "'localhost:7077' is no Spark master. Did you mean 'spark://localhost:7077'? Masters look so: local[4], "
+            "local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443. Set it with --master.",
+        ),
+        (
+            ["data.source=csv", "data.path=/no/such/rows.csv"],
+            "data",
+            "data.path is '/no/such/rows.csv', and there is no such file or folder on this host. Set it with --set "
+            "data.path=PATH, or give the URI of another file system (hdfs://…).",
+        ),
+    ],
+)
+def test_each_fault_says_what_to_do(
+    assignments: list[str], check: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert (check, message) in faults(*assignments)
+    with pytest.raises(ConfigurationError):
+        preflight.check(RunFile().with_settings(assignments))
+
+
+def test_more_memory_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "_host_memory", lambda: 8 * 1024**3)
+    assert faults("master=local[2]", "spark.driver.memory=12g") == [
+        ("memory", "spark.driver.memory is 12g, and this machine has 8192 MiB. Set spark.driver.memory=2048m or less.")
+    ]
+    found = faults("master=local-cluster[2,1,6144]", "spark.executor.memory=6g")
+    assert found == [
+        (
+            "memory",
+            "2 executors of 6144 MiB are more than this machine's 8192 MiB. Use fewer executors, or a lower "
+            "spark.executor.memory.",
+        )
+    ]
+    # Executors elsewhere may have more.
+    assert faults("master=yarn", "spark.executor.memory=12g") == []
+
+
+def test_a_master_that_nobody_answers_for(closed_port: int) -> None:
+    assert faults(f"master=spark://127.0.0.1:{closed_port}") == [
+        (
+            "master",
+            f"The master spark://127.0.0.1:{closed_port} cannot be reached: 127.0.0.1:{closed_port} (nothing listens "
+            "there). Start it, or correct its host and port (--master); a firewall may be in between.",
+        )
+    ]
+    [(_, message)] = faults("master=spark://no-such-host.invalid:7077")
+    assert "no-such-host.invalid:7077 (no host has this name)" in message
+
+
+def test_one_master_of_several_is_enough(closed_port: int) -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        there = listening.getsockname()[1]
+        assert faults(f"master=spark://127.0.0.1:{closed_port},127.0.0.1:{there}") == []
+
+
+@pytest.mark.parametrize(
+    "assignments",
+    [
+        [],
+        ["master=local[*]", "workers=64"],
+        ["master=local[2,4]", "workers=2"],
+        ["master=yarn", "workers=64"],
+        ["master=local-cluster[2,2,2048]", "workers=4", "spark.executor.memory=2g"],
+        ["workers=4", "batch=1", "batch_per_worker=8"],
+        ["data.source=csv", "data.path=hdfs://there/rows.csv"],
+        ["data.source=csv", "data.path=rows-{a,b}*.csv"],
+    ],
+)
+def test_what_may_work_is_left_alone(assignments: list[str]) -> None:
+    assert faults(*assignments) == []
+
+
+def test_all_faults_are_told_not_the_first_alone() -> None:
+    found = faults("master=local-cluster[1,1,512]", "workers=4", "batch=2", "spark.driver.memory=1m")
+    assert [check for check, _ in found] == ["batch", "slots", "memory", "memory"]

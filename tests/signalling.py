@@ -21,13 +21,20 @@ _HANDLED_S, _ENDED_S, _GONE_S = 60.0, 60.0, 15.0
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a command: its status, what it wrote, the processes that it left, how long it took to end."""
+    """What became of a command.
+
+    Attributes:
+        left: the processes that it left.
+        seconds: from the signal to its end.
+        hit: whether the signal came before it had ended by itself.
+    """
 
     status: int
     stdout: str
     stderr: str
     left: tuple[str, ...]
     seconds: float
+    hit: bool
 
     @property
     def lines(self) -> list[str]:
@@ -68,13 +75,17 @@ def interrupt(
             stdout=out,
             stderr=err,
             start_new_session=True,
+            # Under nohup they would inherit that SIGHUP is ignored.
+            preexec_fn=_heed_hang_ups,
         )
         try:
             if handled:
                 _await_handler(process)
+            hit = False
             try:
                 process.wait(after)
             except subprocess.TimeoutExpired:
+                hit = True
                 (os.killpg if to_group else os.kill)(process.pid, number)
             sent = time.monotonic()
             status = process.wait(_ENDED_S)
@@ -86,11 +97,15 @@ def interrupt(
             process.wait()
         out.seek(0)
         err.seek(0)
-        return Ended(status, out.read(), err.read(), left, seconds)
+        return Ended(status, out.read(), err.read(), left, seconds, hit)
 
 
 def sparkdl_bench(*words: str) -> list[str]:
     return [sys.executable, "-m", "sparkdl_bench", *words]
+
+
+def _heed_hang_ups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _await_handler(process: subprocess.Popen[bytes]) -> None:

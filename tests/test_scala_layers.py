@@ -1,0 +1,209 @@
+"""The packages of the Scala sources stand in an order, and what a file names of another package lies lower."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = "sparkdlbench"
+SOURCES = Path(__file__).resolve().parents[1] / "jvm" / "src" / "main" / "scala" / ROOT
+# From the bottom to the top. A nested package has its own place; so has each file of the root package.
+LAYERS = (
+    "AnyOutcome",
+    "Errors",
+    "config",
+    "metrics",
+    "model",
+    "data",
+    "codec",
+    "optimizer",
+    "engine",
+    "engine.bigdl",
+    "engine.libtorch",
+    "engine.python",
+    "transport",
+    "transport.push",
+    "transport.tcp",
+    "transport.ucx",
+    "transport.mpi",
+    "topology",
+    "collective",
+    "algorithm",
+    "results",
+    "train",
+    "SparkDLPlugin",
+    "Trainer",
+    "doctor",
+    "bench",
+    "CommandLine",
+    "PythonApi",
+)
+# What lies higher today, a line for each file and package: the file, the package, the names. It may only get shorter.
+EXCEPTIONS = Path(__file__).with_name("scala_layers_exceptions.txt")
+NOT_CODE = re.compile(r'"""(?:.|\n)*?"""|"(?:\\.|[^"\\\n])*"|/\*(?:.|\n)*?\*/|//[^\n]*|^package\s[^\n]*', re.MULTILINE)
+MODIFIERS = r"(?:(?:(?:private|protected)(?:\[\w+\])?|final|sealed|abstract|case|implicit)\s+)*"
+DEFINED = re.compile(rf"^{MODIFIERS}(?:class|object|trait)\s+(\w+)", re.MULTILINE)
+NAMED = re.compile(rf"(?<![\w.]){ROOT}((?:\.[a-z]\w*)*)\.(\{{[^}}]*\}}|[A-Z]\w*|_)")
+
+
+class Source(NamedTuple):
+    file: str
+    package: str
+    """Without the root's name, which alone is ''."""
+    outer: tuple[str, ...]
+    """The packages whose names it sees without an import, as `package a.b` above `package c` sees those of `a.b`."""
+    code: str
+    names: frozenset[str]
+
+
+class Use(NamedTuple):
+    file: str
+    layer: str
+    """Of what the file names."""
+    name: str
+
+
+def sources(folder: Path) -> list[Source]:
+    return [_source(path, folder) for path in sorted(folder.rglob("*.scala"))]
+
+
+def _source(path: Path, folder: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    clauses = re.findall(r"^package\s+([\w.]+)$", text, re.MULTILINE)
+    nested = [".".join(clauses[:length]).removeprefix(ROOT).removeprefix(".") for length in range(1, len(clauses) + 1)]
+    file = path.relative_to(folder).as_posix()
+    place = ".".join(path.relative_to(folder).parts[:-1])
+    assert nested, f"{file} has no package clause"
+    assert nested[-1] == place, f"{file} is in the package '{nested[-1]}', and its folder is '{place}'"
+    code = NOT_CODE.sub("", text)
+    return Source(file, place, tuple(nested[:-1]), code, frozenset(DEFINED.findall(code)))
+
+
+def layer(source: Source) -> str:
+    return source.package or Path(source.file).stem
+
+
+def upward(files: Iterable[Source], layers: tuple[str, ...]) -> set[Use]:
+    """What files name of a package that does not lie below their own."""
+    known = list(files)
+    unlisted = sorted({layer(source) for source in known} ^ set(layers))
+    assert not unlisted, f"in tests/test_scala_layers.py or in the sources, but not in both: {', '.join(unlisted)}"
+    homes: dict[str, dict[str, str]] = defaultdict(dict)
+    for source in known:
+        homes[source.package].update(dict.fromkeys(source.names, layer(source)))
+    level = {name: number for number, name in enumerate(layers)}
+    return {use for source in known for use in _uses(source, homes) if level[use.layer] > level[layer(source)]}
+
+
+def _uses(source: Source, homes: Mapping[str, Mapping[str, str]]) -> Iterator[Use]:
+    for package, name in _named(source, homes):
+        yield Use(source.file, homes[package][name], name)
+
+
+def _named(source: Source, homes: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    words = set(re.findall(r"\w+", source.code))
+    for package in source.outer:
+        yield from ((package, name) for name in homes[package] if name in words)
+    for dotted, members in NAMED.findall(source.code):
+        package = dotted.removeprefix(".")
+        assert package in homes, f"{source.file} names the package '{package}', and there is none"
+        for member in re.findall(r"(\w+)(?:\s*=>\s*\w+)?", members):
+            if member == "_":
+                yield from ((package, name) for name in homes[package] if name in words)
+            else:
+                assert member in homes[package], f"{source.file} names {member} of '{package}', which has none"
+                yield package, member
+
+
+def exceptions(text: str) -> set[Use]:
+    lines = [line.split() for line in text.splitlines()]
+    return {Use(file, package, name) for file, package, *names in lines for name in names}
+
+
+def check(found: set[Use], excepted: set[Use]) -> None:
+    more = [f"{use.file} uses {use.name} of {use.layer}" for use in sorted(found - excepted)]
+    assert not more, f"These lie higher: {'; '.join(more)}. Move what is shared further down, or pass it in."
+    less = [" ".join(use) for use in sorted(excepted - found)]
+    assert not less, f"No longer needed, take them off tests/{EXCEPTIONS.name}: {'; '.join(less)}"
+
+
+def test_names_of_other_packages_lie_lower() -> None:
+    check(upward(sources(SOURCES), LAYERS), exceptions(EXCEPTIONS.read_text(encoding="utf-8")))
+
+
+SMALL = ("Entry", "low", "low.inner", "high")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """`high` uses `low`, and so does the package inside it, which needs no import for that."""
+    write(tmp_path, "Entry", "package sparkdlbench\n\nfinal class Failure\n")
+    write(tmp_path, "low/Base", "package sparkdlbench.low\n\nimport sparkdlbench.Failure\n\ntrait Base\n")
+    write(
+        tmp_path, "low/inner/Part", "package sparkdlbench.low\npackage inner\n\nprivate[low] class Part extends Base\n"
+    )
+    write(tmp_path, "high/Top", "package sparkdlbench.high\n\nimport sparkdlbench.low._\n\nobject Top extends Base\n")
+    return tmp_path
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    file = folder / f"{name}.scala"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def low(folder: Path, code: str) -> set[Use]:
+    """What is found where a file of the lowest package holds this code."""
+    write(folder, "low/New", f"package sparkdlbench.low\n\n{code}\n")
+    return upward(sources(folder), SMALL)
+
+
+def test_what_lies_lower_may_be_named(small: Path) -> None:
+    assert upward(sources(small), SMALL) == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sparkdlbench.high.Top",
+        "import sparkdlbench.high.{Top => Other}",
+        "import sparkdlbench.high.Top._",
+        "import sparkdlbench.high._\nclass New(top: Top.type)",
+        "class New { def top = sparkdlbench.high.Top }",
+    ],
+)
+def test_a_name_that_lies_higher_is_found(small: Path, code: str) -> None:
+    assert low(small, code) == {Use("low/New.scala", "high", "Top")}
+
+
+@pytest.mark.parametrize(
+    "code", ["// import sparkdlbench.high.Top", 'object New { val name = "sparkdlbench.high.Top" }']
+)
+def test_comments_and_texts_are_not_code(small: Path, code: str) -> None:
+    assert low(small, code) == set()
+
+
+def test_a_name_seen_without_an_import_is_found(small: Path) -> None:
+    (use,) = upward(sources(small), ("Entry", "low.inner", "low", "high"))
+    assert use == Use("low/inner/Part.scala", "low", "Base")
+
+
+def test_a_package_without_a_place_and_an_unknown_name_are_refused(small: Path) -> None:
+    with pytest.raises(AssertionError, match="not in both: high"):
+        upward(sources(small), ("Entry", "low", "low.inner"))
+    with pytest.raises(AssertionError, match=r"low/New\.scala names Gone of 'high'"):
+        low(small, "import sparkdlbench.high.Gone")
+
+
+def test_the_list_of_exceptions_only_shrinks() -> None:
+    found = {Use("low/New.scala", "high", "Top")}
+    check(found, exceptions("low/New.scala high Top\n"))
+    with pytest.raises(AssertionError, match=r"New\.scala uses Top of high"):
+        check(found, set())
+    with pytest.raises(AssertionError, match=r"take them off .*: low/New\.scala high Other"):
+        check(found, exceptions("low/New.scala high Other Top\n"))

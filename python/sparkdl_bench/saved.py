@@ -38,7 +38,7 @@ def save(folder: Path, specification: Mapping[str, Any], weights: Mapping[str, n
 
 
 def _write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
-    """As `numpy.savez`, whose older versions leave the archive open on a full disk: it then complains when collected."""
+    """As `numpy.savez`; that of NumPy 1 leaves the archive open on a full disk, and it complains when collected."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in weights.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -191,8 +191,7 @@ def _no_path(key: str, text: str, path: Path) -> str:
 
 
 def _local_path(text: str) -> Path | None:
-    """The path on this host that a text names; None where it names another file system, or Hadoop's default may be "
-    "one."""
+    """The path on this host that a text names; None for another file system, or where Hadoop's default may be one."""
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))
     if re.match(r"[A-Za-z][\w+.-]*:", text) or _has_default_file_system():

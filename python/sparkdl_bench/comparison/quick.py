@@ -173,8 +173,7 @@ class _Pilot:
 def _pilot(
     name: str, run: RunFile, ways: tuple[Variant, ...], effort: Effort, results: Path, tell: Tell, goes_on: bool
 ) -> _Pilot:
-    """Trains a few steps by the first way: finds faults, has the data decoded for all, and measures how long an "
-    "epoch is."""
+    """Trains a few steps by the first way: finds faults, decodes the data for all, measures how long an epoch is."""
     kept = results / f".{name}.pilot.json"
     if goes_on and kept.is_file():
         return _Pilot(**json.loads(kept.read_text(encoding="utf-8")))

@@ -52,7 +52,11 @@ class Cli(LazyGroup):
         sys.exit(status)
 
 
-@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Cli,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with `sparkdl-bench run digits-mlp`, or `sparkdl-bench try DATA` for data of your own.",
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Train neural nets on Spark, in-band, and compare every way of synchronising them."""
@@ -69,6 +73,10 @@ def _report(error: BaseException, debug: bool) -> int:
         return 128 + number
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, click.UsageError) and error.ctx is not None and error.message == error.ctx.get_help():
+        # A group without a command: click 8.2 and later raise the help itself.
+        click.echo(error.message, err=True)
+        return error.exit_code
     if isinstance(error, SparkDLError):
         status, paragraph = error.exit_code, str(error)
     elif isinstance(error, click.ClickException):

@@ -15,7 +15,7 @@ def peers_folder() -> Path:
     return peers.default_directory()
 
 
-@click.command("compare")
+@click.command("compare", short_help="Train every combination of a comparison file, several times.")
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs, or a Spark property."

@@ -40,7 +40,7 @@ master = "local-cluster[2,1,2048]"
 """
 
 
-@click.command("init")
+@click.command("init", short_help="Write a run file with comments for your data.")
 @click.argument("name", required=False)
 @click.option("--data", default="digits", show_default=True, help="digits, or a path, as of `try`.")
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")

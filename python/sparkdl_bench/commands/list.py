@@ -25,7 +25,7 @@ ALL_KEYS = "keys"
 _FILE_MODEL, _FILE_KEY = "file", "model.spec"
 
 
-@click.command("list")
+@click.command("list", short_help="List models, transports and all else there is to choose.")
 @click.argument("axis", required=False)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print model NAME as JSON (docs/reference/models.md).")

@@ -16,6 +16,9 @@ from sparkdl_bench.lazy import LazyGroup
 from sparkdl_bench.redaction import redacted_text
 from sparkdl_bench.version import __version__
 
+# What click 8.2 and later raise for a group without a command; older ones print the help.
+_HELP_ITSELF: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 
 class _Stopped(BaseException):
     """An `Interrupted`, for which click would write an empty line."""
@@ -73,10 +76,9 @@ def _report(error: BaseException, debug: bool) -> int:
         return 128 + number
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
-    if isinstance(error, click.UsageError) and error.ctx is not None and error.message == error.ctx.get_help():
-        # A group without a command: click 8.2 and later raise the help itself.
-        click.echo(error.message, err=True)
-        return error.exit_code
+    if isinstance(error, _HELP_ITSELF):
+        click.echo(str(error), err=True)
+        return click.UsageError.exit_code
     if isinstance(error, SparkDLError):
         status, paragraph = error.exit_code, str(error)
     elif isinstance(error, click.ClickException):

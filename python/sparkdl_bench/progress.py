@@ -256,8 +256,8 @@ def since_start() -> str:
 
 
 def tell(line: str) -> None:
-    """A line of progress of the command, for lines; a terminal's bar says what comes next by itself."""
-    if signals.installed() and not sys.stderr.isatty():
+    """A line of a command's progress, on a terminal too: its bar begins only when Spark is there."""
+    if signals.installed():
         sys.stderr.write(f"{since_start()}{line}\n")
         sys.stderr.flush()
 

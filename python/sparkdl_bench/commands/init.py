@@ -63,6 +63,8 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
     file = Path(f"{stem}.toml")
     if file.exists() and not force:
         raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"There is no folder '{file.parent}' for '{file.name}'. Make it, or choose another.")
     text = _TEMPLATE.format(
         told=found.told,
         file=file,

@@ -98,7 +98,7 @@ def _started(debug: bool) -> Iterator[Api]:
 def _show(lists: _Lists, axis: str | None, name: str | None) -> None:
     if axis == ALL_KEYS:
         keys = lists.all_keys()
-        for key in [_named(keys, "key", name)] if name else keys:
+        for key in [_named(keys, "key", catalogue.canonical(name, "")[0])] if name else keys:
             _show_key(key, indent="")
     elif axis is not None:
         variants = lists.variants(axis)

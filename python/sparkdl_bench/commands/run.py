@@ -66,11 +66,12 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     from sparkdl_bench.results import RunResults
     from sparkdl_bench.runner import follow, interruption, start
 
+    tell("starting the driver's JVM")
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
     tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
-    with session.open_session(spark_settings) as spark:
+    with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
         api = session.check_session(spark)
         with interruption():  # one for all that follows: none is lost between two steps
             with decoding(sys.stderr) as show_decoding:
@@ -125,7 +126,7 @@ def report(results: RunResults) -> None:
     rows = [
         ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
-        ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        ("seconds of the run", _written(final["seconds_total"], "{:.1f}")),
         *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
         ("seconds per epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms per step", _written(final["ms_per_step_median"], "{:.2f} (median)")),

@@ -69,7 +69,7 @@ def _report(error: BaseException, debug: bool) -> int:
     """Writes the error's paragraph; returns the exit status."""
     number = signals.number()
     if number is not None:
-        # Whatever came of a signal amid other work is the signal's doing.
+        # Any error that a signal caused during other work is the signal's doing.
         cause = error.__cause__ if isinstance(error, (_Stopped, click.Abort)) else error
         said = str(cause) if isinstance(cause, Interrupted) else ""
         signals.say(said or signals.describe(number))

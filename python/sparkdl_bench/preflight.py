@@ -59,7 +59,7 @@ def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterato
 
 
 def _complete(settings: Mapping[str, str]) -> dict[str, str]:
-    """With the defaults of the keys that are looked at here; what is no valid value is left to whoever checks those."""
+    """With the defaults of the keys that are looked at here; what is no valid value is left to the check of values."""
     known = catalogue.load()
     if known is None:
         return dict(settings)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkdl_bench import catalogue, frames
 from sparkdl_bench.comparison import look, nets, quick
+from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.config import RunFile, as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
 
@@ -209,4 +210,4 @@ def _name(found: look.Look, settings: Mapping[str, str], workers: Sequence[int])
     asked = json.dumps([sorted(settings.items()), list(workers)])
     stem = Path(found.settings.get("data.path", found.settings.get("data.source", "data"))).stem
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:24] or "data"
-    return f"try-{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:6]}"
+    return f"{QUICK}{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:6]}"

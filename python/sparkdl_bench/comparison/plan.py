@@ -40,6 +40,8 @@ _TOP = {
     "variant": list,
     "skip": list,
 }
+# What the names of quick comparisons begin with (`sparkdl-bench try`, `sparkdl_bench.compare`).
+QUICK = "try-"
 # What tells the two kinds of files apart.
 _OF_COMPARISONS = {"base", "matrix", "variant", "set"}
 _OF_RUNS = {"workers", "batch", "epochs", "model", "data", "optimizer", "transport", "spark"}

@@ -110,7 +110,7 @@ def load(paths: Sequence[Path], target_accuracy: float | None = None) -> Results
     return results
 
 
-_WHAT = "Give the folder that `sparkdl-bench compare` or `try` has named, run folders, or files of `sparkdl-bench net --json`."
+_WHAT = "Give the folder that `sparkdl-bench compare` or `try` has named, run folders, or files of `net --json`."
 
 
 def _read(path: Path, results: Results, runs: list[Path]) -> None:

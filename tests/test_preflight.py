@@ -120,6 +120,15 @@ def test_a_results_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.M
         "results=DIR."
     )
     assert faults(f"results={tmp_path}") == [("settings", said)]
+    # The default is a folder below this one.
+    monkeypatch.chdir(tmp_path)
+    assert faults() == [
+        (
+            "settings",
+            f"results is 'results', and this user may not write to '{tmp_path}'. Name another folder with --set "
+            "results=DIR.",
+        )
+    ]
 
 
 def test_yarn_without_the_cluster_s_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Brings the jars of native code by their Maven coordinates, through the Ivy that every pyspark holds.
 
-`--packages` takes no classifiers and clusters may have no way out, so the jars can be brought beforehand. Their
+`--packages` takes no classifiers and clusters may have no way out, so the jars can be brought once, before a run. Their
 coordinates stand in `natives.properties`, which the build reads too. Nothing is brought twice to one host: what Ivy has
 brought is kept in the user's cache, for whatever folder wants it next, and what Maven, sbt or `spark-submit --packages`
 has brought is taken from where they keep it. No registry is named here: Ivy's own default is asked, or, where

@@ -199,6 +199,11 @@ def check_session(spark: Any) -> _jvm.Api:
         ConfigurationError: a Spark Connect session, one that is stopped, an unsupported Spark, no jar (the message has
             the lines to add), or a jar made for another Spark.
     """
+    if not is_connect(spark) and not hasattr(spark, "sparkContext"):
+        raise ConfigurationError(
+            f"The session is a {type(spark).__name__}, and must be a SparkSession, such as "
+            'sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate().'
+        )
     if is_connect(spark):
         raise ConfigurationError(
             "This is a Spark Connect session, which has no JVM that sparkdl-bench could call. Use a classic session: "

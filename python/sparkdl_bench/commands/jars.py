@@ -38,6 +38,7 @@ def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx:
     import pyspark
 
     from sparkdl_bench import jars, ucx
+    from sparkdl_bench.progress import tell
 
     if for_ucx:
         for jar in ucx.fetch(directory or optional_folder(), target or host_platform()):
@@ -45,7 +46,7 @@ def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx:
         return
     chosen_line = line or spark_line(pyspark.__version__)
     folder = directory or cache_folder(chosen_line)
-    for jar in jars.fetch(folder, target or host_platform()):
+    for jar in jars.fetch(folder, target or host_platform(), tell):
         click.echo(str(jar))
 
 

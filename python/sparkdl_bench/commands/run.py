@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import preflight, signals
+from sparkdl_bench import preflight, signals, spark_properties
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import Interrupted, SparkDLError, WriteError
 from sparkdl_bench.files import replace_text
@@ -66,6 +66,8 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     from sparkdl_bench.results import RunResults
     from sparkdl_bench.runner import follow, interruption, start
 
+    for doubt in spark_properties.doubts(run.spark):
+        click.echo(doubt, err=True)
     tell("starting the driver's JVM")
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)

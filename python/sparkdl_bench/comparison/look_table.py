@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sparkdl_bench import frames
 from sparkdl_bench.comparison import labels
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.nearest import listed, suggestion
@@ -23,6 +24,7 @@ def of_frame(frame: DataFrame, label: str | None) -> dict[str, Any]:
     Raises:
         ConfigurationError: it is empty, its label cannot be told or is no class, or it has no column of numbers.
     """
+    frames.refuse_twins(frame)
     types = dict(frame.dtypes)
     column = _label(types, label)
     values = [name for name, kind in types.items() if name != column and _holds_numbers(kind)]

@@ -2,19 +2,10 @@ package sparkdlbench
 
 import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.SparkSession
+import sparkdlbench.common.{Failures, Json}
 import sparkdlbench.config.{RunFile, RunKeys}
 import sparkdlbench.data.Statistics
-import sparkdlbench.results.Json
-import sparkdlbench.train.{
-  Catalogue,
-  Checkpointing,
-  Combination,
-  EndOfJvm,
-  Failures,
-  Progress,
-  ShuffleManagerCheck,
-  TrainingRun
-}
+import sparkdlbench.train.{Catalogue, Checkpointing, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory

@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
 import sparkdlbench.train.{Checkpointing, RankState}
 import sparkdlbench.transport.Transport
 
@@ -38,7 +38,7 @@ object BackupWorkers {
         s"there are $workers workers, of which at least one must count",
         s"Set backup_workers to ${workers - 1} or less."
       )
-    else if (settings(SyncSgd.clipNorm) > 0)
+    else if (settings(Clipping.norm) > 0)
       refused("clip_norm needs the length of all shards' sums, which may be of different workers", "Set clip_norm = 0.")
     else if (Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).layerwise)
       refused(

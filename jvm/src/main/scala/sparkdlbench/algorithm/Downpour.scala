@@ -1,12 +1,12 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.engine.FloatOps
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{OptimizerVariant, Schedule, SgdVariant}
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{Checkpointing, RankState, RunSetup}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.FloatOps
 
 /**
  * Downpour SGD (Dean et al., "Large scale distributed deep networks", NIPS 2012, section 4.1): workers compute on weights of their own, push

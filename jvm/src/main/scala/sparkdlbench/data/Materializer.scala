@@ -6,9 +6,9 @@ import org.apache.hadoop.fs.{FSError, FileSystem, Path}
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.{Failures, WriteFailure}
 import sparkdlbench.config.{Settings, Variant}
-import sparkdlbench.results.WriteFailure
-import sparkdlbench.train.{Checkpointing, Failures}
+import sparkdlbench.train.Checkpointing
 
 import java.io.IOException
 import java.nio.charset.StandardCharsets.UTF_8

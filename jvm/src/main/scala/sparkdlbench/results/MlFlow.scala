@@ -2,6 +2,7 @@ package sparkdlbench.results
 
 import com.fasterxml.jackson.databind.JsonNode
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
 import sparkdlbench.config.{Key, Settings}
 
 import java.io.IOException

@@ -3,8 +3,8 @@ package sparkdlbench.topology
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.{RunKeys, Settings, Variant, Variants}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * Along which edges values travel. Written once, over `Transport`; names no transport. The order of summation depends

@@ -3,12 +3,12 @@ package sparkdlbench.train
 import sparkdlbench.ConfigurationException
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.Json
 import sparkdlbench.config.{Aliases, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.DataSource
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.optimizer.{OptimizerVariant, ScheduleVariant}
-import sparkdlbench.results.Json
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.TransportVariant
 

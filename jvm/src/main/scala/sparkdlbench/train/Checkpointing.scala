@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.WriteFailure
 import sparkdlbench.config.Key
-import sparkdlbench.results.WriteFailure
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
 

@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.Key
 import sparkdlbench.data.{DataKeys, ExecutorHeap}
 

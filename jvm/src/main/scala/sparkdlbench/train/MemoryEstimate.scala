@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.algorithm.AlgorithmMemory
+import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{
@@ -13,29 +14,6 @@ import sparkdlbench.transport.{
 }
 
 import scala.collection.immutable.ListMap
-
-/** Something that takes memory. @param bytes in one worker, one executor, or the driver */
-final case class MemoryPart(name: String, kind: MemoryKind, bytes: Long)
-
-/** Which limit memory counts against. */
-sealed abstract class MemoryKind(val name: String)
-object MemoryKind {
-
-  /** `spark.executor.memory`. */
-  case object Heap extends MemoryKind("heap")
-
-  /** Heap that is needed at a moment and not together with others of this kind. */
-  case object HeapAtTimes extends MemoryKind("heap_at_times")
-
-  /** `-XX:MaxDirectMemorySize`. */
-  case object Direct extends MemoryKind("direct")
-
-  /** Known to the operating system alone. */
-  case object Native extends MemoryKind("native")
-
-  /** Files in a memory file system, where executors of one host exchange through them; otherwise direct memory serves. */
-  case object Mapped extends MemoryKind("mapped")
-}
 
 /**
  * What a run will need, from its settings alone. Weights, gradients, exchange buffers, residuals, batches and optimiser state are

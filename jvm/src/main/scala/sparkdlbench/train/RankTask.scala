@@ -2,8 +2,8 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.{AnyOutcome, DivergedException, RunFailedException, SparkDLPlugin}
 import sparkdlbench.algorithm.RankAlgorithm
+import sparkdlbench.common.{BoundedWait, Outcome}
 import sparkdlbench.config.Settings
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
@@ -21,6 +21,7 @@ import sparkdlbench.transport.{
   TimedTransport,
   Transport
 }
+import sparkdlbench.{DivergedException, RunFailedException, SparkDLPlugin}
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
 import scala.util.Try
@@ -83,17 +84,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   def run(): RankOutcome = {
     checkComplete()
     val executor = ExecutorRuns.acquire(setup)
-    val done = AnyOutcome.of {
+    val done = Outcome.of {
       tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
-      val trained = AnyOutcome.of {
+      val trained = Outcome.of {
         rank.openData()
         tell("connects to the other ranks")
         connected(rank)
       }
-      AnyOutcome.after(trained)(() => rank.close())
+      Outcome.after(trained)(() => rank.close())
     }
-    AnyOutcome.after(done)(() => ExecutorRuns.release(setup.runId))
+    Outcome.after(done)(() => ExecutorRuns.release(setup.runId))
   }
 
   /**
@@ -110,7 +111,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
-    AnyOutcome.after(AnyOutcome.of(trained(rank, transport)))(
+    Outcome.after(Outcome.of(trained(rank, transport)))(
       () => checkpoints.foreach(_.close()),
       () => transport.close()
     )

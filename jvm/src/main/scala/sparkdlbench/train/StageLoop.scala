@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
 import sparkdlbench.algorithm.BackupWorkers
+import sparkdlbench.common.Failures
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.results.Recorder

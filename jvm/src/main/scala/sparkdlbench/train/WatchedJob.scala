@@ -8,7 +8,8 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.{AnyOutcome, DivergedException}
+import sparkdlbench.DivergedException
+import sparkdlbench.common.Outcome
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
@@ -50,7 +51,7 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup, waits: 
    */
   def run[T](job: => T, listen: () => Unit, cancelled: () => Boolean): Try[T] = {
     @volatile var outcome: Option[Try[T]] = None
-    val thread = new Thread(() => outcome = Some(AnyOutcome.of(job)), s"sparkdl-stage-${setup.runId}")
+    val thread = new Thread(() => outcome = Some(Outcome.of(job)), s"sparkdl-stage-${setup.runId}")
     thread.setDaemon(true)
     slots.open()
     thread.start()

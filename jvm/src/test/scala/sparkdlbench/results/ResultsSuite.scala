@@ -2,6 +2,7 @@ package sparkdlbench.results
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._

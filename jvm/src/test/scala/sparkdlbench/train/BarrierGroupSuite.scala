@@ -4,6 +4,7 @@ import org.apache.spark.rpc.netty.DriverMessages
 import org.apache.spark.{BarrierTaskContext, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.{BoundedWait, Failures}
 import sparkdlbench.transport.LocalCluster
 
 import java.io.IOException

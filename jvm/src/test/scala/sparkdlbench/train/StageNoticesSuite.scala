@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._

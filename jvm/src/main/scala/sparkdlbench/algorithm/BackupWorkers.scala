@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
+import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
-import sparkdlbench.train.{Checkpointing, RankState}
+import sparkdlbench.train.RankState
 import sparkdlbench.transport.Transport
 
 /**
@@ -45,7 +45,7 @@ object BackupWorkers {
         s"optimizer ${settings(RunKeys.optimizer)} needs the lengths of whole layers, where each server updates its shard alone",
         "Use another optimizer, such as sgd."
       )
-    else if (settings(Checkpointing.folder).nonEmpty && settings(Checkpointing.everySeconds) > 0)
+    else if (settings(CheckpointKeys.folder).nonEmpty && settings(CheckpointKeys.everySeconds) > 0)
       refused(
         "checkpoint.every_seconds has all workers wait for the first one's clock, and for each other's shards meanwhile",
         "Set checkpoint.every alone."

@@ -1,6 +1,6 @@
 package sparkdlbench.engine
 
-import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.Batch
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.vector.FlatBuffer
@@ -96,3 +96,10 @@ trait EngineVariant extends Variant {
  *   objects of the JVM, an upper bound
  */
 final case class EngineMemory(direct: Long, native: Long, library: Long, heap: Long = 0)
+
+final class EngineAxis extends Axis {
+  def place = 5
+  def name = "engine"
+  def key: Key[String] = RunKeys.engine
+  def variants: Seq[Variant] = Variants.all[EngineVariant]
+}

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.ConfigurationException
 import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
 import sparkdlbench.topology.{Ps, Topology}
@@ -105,7 +105,7 @@ object Combination {
   }
 
   private def checkpoints(transport: JobTransport, settings: Settings): Option[String] =
-    if (settings(Checkpointing.folder).nonEmpty || settings(Checkpointing.resume).nonEmpty)
+    if (settings(CheckpointKeys.folder).nonEmpty || settings(CheckpointKeys.resume).nonEmpty)
       Some(
         s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
           "a transport of the one-stage shape, such as block-stream."

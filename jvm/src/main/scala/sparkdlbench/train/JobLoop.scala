@@ -5,7 +5,6 @@ import sparkdlbench.common.Outcome
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.results.Recorder
 import sparkdlbench.transport.{Exchange, JobTransport}
 
 import scala.util.Failure

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import sparkdlbench.algorithm.AlgorithmMemory
 import sparkdlbench.common.{MemoryKind, MemoryPart}
-import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{
   ExchangeMemory,
@@ -165,7 +165,7 @@ object MemoryEstimate {
     val parameters = setup.spec.parameterCount.toLong
     val state = setup.optimizerValues
     val (writes, resumes) =
-      (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
+      (setup.settings(CheckpointKeys.folder).nonEmpty, setup.settings(CheckpointKeys.resume).nonEmpty)
     val copied = if (writes) 4 * needs.written + needs.collective.residual else 0
     // Vectors are put together from what all ranks wrote; of residuals one whole, and this rank's own.
     val whole = 4 * parameters * (1 + state)

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.DivergedException
 import sparkdlbench.algorithm.BackupWorkers
 import sparkdlbench.codec.ChosenCodecs
-import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.optimizer.{Clipping, Schedule}
 
@@ -81,4 +81,8 @@ object NonFinite {
         s"${remedies.init.mkString(", ")} or ${remedies.last}."
     )
   }
+}
+
+final class NonFiniteKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = Seq(NonFinite.policy)
 }

@@ -10,6 +10,7 @@ import org.apache.spark.scheduler.{
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.DivergedException
 import sparkdlbench.common.Outcome
+import sparkdlbench.config.CheckpointKeys
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
@@ -94,7 +95,7 @@ private[train] object WatchedJob {
  *   told what is waited for while they do not
  */
 private final class SlotWatch(sc: SparkContext, setup: RunSetup, waits: String => Unit) extends AutoCloseable {
-  private val limit = setup.settings(Checkpointing.replacementSeconds)
+  private val limit = setup.settings(CheckpointKeys.replacementSeconds)
   private val stages = new BegunStages(setup.runId)
   private var idleSince = System.nanoTime()
   var complaint: Option[String] = None
@@ -147,7 +148,7 @@ private final class BegunStages(group: String) extends SparkListener {
 
 /** Watches whether the ranks of an attempt meet; from then on they watch each other. */
 private[train] final class StartWatch(setup: RunSetup, nanoTime: () => Long = () => System.nanoTime()) {
-  private val limit = setup.settings(Checkpointing.startSeconds)
+  private val limit = setup.settings(CheckpointKeys.startSeconds)
   private val begun = mutable.Map.empty[Int, StartReport]
   private var attempt = -1
   private var since = 0L

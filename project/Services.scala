@@ -6,6 +6,8 @@ import sbt._
  */
 object Services {
   private val traits = Map(
+    "Axis" -> "sparkdlbench.config.Axis",
+    "KeyGroup" -> "sparkdlbench.config.KeyGroup",
     "Algorithm" -> "sparkdlbench.algorithm.Algorithm",
     "Topology" -> "sparkdlbench.topology.Topology",
     "TransportVariant" -> "sparkdlbench.transport.TransportVariant",

@@ -14,11 +14,13 @@ ROOT = "sparkdlbench"
 SOURCES = Path(__file__).resolve().parents[1] / "jvm" / "src" / "main" / "scala" / ROOT
 # From the bottom to the top. A nested package has its own place; so has each file of the root package.
 LAYERS = (
-    "AnyOutcome",
     "Errors",
+    "common",
     "config",
+    "vector",
     "metrics",
     "model",
+    "results",
     "data",
     "codec",
     "optimizer",
@@ -34,7 +36,6 @@ LAYERS = (
     "topology",
     "collective",
     "algorithm",
-    "results",
     "train",
     "SparkDLPlugin",
     "Trainer",

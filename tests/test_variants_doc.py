@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "jvm" / "src" / "main" / "scala" / "sparkdlbench"
-TRAITS = {"transport": "TransportVariant", "algorithm": "Algorithm", "topology": "Topology"}
+TRAITS = ("TransportVariant", "Algorithm", "Topology")
 # Not variants of an axis, but ways to train that are chosen like one.
 SETTINGS = ("batch_shares.by = speed", "backup_workers")
 
@@ -28,8 +28,8 @@ TOLD = {
 def variants() -> list[str]:
     """The names that the sources give them."""
     names: list[str] = []
-    for axis, kind in TRAITS.items():
-        for path in sorted((SOURCES / axis).glob("*.scala")):
+    for kind in TRAITS:
+        for path in sorted(SOURCES.rglob("*.scala")):
             text = path.read_text(encoding="utf-8")
             declared = re.search(rf"^final class \w+ extends {kind}\b", text, re.MULTILINE)
             if declared:

@@ -2,19 +2,10 @@ package sparkdlbench
 
 import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.SparkSession
-import sparkdlbench.config.{RunFile, RunKeys}
+import sparkdlbench.common.{Failures, Json}
+import sparkdlbench.config.{CheckpointKeys, RunFile, RunKeys}
 import sparkdlbench.data.Statistics
-import sparkdlbench.results.Json
-import sparkdlbench.train.{
-  Catalogue,
-  Checkpointing,
-  Combination,
-  EndOfJvm,
-  Failures,
-  Progress,
-  ShuffleManagerCheck,
-  TrainingRun
-}
+import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory
@@ -84,7 +75,7 @@ object CommandLine {
     arguments match {
       case "--set" :: assignment :: rest => options(rest, file.set(assignment), trains)
       case "--resume" :: folder :: rest if trains =>
-        options(rest, file.set(s"${Checkpointing.resume.name}=$folder"), trains)
+        options(rest, file.set(s"${CheckpointKeys.resume.name}=$folder"), trains)
       case Nil => file
       case option :: Nil if option == "--set" || (option == "--resume" && trains) =>
         throw new ConfigurationException(s"'$option' needs a value behind it. $Usage")

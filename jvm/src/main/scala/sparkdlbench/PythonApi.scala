@@ -4,9 +4,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.bench.{DataBench, NetBench, NetEffort}
+import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.model.ModelFamily
-import sparkdlbench.results.{Facts, Json}
 import sparkdlbench.train.{Catalogue, RunResult, TrainingRun}
 
 import java.nio.channels.FileChannel
@@ -187,7 +187,7 @@ object PythonApi {
       // The reason stands in the run's progress and summary, where Python reads it.
       case _: SparkDLException => ()
       case e: Throwable =>
-        handle.run.progress.ended("failed", Some(train.Failures.reason(e))) // Python waits for an end
+        handle.run.progress.ended("failed", Some(common.Failures.reason(e))) // Python waits for an end
         throw e
     }
 

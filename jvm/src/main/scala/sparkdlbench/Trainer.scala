@@ -25,7 +25,7 @@ object Trainer {
 
   /** A finished run. */
   final class Fitted private[Trainer] (result: RunResult) {
-    private val summary = results.Json.read(result.summary)
+    private val summary = common.Json.read(result.summary)
 
     /** The summary as it stands in summary.json. */
     def summaryJson: String = result.summary
@@ -64,8 +64,8 @@ object Trainer {
   }
 
   private[sparkdlbench] def layoutJson(result: RunResult): String =
-    results.Json.line((result.spec.layout ++ statisticsBehind(result)).map { parameter =>
-      results.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
+    common.Json.line((result.spec.layout ++ statisticsBehind(result)).map { parameter =>
+      common.Json.fields("name" -> parameter.name, "shape" -> parameter.shape, "offset" -> parameter.offset)
     })
 
   /** The running statistics as they stand behind the weights. */

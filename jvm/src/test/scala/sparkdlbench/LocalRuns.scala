@@ -1,7 +1,7 @@
 package sparkdlbench
 
 import org.scalatest.Suite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.{RunResult, TrainingRun}
 
 import java.nio.file.{Files, Path}

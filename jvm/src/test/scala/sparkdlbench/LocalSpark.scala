@@ -2,7 +2,7 @@ package sparkdlbench
 
 import org.apache.spark.{SparkConf, SparkContext}
 import org.scalatest.{BeforeAndAfterAll, Suite}
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.RunResult
 
 import scala.jdk.CollectionConverters._

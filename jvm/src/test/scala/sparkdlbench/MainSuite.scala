@@ -1,7 +1,7 @@
 package sparkdlbench
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Facts
+import sparkdlbench.common.Facts
 
 import scala.util.Properties
 

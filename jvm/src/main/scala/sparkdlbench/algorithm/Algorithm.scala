@@ -1,6 +1,6 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.topology.{CollectiveMemory, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
@@ -106,4 +106,11 @@ trait RankAlgorithm {
 
   /** The parts of the trained weights in full precision that this rank answers for: (first value, values). Ranks' parts cover the vector. */
   def weights: Seq[(Int, Array[Float])]
+}
+
+final class AlgorithmAxis extends Axis {
+  def place = 1
+  def name = "algorithm"
+  def key: Key[String] = RunKeys.algorithm
+  def variants: Seq[Variant] = Variants.all[Algorithm]
 }

@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.optimizer.OptimizerVariant
-import sparkdlbench.train.{Checkpointing, RankState}
+import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
+import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
+import sparkdlbench.train.RankState
 import sparkdlbench.transport.Transport
 
 /**
@@ -38,14 +38,14 @@ object BackupWorkers {
         s"there are $workers workers, of which at least one must count",
         s"Set backup_workers to ${workers - 1} or less."
       )
-    else if (settings(SyncSgd.clipNorm) > 0)
+    else if (settings(Clipping.norm) > 0)
       refused("clip_norm needs the length of all shards' sums, which may be of different workers", "Set clip_norm = 0.")
     else if (Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer)).layerwise)
       refused(
         s"optimizer ${settings(RunKeys.optimizer)} needs the lengths of whole layers, where each server updates its shard alone",
         "Use another optimizer, such as sgd."
       )
-    else if (settings(Checkpointing.folder).nonEmpty && settings(Checkpointing.everySeconds) > 0)
+    else if (settings(CheckpointKeys.folder).nonEmpty && settings(CheckpointKeys.everySeconds) > 0)
       refused(
         "checkpoint.every_seconds has all workers wait for the first one's clock, and for each other's shards meanwhile",
         "Set checkpoint.every alone."

@@ -1,12 +1,12 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.engine.FloatOps
+import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{OptimizerVariant, Schedule, SgdVariant}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{Checkpointing, RankState, RunSetup}
+import sparkdlbench.train.{RankState, RunSetup}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.FloatOps
 
 /**
  * Downpour SGD (Dean et al., "Large scale distributed deep networks", NIPS 2012, section 4.1): workers compute on weights of their own, push
@@ -58,7 +58,7 @@ final class Downpour extends Algorithm {
         s"downpour.stale = ${settings(stale)} with downpour.n_push = ${settings(nPush)}: within that many steps of each other all workers would wait " +
           s"for steps that nobody has pushed yet. Set downpour.stale to ${settings(nPush) - 1} or more, to -1 for no bound, or downpour.n_push lower."
       )
-    else if (settings(Checkpointing.folder).nonEmpty && settings(Checkpointing.everySeconds) > 0)
+    else if (settings(CheckpointKeys.folder).nonEmpty && settings(CheckpointKeys.everySeconds) > 0)
       Some(
         "checkpoint.every_seconds has all workers wait for the first one's clock, and with algorithm downpour they would wait for each other's shards meanwhile. " +
           "Set checkpoint.every alone."

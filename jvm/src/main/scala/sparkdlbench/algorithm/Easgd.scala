@@ -1,11 +1,11 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings}
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RankState, RunSetup}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
  * Elastic averaging SGD, synchronous (Zhang, Choromanska and LeCun, "Deep learning with elastic averaging SGD", NIPS 2015,

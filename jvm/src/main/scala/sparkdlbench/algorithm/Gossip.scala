@@ -2,11 +2,11 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.{Inbox, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 import java.nio.ByteOrder
 import scala.util.Random

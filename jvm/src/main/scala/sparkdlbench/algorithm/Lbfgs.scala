@@ -10,13 +10,13 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.Phase
 import sparkdlbench.model.DropoutKind
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 import scala.util.Try
 

@@ -1,11 +1,11 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
  * Local SGD: each rank takes `local.tau` steps of its own optimiser on its share of the rows, then all go on from the mean of

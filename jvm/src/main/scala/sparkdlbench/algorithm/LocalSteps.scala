@@ -2,10 +2,10 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.train.{RankState, Snapshot, StateRange}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
  * What the algorithms share whose ranks have weights of their own: a step of the rank's own optimiser on its own share of the

@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder}
 

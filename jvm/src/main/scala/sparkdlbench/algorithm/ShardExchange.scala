@@ -2,10 +2,9 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{Phase, PhaseTimer}
-import sparkdlbench.topology.Slices
 import sparkdlbench.transport.{Lane, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 

@@ -2,10 +2,10 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
-import sparkdlbench.engine.FloatOps
 import sparkdlbench.metrics.Phase
-import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps, Slices}
+import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
+import sparkdlbench.vector.{FloatOps, Slices}
 
 /** A rank of an algorithm whose weights lie in shards of a parameter server: what is kept, and how it comes back. */
 private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends RankAlgorithm {

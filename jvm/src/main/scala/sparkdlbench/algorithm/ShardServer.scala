@@ -1,9 +1,9 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.transport.{Lane, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 

@@ -1,11 +1,11 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{Phase, PhaseTimer}
 import sparkdlbench.topology.{Collective, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
  * A vector that all ranks hold and change together: the owners of its ranges add what all ranks contribute, in full precision,

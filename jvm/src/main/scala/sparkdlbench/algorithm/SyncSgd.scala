@@ -3,14 +3,13 @@ package sparkdlbench.algorithm
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.data.BatchPlan
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.optimizer.LayerwiseOptimizer
+import sparkdlbench.optimizer.{Clipping, LayerwiseOptimizer}
 import sparkdlbench.topology.{Collective, Ps, Topology}
 import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
-import java.nio.FloatBuffer
 import scala.collection.mutable
 
 /**
@@ -23,7 +22,7 @@ final class SyncSgd extends Algorithm {
   def doc = "Gradients of all workers are summed in every step; the same as one worker with the whole batch"
   def staleness = "0"
   override def keys: Seq[Key[_]] =
-    Seq(SyncSgd.bucketBytes, SyncSgd.clipNorm, BackupWorkers.count, BatchShares.kind, BatchShares.every)
+    Seq(SyncSgd.bucketBytes, Clipping.norm, BackupWorkers.count, BatchShares.kind, BatchShares.every)
   override def ranksMayIdle: Boolean = true
   override def refuses(settings: Settings): Option[String] =
     BackupWorkers.refuses(settings).orElse(BatchShares.refuses(settings))
@@ -48,7 +47,7 @@ final class SyncSgd extends Algorithm {
         Some(new LifeSigns(transport, Ps.servers(transport.size, settings), every))
       }
     val base = signs.getOrElse(transport)
-    val norm = if (settings(SyncSgd.clipNorm) == 0) None else Some(new SummingTransport(base, 1))
+    val norm = if (settings(Clipping.norm) == 0) None else Some(new SummingTransport(base, 1))
     val inner = norm.getOrElse(base)
     val tensors = 2 * rank.setup.spec.layout.size
     val layers = if (rank.setup.optimizer.layerwise) Some(new SummingTransport(inner, tensors)) else None
@@ -74,29 +73,6 @@ final class SyncSgd extends Algorithm {
 object SyncSgd {
   private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
     s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
-
-  val clipNorm: Key[Double] = Key.number(
-    "clip_norm",
-    "0",
-    0,
-    "Above 0: the whole gradient is shortened to this Euclidean length where it is longer (sync-sgd, wherever the whole sum is known in time)"
-  )
-
-  /**
-   * What the whole gradient is multiplied by where it is longer than `clip_norm`, as by PyTorch's `clip_grad_norm_`.
-   *
-   * @param squares
-   *   the sum of its squares
-   */
-  private[algorithm] def shortening(settings: Settings, squares: Double): Option[Float] = {
-    val factor = settings(clipNorm) / (math.sqrt(squares) + 1e-6)
-    if (factor < 1) Some(factor.toFloat) else None
-  }
-
-  /** Shortens the sum of all workers' gradients as `clip_norm` asks for, where one place has the whole of it. */
-  private[sparkdlbench] def clipWhole(settings: Settings, gradient: FloatBuffer): Unit =
-    if (settings(clipNorm) > 0)
-      shortening(settings, FloatOps.sumOfSquares(gradient)).foreach(FloatOps.scale(gradient, _))
 
   private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
@@ -244,7 +220,7 @@ private final class SyncSgdRank(
   private def clip(norm: SummingTransport): Unit = {
     val square = Array(buckets.map(bucket => FloatOps.sumOfSquares(bucket.gradient)).sum)
     norm.sum(square)
-    SyncSgd.shortening(settings, square(0)).foreach { factor =>
+    Clipping.shortening(settings, square(0)).foreach { factor =>
       buckets.foreach(bucket => FloatOps.scale(bucket.gradient, factor))
     }
   }

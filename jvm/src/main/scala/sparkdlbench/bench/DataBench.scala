@@ -3,9 +3,9 @@ package sparkdlbench.bench
 import org.apache.hadoop.fs.Path
 import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.util.SerializableConfiguration
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource, LoadedRows}
-import sparkdlbench.results.Json
 
 import java.lang.management.{ManagementFactory, MemoryType}
 import scala.jdk.CollectionConverters._

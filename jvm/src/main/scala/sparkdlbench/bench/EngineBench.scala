@@ -1,12 +1,14 @@
 package sparkdlbench.bench
 
 import com.fasterxml.jackson.databind.JsonNode
-import sparkdlbench.{ConfigurationException, SparkDLException}
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer, FloatOps}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, EngineVariant}
 import sparkdlbench.model.{Initializers, ModelFamily}
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
-import sparkdlbench.results.Json
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
+import sparkdlbench.{ConfigurationException, SparkDLException}
 
 import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8

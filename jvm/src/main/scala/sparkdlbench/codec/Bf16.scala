@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.engine.Staging
+import sparkdlbench.vector.Staging
 
 /**
  * bfloat16: the upper half of an fp32 value, rounded to nearest, ties to even. Range and subnormals as fp32, 8 bits of

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 import java.nio.{ByteBuffer, FloatBuffer}
 
@@ -52,4 +52,11 @@ trait Codec extends Variant {
 
   /** Adds what `source`'s remaining bytes say to `target`'s remaining values. */
   def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit
+}
+
+final class CodecAxis extends Axis {
+  def place = 4
+  def name = "codec"
+  def key: Key[String] = RunKeys.codec
+  def variants: Seq[Variant] = Variants.all[Codec]
 }

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.engine.Staging
+import sparkdlbench.vector.Staging
 
 /**
  * IEEE 754 half precision, rounded to nearest, ties to even: 11 bits of precision between 6.1e-5 and 65,504 (a relative

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.engine.FloatOps
+import sparkdlbench.vector.FloatOps
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 

@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.engine.{FloatOps, Staging}
+import sparkdlbench.vector.{FloatOps, Staging}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 

@@ -2,7 +2,7 @@ package sparkdlbench.codec
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FloatOps, Staging}
+import sparkdlbench.vector.{FloatOps, Staging}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
 

@@ -1,7 +1,7 @@
 package sparkdlbench.codec
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FloatOps, Staging}
+import sparkdlbench.vector.{FloatOps, Staging}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.annotation.tailrec

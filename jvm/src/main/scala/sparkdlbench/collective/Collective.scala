@@ -1,8 +1,8 @@
 package sparkdlbench.collective
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.topology.Slices
 import sparkdlbench.transport.Transport
+import sparkdlbench.vector.Slices
 
 import java.nio.{ByteBuffer, ByteOrder}
 

@@ -1,14 +1,6 @@
 package sparkdlbench.config
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.codec.Codec
-import sparkdlbench.data.DataSource
-import sparkdlbench.engine.EngineVariant
-import sparkdlbench.model.ModelFamily
-import sparkdlbench.optimizer.{OptimizerVariant, Schedule, ScheduleVariant}
-import sparkdlbench.topology.Topology
-import sparkdlbench.transport.TransportVariant
 
 import scala.collection.immutable.ListMap
 
@@ -73,17 +65,8 @@ object Aliases {
   )
 
   /** The key that names a variant of each axis, and the names that it takes. */
-  val named: ListMap[String, () => Seq[String]] = ListMap(
-    "algorithm" -> (() => Variants.all[Algorithm].map(_.name)),
-    "topology" -> (() => Variants.all[Topology].map(_.name)),
-    "transport" -> (() => Variants.all[TransportVariant].map(_.name)),
-    "codec" -> (() => Variants.all[Codec].map(_.name)),
-    RunKeys.engine.name -> (() => Variants.all[EngineVariant].map(_.name)),
-    RunKeys.model.name -> (() => Variants.all[ModelFamily].map(_.name)),
-    RunKeys.data.name -> (() => Variants.all[DataSource].map(_.name)),
-    RunKeys.optimizer.name -> (() => Variants.all[OptimizerVariant].map(_.name)),
-    Schedule.name.name -> (() => Variants.all[ScheduleVariant].map(_.name))
-  )
+  val named: ListMap[String, () => Seq[String]] =
+    ListMap(Axis.all.map(axis => axis.key.name -> (() => axis.variants.map(_.name))): _*)
 
   private lazy val known: Set[String] = RunKeys.all.map(_.name).toSet
 

@@ -1,17 +1,5 @@
 package sparkdlbench.config
 
-import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.codec.Codec
-import sparkdlbench.data.{DataSource, UnreadKeys}
-import sparkdlbench.engine.EngineVariant
-import sparkdlbench.metrics.ResourceSampler
-import sparkdlbench.model.ModelFamily
-import sparkdlbench.optimizer.{OptimizerVariant, Schedule, ScheduleVariant}
-import sparkdlbench.results.{MlFlow, TensorBoard}
-import sparkdlbench.topology.Topology
-import sparkdlbench.train.{Best, Checkpointing, MemoryCheck, NonFinite}
-import sparkdlbench.transport.TransportVariant
-
 /** The keys that every run has. A variant's own keys are declared beside the variant. */
 object RunKeys {
   val name: Key[String] = Key.text("name", "run", "Name of the run; part of its results folder")
@@ -27,7 +15,7 @@ object RunKeys {
   val topology: Key[String] = Key.text("topology", "sliced", "Along which edges values travel")
   val transport: Key[String] = Key.text(
     "transport",
-    TransportVariant.Auto,
+    "auto",
     "Over which channel values travel; auto: the fastest in-band one that the session and the other settings allow"
   )
   val codec: Key[String] = Key.text("codec", "fp32", "In which bytes values travel")
@@ -82,34 +70,24 @@ object RunKeys {
     slotsWaitSeconds,
     allowPlaintext,
     sliceLimit,
-    evaluateEvery,
-    NonFinite.policy,
-    Best.keep
+    evaluateEvery
   )
 
   /** Every key there is: the run's own and those that the variants declare (the same key may serve several variants). */
   def all: Seq[Key[_]] = {
-    val variants =
-      Variants.all[Algorithm] ++ Variants.all[Topology] ++ Variants.all[TransportVariant] ++ Variants.all[Codec] ++
-        Variants.all[EngineVariant] ++ Variants.all[ModelFamily] ++ Variants.all[DataSource] ++ Variants
-          .all[OptimizerVariant] ++ Variants.all[ScheduleVariant]
-    (own ++ Schedule.keys ++ ModelFamily.keys ++ Checkpointing.keys ++ MemoryCheck.keys ++ ResourceSampler.keys ++ TensorBoard.keys ++ MlFlow.keys ++ variants
-      .flatMap(_.keys)).groupBy(_.name).map(_._2.head).toSeq.sortBy(_.name)
+    val axes = Axis.all
+    val shared = KeyGroup.all.flatMap(_.keys) ++ axes.flatMap(_.keys)
+    (own ++ CheckpointKeys.all ++ shared ++ axes.flatMap(_.variants).flatMap(_.keys))
+      .groupBy(_.name)
+      .map(_._2.head)
+      .toSeq
+      .sortBy(_.name)
   }
 
   /** Checks names and values, and that every variant named exists. */
   def resolve(raw: Map[String, String]): Settings = {
     val settings = Settings.resolve(raw, all)
-    Variants.find[Algorithm]("algorithm", settings(algorithm))
-    Variants.find[Topology]("topology", settings(topology))
-    if (settings(transport) != TransportVariant.Auto)
-      Variants.find[TransportVariant]("transport", settings(transport), TransportVariant.elsewhere)
-    Variants.find[Codec]("codec", settings(codec))
-    Variants.find[EngineVariant]("engine", settings(engine))
-    Variants.find[ModelFamily]("model", settings(model))
-    UnreadKeys.check(Variants.find[DataSource]("data source", settings(data)), settings)
-    Variants.find[OptimizerVariant]("optimizer", settings(optimizer))
-    Variants.find[ScheduleVariant]("schedule", settings(Schedule.name))
+    Axis.all.foreach(_.check(settings))
     settings
   }
 

@@ -39,8 +39,15 @@ object Variants {
    */
   def find[V <: Variant](axisName: String, name: String, elsewhere: Map[String, String] = Map.empty)(implicit
       axis: ClassTag[V]
+  ): V = named(axisName, name, all[V], elsewhere)
+
+  /** The same among `variants`. */
+  private[config] def named[V <: Variant](
+      axisName: String,
+      name: String,
+      variants: Seq[V],
+      elsewhere: Map[String, String] = Map.empty
   ): V = {
-    val variants = all[V]
     def hint = elsewhere.get(name).fold(Settings.suggestion(name, variants.map(_.name)))(" " + _)
     variants
       .find(_.name == name)

@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.SplitMix
 import sparkdlbench.config.{Key, RunKeys, Settings}
 
 /**

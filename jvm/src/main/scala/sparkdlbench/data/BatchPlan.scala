@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.topology.Slices
+import sparkdlbench.vector.Slices
 
 /**
  * Which rows of an epoch's order belong to which step and rank. Step s takes the positions s × batch until

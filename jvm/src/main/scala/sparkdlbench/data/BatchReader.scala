@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.engine.{Batch, FlatBuffer, RowIds}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder, LongBuffer}
 

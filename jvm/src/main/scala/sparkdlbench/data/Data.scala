@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
-import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 import java.nio.{FloatBuffer, LongBuffer}
 
@@ -91,4 +91,15 @@ trait DataSource extends Variant {
 
   /** Decodes the rows. Runs in each executor once a run. */
   def open(settings: Settings, hadoop: Configuration): DataSets
+}
+
+final class DataAxis extends Axis {
+  def place = 7
+  def name = "data"
+  override def title = "data source"
+  def key: Key[String] = RunKeys.data
+  def variants: Seq[Variant] = Variants.all[DataSource]
+
+  override def check(settings: Settings): Unit =
+    UnreadKeys.check(Variants.find[DataSource](title, settings(key)), settings)
 }

@@ -4,7 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.tukaani.xz.XZInputStream
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Facts
+import sparkdlbench.common.Facts
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.util.zip.GZIPInputStream

@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.common.SplitMix
+
 /**
  * The order in which an epoch visits the training rows: a Fisher-Yates shuffle of 0 until rows, driven by SplitMix64
  * from the state mix(seed xor mix(epoch)). A function of its three arguments alone: not of workers, partitions or

@@ -6,9 +6,8 @@ import org.apache.hadoop.fs.{FSError, FileSystem, Path}
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{Settings, Variant}
-import sparkdlbench.results.WriteFailure
-import sparkdlbench.train.{Checkpointing, Failures}
+import sparkdlbench.common.{Failures, WriteFailure}
+import sparkdlbench.config.{CheckpointKeys, Settings, Variant}
 
 import java.io.IOException
 import java.nio.charset.StandardCharsets.UTF_8
@@ -32,7 +31,7 @@ private[data] object Materializer {
   }
 
   private def keeps(settings: Settings): Boolean =
-    settings(RecordSource.cacheDir).nonEmpty || settings(Checkpointing.folder).nonEmpty
+    settings(RecordSource.cacheDir).nonEmpty || settings(CheckpointKeys.folder).nonEmpty
 
   /** The folder, where an earlier run has filled it. */
   def find(source: RecordSource, plan: RecordPlan, settings: Settings, sc: SparkContext): Option[String] =

@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.{Facts, WriteFailure}
+import sparkdlbench.common.{Facts, WriteFailure}
 
 import java.io.{IOException, InputStream}
 import java.nio.channels.FileChannel

@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.common.SplitMix
+
 import java.nio.{FloatBuffer, LongBuffer}
 
 /** Row `id` is row `pick`(id) of another store. */

@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.common.SplitMix
+
 import java.util.zip.CRC32C
 
 /**

@@ -4,8 +4,8 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.results.{Facts, Json}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8

@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.topology.Slices
+import sparkdlbench.vector.Slices
 
 import scala.collection.mutable
 

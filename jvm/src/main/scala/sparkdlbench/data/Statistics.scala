@@ -3,8 +3,9 @@ package sparkdlbench.data
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.results.{Json, RunFolder}
+import sparkdlbench.results.RunFolder
 
 import java.nio.{FloatBuffer, LongBuffer}
 import scala.collection.immutable.ListMap

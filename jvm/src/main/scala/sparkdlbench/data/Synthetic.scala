@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
+import sparkdlbench.common.SplitMix
 import sparkdlbench.config.{Key, RunKeys, Settings}
 
 import java.nio.{FloatBuffer, LongBuffer}

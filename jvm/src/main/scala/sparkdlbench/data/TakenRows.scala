@@ -1,5 +1,6 @@
 package sparkdlbench.data
 
+import sparkdlbench.common.SplitMix
 import sparkdlbench.config.Settings
 
 /**

@@ -2,9 +2,10 @@ package sparkdlbench.doctor
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{KnownExecutor, SparkFacts}
+import sparkdlbench.common.Failures
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
-import sparkdlbench.train.{Combination, Failures, SessionCheck, TrainingRun, TransportChoice}
+import sparkdlbench.train.{Combination, SessionCheck, TrainingRun, TransportChoice}
 import sparkdlbench.transport.Surroundings
 
 import java.util.concurrent.TimeoutException

@@ -1,6 +1,6 @@
 package sparkdlbench.doctor
 
-import sparkdlbench.results.Facts
+import sparkdlbench.common.Facts
 
 /**
  * What the executors' own accounts tell.

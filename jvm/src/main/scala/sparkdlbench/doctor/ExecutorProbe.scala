@@ -2,10 +2,10 @@ package sparkdlbench.doctor
 
 import org.apache.spark.SparkEnv
 import sparkdlbench.SparkDLException
+import sparkdlbench.common.Facts
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.{LayerSpec, ModelSpec}
-import sparkdlbench.results.Facts
 import sparkdlbench.transport.{OneStageTransport, Surroundings, TransportVariant}
 
 import java.io.IOException

@@ -1,6 +1,6 @@
 package sparkdlbench.metrics
 
-import sparkdlbench.config.Key
+import sparkdlbench.config.{Key, KeyGroup}
 
 import java.lang.management.{BufferPoolMXBean, ManagementFactory}
 import java.nio.file.{Files, Path, Paths}
@@ -232,4 +232,8 @@ object ResourceSampler {
   /** Of the calling thread since it began; -1 where the JVM does not tell. */
   private def threadCpuNanos: Long =
     if (threads.isCurrentThreadCpuTimeSupported) threads.getCurrentThreadCpuTime else -1L
+}
+
+final class ResourceKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = ResourceSampler.keys
 }

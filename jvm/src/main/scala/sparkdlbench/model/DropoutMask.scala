@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.data.SplitMix
+import sparkdlbench.common.SplitMix
 
 /**
  * Which values a dropout layer keeps: a pure function of (seed, layer, step, row id, index of the value in the row), so that N

@@ -2,7 +2,7 @@ package sparkdlbench.model
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import scala.util.Try

@@ -1,7 +1,7 @@
 package sparkdlbench.model
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{Key, RunKeys, Settings, Variant, Variants}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 import scala.util.Try
 
@@ -207,4 +207,12 @@ object ModelFamily {
       else layer
     })
   }
+}
+
+final class ModelAxis extends Axis {
+  def place = 6
+  def name = "model"
+  def key: Key[String] = RunKeys.model
+  override def keys: Seq[Key[_]] = ModelFamily.keys
+  def variants: Seq[Variant] = Variants.all[ModelFamily]
 }

@@ -1,7 +1,7 @@
 package sparkdlbench.optimizer
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FloatOps, Staging}
+import sparkdlbench.vector.{FloatOps, Staging}
 
 import java.nio.FloatBuffer
 

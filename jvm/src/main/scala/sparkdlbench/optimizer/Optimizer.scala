@@ -1,6 +1,6 @@
 package sparkdlbench.optimizer
 
-import sparkdlbench.config.{Settings, Variant}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 import java.nio.FloatBuffer
 
@@ -91,4 +91,11 @@ trait OptimizerVariant extends Variant {
 
   /** For `length` values of one tensor with the run's own learning rate and weight decay. */
   final def create(length: Int, settings: Settings): Optimizer = create(ParameterSlice.tensor(length), settings)
+}
+
+final class OptimizerAxis extends Axis {
+  def place = 8
+  def name = "optimizer"
+  def key: Key[String] = RunKeys.optimizer
+  def variants: Seq[Variant] = Variants.all[OptimizerVariant]
 }

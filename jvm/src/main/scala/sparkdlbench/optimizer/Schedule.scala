@@ -1,6 +1,6 @@
 package sparkdlbench.optimizer
 
-import sparkdlbench.config.{Key, RunKeys, Settings, Variant, Variants}
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 /** The learning rate over the steps of a run: `optimizer.learning_rate` times a factor. */
 trait Schedule {
@@ -35,4 +35,12 @@ object Schedule {
       (base * warm * chosen.factor(step)).toFloat
     }
   }
+}
+
+final class ScheduleAxis extends Axis {
+  def place = 9
+  def name = "schedule"
+  def key: Key[String] = Schedule.name
+  override def keys: Seq[Key[_]] = Schedule.keys
+  def variants: Seq[Variant] = Variants.all[ScheduleVariant]
 }

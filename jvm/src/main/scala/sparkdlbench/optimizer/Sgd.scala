@@ -2,7 +2,7 @@ package sparkdlbench.optimizer
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.engine.{FloatOps, Staging}
+import sparkdlbench.vector.{FloatOps, Staging}
 
 import java.nio.FloatBuffer
 

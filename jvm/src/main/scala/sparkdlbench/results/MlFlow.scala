@@ -2,7 +2,8 @@ package sparkdlbench.results
 
 import com.fasterxml.jackson.databind.JsonNode
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.common.Json
+import sparkdlbench.config.{Key, KeyGroup, Settings}
 
 import java.io.IOException
 import java.net.URI
@@ -155,4 +156,8 @@ object MlFlow {
     private def refused(what: String, status: Int, answer: String) =
       new IOException(s"$what was answered with status $status: ${answer.take(300).replace('\n', ' ')}.")
   }
+}
+
+final class MlFlowKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = MlFlow.keys
 }

@@ -1,5 +1,7 @@
 package sparkdlbench.results
 
+import sparkdlbench.common.Json
+
 import java.nio.charset.StandardCharsets.UTF_8
 
 /** The page of one run: a template with the run's JSON in it, and the words for what algorithms count. */

@@ -1,6 +1,7 @@
 package sparkdlbench.results
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
 import sparkdlbench.config.Redaction
 
 import java.io.{IOException, Writer}

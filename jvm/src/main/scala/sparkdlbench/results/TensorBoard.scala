@@ -1,7 +1,7 @@
 package sparkdlbench.results
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Key
+import sparkdlbench.config.{Key, KeyGroup}
 
 import java.io.{ByteArrayOutputStream, IOException, OutputStream}
 import java.nio.charset.StandardCharsets.UTF_8
@@ -109,4 +109,8 @@ object TensorBoard {
       out.write(left.toInt)
     }
   }
+}
+
+final class TensorBoardKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = TensorBoard.keys
 }

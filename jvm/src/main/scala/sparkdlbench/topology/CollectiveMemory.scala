@@ -1,5 +1,7 @@
 package sparkdlbench.topology
 
+import sparkdlbench.vector.{Buckets, Slices}
+
 /**
  * Memory that one rank's collectives need besides the two vectors.
  *

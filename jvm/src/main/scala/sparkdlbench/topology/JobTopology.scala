@@ -2,8 +2,8 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{JobTransport, RankGroups, Transport, TransportVariant}
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * A topology that goes through the driver: a few Spark jobs a step, so only a transport of the job-a-step shape

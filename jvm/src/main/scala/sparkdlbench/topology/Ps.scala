@@ -1,7 +1,8 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.transport.OwnServers
 
 /**
  * Parameter server: the vector lies in `ps.shards` shards, each with one rank that alone writes it. All workers send their part
@@ -26,15 +27,9 @@ object Ps {
     1,
     "Shards of topology ps, each at a rank of its own: 1 is the one server of the books, as many as workers is sliced"
   )
-  val place: Key[String] = Key.choice(
-    "ps.place",
-    "workers",
-    Seq("workers", "own"),
-    "Where topology ps has its shards: at workers, or each at a task of its own, which computes nothing (sync-sgd, downpour)"
-  )
 
   /** Whether the run has servers besides its workers. */
-  def own(settings: Settings): Boolean = settings(RunKeys.topology) == "ps" && settings(place) == "own"
+  def own(settings: Settings): Boolean = OwnServers.chosen(settings)
 
   /** The ranks that a run has besides its workers. */
   def ownServers(settings: Settings): Int = if (own(settings)) settings(shards) else 0
@@ -78,7 +73,7 @@ private[topology] trait ShardServers extends Scheduled { self: Topology =>
 
   def name = "ps"
   def doc = "Parameter server: P shards, each at one rank that sums, updates and sends it; ps.shards, ps.place"
-  override def keys: Seq[Key[_]] = Seq(Ps.shards, Ps.place)
+  override def keys: Seq[Key[_]] = Seq(Ps.shards, OwnServers.place)
 
   override def refuses(size: Int, gradientCodec: Codec, parameterCodec: Codec): Option[String] =
     if (shards > size && !own)

@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.{Buckets, FlatBuffer, Slices}
 
 /**
  * One message a bucket and step: slices [`fromSlice`, `untilSlice`) of the bucket travel from rank `from` to rank

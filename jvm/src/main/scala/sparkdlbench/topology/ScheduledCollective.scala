@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Fp32
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{Lane, Transport}
+import sparkdlbench.vector.{Buckets, FlatBuffer, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.collection.mutable

@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 import sparkdlbench.RunFailedException
-import sparkdlbench.engine.FloatOps
 import sparkdlbench.transport.{Lane, Transport}
+import sparkdlbench.vector.FloatOps
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 

@@ -2,9 +2,9 @@ package sparkdlbench.topology
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
-import sparkdlbench.config.{RunKeys, Settings, Variant, Variants}
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.transport.{RankGroups, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * Along which edges values travel. Written once, over `Transport`; names no transport. The order of summation depends
@@ -161,3 +161,10 @@ trait Collective {
 
 /** Values [`from`, `until`) of the gradient, and in ascending order all ranks that send their values of it encoded. */
 final case class EncodedRange(from: Int, until: Int, ranks: Seq[Int])
+
+final class TopologyAxis extends Axis {
+  def place = 2
+  def name = "topology"
+  def key: Key[String] = RunKeys.topology
+  def variants: Seq[Variant] = Variants.all[Topology]
+}

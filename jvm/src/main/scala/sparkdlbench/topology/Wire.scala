@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.{FlatBuffer, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.{SummingTransport, Transport}
@@ -74,4 +74,8 @@ private[train] object BestKeeper {
   def sums(settings: Settings, transport: Transport): Option[SummingTransport] =
     if (!Best.kept(settings) || transport.size == 1 || settings(RunKeys.workers) == 1) None
     else Some(new SummingTransport(transport, 3))
+}
+
+final class BestKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = Seq(Best.keep)
 }

@@ -1,15 +1,9 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.codec.Codec
-import sparkdlbench.config.{Aliases, Key, RunKeys, Settings, Variant, Variants}
-import sparkdlbench.data.DataSource
-import sparkdlbench.engine.EngineVariant
+import sparkdlbench.common.Json
+import sparkdlbench.config.{Aliases, Axis, Key, RunKeys, Settings, Variant}
 import sparkdlbench.model.ModelFamily
-import sparkdlbench.optimizer.{OptimizerVariant, ScheduleVariant}
-import sparkdlbench.results.Json
-import sparkdlbench.topology.Topology
 import sparkdlbench.transport.TransportVariant
 
 import java.nio.charset.StandardCharsets.UTF_8
@@ -18,17 +12,8 @@ import scala.collection.immutable.ListMap
 
 /** What there is to choose from, axis by axis. */
 object Catalogue {
-  private val byAxis: ListMap[String, () => Seq[Variant]] = ListMap(
-    "algorithm" -> (() => Variants.all[Algorithm]),
-    "topology" -> (() => Variants.all[Topology]),
-    "transport" -> (() => Variants.all[TransportVariant]),
-    "codec" -> (() => Variants.all[Codec]),
-    "engine" -> (() => Variants.all[EngineVariant]),
-    "model" -> (() => Variants.all[ModelFamily]),
-    "data" -> (() => Variants.all[DataSource]),
-    "optimizer" -> (() => Variants.all[OptimizerVariant]),
-    "schedule" -> (() => Variants.all[ScheduleVariant])
-  )
+  private val byAxis: ListMap[String, () => Seq[Variant]] =
+    ListMap(Axis.all.map(axis => axis.name -> (() => axis.variants)): _*)
 
   def axes: Seq[String] = byAxis.keys.toSeq
 

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import com.fasterxml.jackson.databind.JsonNode
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.io.IOException
 import scala.jdk.CollectionConverters._

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.{Facts, Json}
+import sparkdlbench.common.{Facts, Json}
 
 import java.io.IOException
 import scala.util.Try

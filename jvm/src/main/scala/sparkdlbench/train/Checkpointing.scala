@@ -1,44 +1,17 @@
 package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
-import sparkdlbench.config.Key
-import sparkdlbench.results.WriteFailure
+import sparkdlbench.common.WriteFailure
+import sparkdlbench.config.{CheckpointKeys, Key}
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
 
-/** The keys of checkpoints and of what happens after a loss. */
+/** The folder that a run keeps its checkpoints in. */
 object Checkpointing {
-  val folder: Key[String] =
-    Key.text("checkpoint.dir", "", "Folder of any Hadoop file system to keep checkpoints in; empty: none are written")
-  val every: Key[Long] = Key.long("checkpoint.every", "1000", 1, "Steps between checkpoints")
-  val everySeconds: Key[Double] =
-    Key.number("checkpoint.every_seconds", "0", 0, "Seconds between checkpoints, by rank 0's clock; 0: by steps alone")
-  val keep: Key[Int] = Key.int("checkpoint.keep", "2", 1, "Number of checkpoints kept")
-  val resume: Key[String] = Key.text("resume", "", "Folder of checkpoints to go on from; empty: start anew")
-  val resubmissions: Key[Int] = Key.int(
-    "recovery.resubmissions",
-    "5",
-    0,
-    "How often the driver starts the training again, from its newest checkpoint, after Spark's own retries of the stage have run out"
-  )
-  val replacementSeconds: Key[Int] = Key.int(
-    "recovery.replacement_wait",
-    "60",
-    1,
-    "Longest wait for an executor in place of a lost one, seconds; then training goes on with the workers that are left"
-  )
-  val startSeconds: Key[Int] = Key.int(
-    "start_timeout",
-    "1800",
-    1,
-    "Longest time from the first rank's start until all have opened their data and are connected, seconds"
-  )
-  val keys: Seq[Key[_]] =
-    Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds, startSeconds)
 
   /** Makes the folder that a run writes to its own, until `release`; driver. */
   def own(setup: RunSetup, application: String): Unit = {
-    val (folder, resume) = (setup.settings(Checkpointing.folder), setup.settings(Checkpointing.resume))
+    val (folder, resume) = (setup.settings(CheckpointKeys.folder), setup.settings(CheckpointKeys.resume))
     if (folder.nonEmpty)
       CheckpointOwner.take(
         folder,
@@ -49,7 +22,7 @@ object Checkpointing {
   }
 
   def release(setup: RunSetup): Unit = {
-    val folder = setup.settings(Checkpointing.folder)
+    val folder = setup.settings(CheckpointKeys.folder)
     if (folder.nonEmpty) CheckpointOwner.release(folder, setup.hadoop.value, setup.runId)
   }
 
@@ -106,7 +79,7 @@ final class CheckpointWriter(
       store.write(snapshot)
       written += 1
       if (written == CheckpointWriter.AloneAtMost) checkShared()
-      store.prune(setup.settings(Checkpointing.keep), setup.runId)
+      store.prune(setup.settings(CheckpointKeys.keep), setup.runId)
     }
     pending = Some(writer.submit(work))
   }
@@ -124,7 +97,7 @@ final class CheckpointWriter(
   def await(): Unit = {
     pending.foreach { write =>
       def failed(how: String) =
-        s"Rank $rank could not write its checkpoint to ${setup.settings(Checkpointing.folder)}: $how"
+        s"Rank $rank could not write its checkpoint to ${setup.settings(CheckpointKeys.folder)}: $how"
       val end = System.nanoTime() + TimeUnit.MINUTES.toNanos(CheckpointWriter.MinutesAtMost)
       while (!write.isDone && System.nanoTime() < end) {
         if (isKilled()) throw new CancelledException

@@ -1,11 +1,11 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.algorithm.{Algorithm, BatchShares, SyncSgd}
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.model.ModelSpec
-import sparkdlbench.optimizer.OptimizerVariant
+import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
 import sparkdlbench.topology.{Ps, Topology}
 import sparkdlbench.transport.{JobTransport, TransportVariant}
 
@@ -105,7 +105,7 @@ object Combination {
   }
 
   private def checkpoints(transport: JobTransport, settings: Settings): Option[String] =
-    if (settings(Checkpointing.folder).nonEmpty || settings(Checkpointing.resume).nonEmpty)
+    if (settings(CheckpointKeys.folder).nonEmpty || settings(CheckpointKeys.resume).nonEmpty)
       Some(
         s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
           "a transport of the one-stage shape, such as block-stream."
@@ -114,8 +114,8 @@ object Combination {
 
   /** @param other what does not know the sum of the gradients before it changes weights */
   private def clipping(settings: Settings, other: Option[String]): Option[String] =
-    other.filter(_ => settings(SyncSgd.clipNorm) > 0).map { name =>
-      s"clip_norm = ${settings(SyncSgd.clipNorm)} shortens the sum of all workers' gradients, which $name does not know before it changes the " +
+    other.filter(_ => settings(Clipping.norm) > 0).map { name =>
+      s"clip_norm = ${settings(Clipping.norm)} shortens the sum of all workers' gradients, which $name does not know before it changes the " +
         "weights. Set clip_norm=0, or use algorithm sync-sgd over a transport of the one-stage shape, such as block-stream, or over transport shuffle with " +
         "shuffle.exchanges = one or topology = tree."
     }

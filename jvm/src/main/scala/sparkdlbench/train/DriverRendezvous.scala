@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.BoundedWait
 
 import java.util.concurrent.TimeoutException
 import scala.annotation.tailrec

@@ -4,7 +4,7 @@ import org.apache.spark.SparkEnv
 import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.data.DataSets
 import sparkdlbench.metrics.{ResourceReport, ResourceSampler}
-import sparkdlbench.{RunFailedException, SparkDLPlugin}
+import sparkdlbench.RunFailedException
 
 import java.util.concurrent.{ConcurrentHashMap, ExecutorService, Executors}
 import scala.jdk.CollectionConverters._
@@ -24,7 +24,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
         ResourceSampler.BatchMillis,
         batch => {
           val report = ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost)
-          SparkDLPlugin.reportResources(report, awaited = batch.last)
+          DriverLink.reportResources(report, awaited = batch.last)
         }
       )
     }

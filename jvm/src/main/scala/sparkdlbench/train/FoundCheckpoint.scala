@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.transport.{GroupContext, RankGroups}
 
 import scala.annotation.tailrec
@@ -30,17 +31,17 @@ private[train] object FoundCheckpoint {
    *   the run is to resume, and a rank can read no checkpoint
    */
   def newest(setup: RunSetup, group: GroupContext, attempt: Int, place: String): Option[FoundCheckpoint] = {
-    val own = if (attempt == 0) None else Checkpointing.store(setup, Checkpointing.folder)
+    val own = if (attempt == 0) None else Checkpointing.store(setup, CheckpointKeys.folder)
     val mine =
       own.flatMap(agreed(group, _, place, Some(setup.runId)).toOption).map(FoundCheckpoint(_, ofThisRun = true))
     if (mine.nonEmpty) mine
     else
-      Checkpointing.store(setup, Checkpointing.resume).map { store =>
+      Checkpointing.store(setup, CheckpointKeys.resume).map { store =>
         agreed(group, store, place) match {
           case Right(snapshot) => FoundCheckpoint(snapshot, ofThisRun = false)
           case Left(blind) =>
             throw new ConfigurationException(
-              s"The run is to go on from '${setup.settings(Checkpointing.resume)}', and ${blind.mkString(", ")} can read no complete checkpoint there, " +
+              s"The run is to go on from '${setup.settings(CheckpointKeys.resume)}', and ${blind.mkString(", ")} can read no complete checkpoint there, " +
                 "though the driver could. Set resume to a folder that all executors share, such as hdfs://…/checkpoints."
             )
         }

@@ -1,11 +1,10 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkContext
-import sparkdlbench.AnyOutcome
+import sparkdlbench.common.Outcome
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.results.Recorder
 import sparkdlbench.transport.{Exchange, JobTransport}
 
 import scala.util.Failure
@@ -45,12 +44,12 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
 
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {
     val group = new RankGroup(sc, setup)
-    val trained = AnyOutcome.of {
+    val trained = Outcome.of {
       val exchange = transport.exchange(group)
-      AnyOutcome.after(AnyOutcome.of(train(setup, recorder, cancelled, group, exchange)))(() => exchange.close())
+      Outcome.after(Outcome.of(train(setup, recorder, cancelled, group, exchange)))(() => exchange.close())
     }
     val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }
-    AnyOutcome.after(told)(() => group.close())
+    Outcome.after(told)(() => group.close())
   }
 
   private def train(

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
 import sparkdlbench.metrics.{Phase, ResourceLog, ResourceUse, StepPhases}
-import sparkdlbench.results.Recorder
 
 import scala.collection.immutable.ListMap
 import scala.collection.mutable

@@ -3,7 +3,8 @@ package sparkdlbench.train
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Key
+import sparkdlbench.common.{MemoryKind, MemoryPart}
+import sparkdlbench.config.{Key, KeyGroup}
 import sparkdlbench.data.{DataKeys, ExecutorHeap}
 
 import java.lang.management.ManagementFactory
@@ -203,4 +204,8 @@ object MemoryCheck {
     val quarters = ((bytes * 1.1).toLong >> 28) + 1
     if (quarters % 4 == 0) s"${quarters / 4}g" else s"${quarters * 256}m"
   }
+}
+
+final class MemoryKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = MemoryCheck.keys
 }

@@ -1,7 +1,8 @@
 package sparkdlbench.train
 
 import sparkdlbench.algorithm.AlgorithmMemory
-import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.common.{MemoryKind, MemoryPart}
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{
   ExchangeMemory,
@@ -13,29 +14,6 @@ import sparkdlbench.transport.{
 }
 
 import scala.collection.immutable.ListMap
-
-/** Something that takes memory. @param bytes in one worker, one executor, or the driver */
-final case class MemoryPart(name: String, kind: MemoryKind, bytes: Long)
-
-/** Which limit memory counts against. */
-sealed abstract class MemoryKind(val name: String)
-object MemoryKind {
-
-  /** `spark.executor.memory`. */
-  case object Heap extends MemoryKind("heap")
-
-  /** Heap that is needed at a moment and not together with others of this kind. */
-  case object HeapAtTimes extends MemoryKind("heap_at_times")
-
-  /** `-XX:MaxDirectMemorySize`. */
-  case object Direct extends MemoryKind("direct")
-
-  /** Known to the operating system alone. */
-  case object Native extends MemoryKind("native")
-
-  /** Files in a memory file system, where executors of one host exchange through them; otherwise direct memory serves. */
-  case object Mapped extends MemoryKind("mapped")
-}
 
 /**
  * What a run will need, from its settings alone. Weights, gradients, exchange buffers, residuals, batches and optimiser state are
@@ -187,7 +165,7 @@ object MemoryEstimate {
     val parameters = setup.spec.parameterCount.toLong
     val state = setup.optimizerValues
     val (writes, resumes) =
-      (setup.settings(Checkpointing.folder).nonEmpty, setup.settings(Checkpointing.resume).nonEmpty)
+      (setup.settings(CheckpointKeys.folder).nonEmpty, setup.settings(CheckpointKeys.resume).nonEmpty)
     val copied = if (writes) 4 * needs.written + needs.collective.residual else 0
     // Vectors are put together from what all ranks wrote; of residuals one whole, and this rank's own.
     val whole = 4 * parameters * (1 + state)

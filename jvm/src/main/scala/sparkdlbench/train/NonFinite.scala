@@ -1,11 +1,11 @@
 package sparkdlbench.train
 
 import sparkdlbench.DivergedException
-import sparkdlbench.algorithm.{BackupWorkers, SyncSgd}
+import sparkdlbench.algorithm.BackupWorkers
 import sparkdlbench.codec.ChosenCodecs
-import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.optimizer.Schedule
+import sparkdlbench.optimizer.{Clipping, Schedule}
 
 /**
  * What happens when a loss is NaN or infinite (`on_nonfinite`).
@@ -73,7 +73,7 @@ object NonFinite {
       Some(s"Lower optimizer.learning_rate (it is ${settings(RunKeys.learningRate)})"),
       Some(s"warm it up (schedule.warmup_steps, it is ${settings(Schedule.warmupSteps)})"),
       Some("bound the gradient (clip_norm = 1)").filter(_ =>
-        settings(SyncSgd.clipNorm) == 0 && settings(RunKeys.algorithm) == "sync-sgd"
+        settings(Clipping.norm) == 0 && settings(RunKeys.algorithm) == "sync-sgd"
       )
     ).flatten
     new DivergedException(
@@ -81,4 +81,8 @@ object NonFinite {
         s"${remedies.init.mkString(", ")} or ${remedies.last}."
     )
   }
+}
+
+final class NonFiniteKeys extends KeyGroup {
+  def keys: Seq[Key[_]] = Seq(NonFinite.policy)
 }

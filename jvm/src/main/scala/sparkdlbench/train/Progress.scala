@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
+import sparkdlbench.common.Json
 import sparkdlbench.metrics.ResourceUse
-import sparkdlbench.results.Json
 
 import scala.collection.immutable.ListMap
 

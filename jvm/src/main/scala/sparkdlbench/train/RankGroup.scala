@@ -5,6 +5,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
 import sparkdlbench.RunFailedException
+import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.metrics.{Phase, StepPhases}
 
 import scala.reflect.ClassTag
@@ -27,7 +28,7 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
   private val pinned = new PinnedRanks(sc, placements)
   private val watch = new ExecutorWatch(
     setup.runId,
-    setup.settings(Checkpointing.replacementSeconds),
+    setup.settings(CheckpointKeys.replacementSeconds),
     () => SparkFacts.slots(sc),
     () => sc.cancelJobGroup(setup.runId)
   )

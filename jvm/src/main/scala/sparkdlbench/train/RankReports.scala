@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.results.EpochSeconds
 import sparkdlbench.transport.RankGroups
 
 import java.util.concurrent.{ConcurrentHashMap, LinkedBlockingQueue}

@@ -2,12 +2,12 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkEnv
 import sparkdlbench.config.RunKeys
-import sparkdlbench.data.{BatchPlan, BatchReader, Shares, TrainingReader}
-import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, FloatOps}
+import sparkdlbench.data.{Batch, BatchPlan, BatchReader, Shares, TrainingReader}
+import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.Optimizer
-import sparkdlbench.topology.Slices
+import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{FloatBuffer, LongBuffer}
 

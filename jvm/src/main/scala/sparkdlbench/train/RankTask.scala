@@ -2,12 +2,11 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
-import sparkdlbench.{AnyOutcome, DivergedException, RunFailedException, SparkDLPlugin}
 import sparkdlbench.algorithm.RankAlgorithm
-import sparkdlbench.config.Settings
+import sparkdlbench.common.{BoundedWait, Outcome}
+import sparkdlbench.config.{CheckpointKeys, Settings}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
-import sparkdlbench.results.EpochSeconds
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.push.Mailbox
 import sparkdlbench.transport.{
@@ -21,6 +20,7 @@ import sparkdlbench.transport.{
   TimedTransport,
   Transport
 }
+import sparkdlbench.{DivergedException, RunFailedException}
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
 import scala.util.Try
@@ -83,17 +83,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   def run(): RankOutcome = {
     checkComplete()
     val executor = ExecutorRuns.acquire(setup)
-    val done = AnyOutcome.of {
+    val done = Outcome.of {
       tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
-      val trained = AnyOutcome.of {
+      val trained = Outcome.of {
         rank.openData()
         tell("connects to the other ranks")
         connected(rank)
       }
-      AnyOutcome.after(trained)(() => rank.close())
+      Outcome.after(trained)(() => rank.close())
     }
-    AnyOutcome.after(done)(() => ExecutorRuns.release(setup.runId))
+    Outcome.after(done)(() => ExecutorRuns.release(setup.runId))
   }
 
   /**
@@ -110,7 +110,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
-    AnyOutcome.after(AnyOutcome.of(trained(rank, transport)))(
+    Outcome.after(Outcome.of(trained(rank, transport)))(
       () => checkpoints.foreach(_.close()),
       () => transport.close()
     )
@@ -134,7 +134,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     if (group.rank == 0) report(groups)
     val timed = new TimedTransport(transport, rank.timer, groups.groups)
     val seconds =
-      if (setup.settings(Checkpointing.folder).isEmpty) 0.0 else setup.settings(Checkpointing.everySeconds)
+      if (setup.settings(CheckpointKeys.folder).isEmpty) 0.0 else setup.settings(CheckpointKeys.everySeconds)
     val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
     val averaging = averagingOf(rank, announcing.getOrElse(timed))
     statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
@@ -185,7 +185,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def openCheckpoints(groups: RankGroups, clock: Option[CheckpointClock]): Option[CheckpointWriter] = {
     val lowest = groups.members.find(_.contains(group.rank)).get.head
     Checkpointing
-      .store(setup, Checkpointing.folder)
+      .store(setup, CheckpointKeys.folder)
       .map(
         new CheckpointWriter(
           setup,
@@ -193,7 +193,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
           group.rank,
           lowest,
           attempt,
-          setup.settings(Checkpointing.every),
+          setup.settings(CheckpointKeys.every),
           clock,
           () => context.isInterrupted()
         )
@@ -404,7 +404,7 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
   def settings: Settings = setup.settings
   def timeoutMillis: Long = setup.timeoutMillis
   private var gathered = 0
-  private val limit = settings(Checkpointing.startSeconds)
+  private val limit = settings(CheckpointKeys.startSeconds)
   private val end = System.nanoTime() + (limit + BarrierGroup.GraceSeconds) * 1000000000L
 
   def allGather(text: String): IndexedSeq[String] = {
@@ -413,7 +413,7 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
     if (SparkEnv.get.executorId == RankTask.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
     else
-      SparkDLPlugin.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
+      DriverLink.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
   }
 
   private def byDriver(boards: DriverBoards, text: String, millis: Long): IndexedSeq[String] = {

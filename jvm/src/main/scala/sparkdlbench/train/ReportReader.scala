@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.results.{EpochSeconds, Recorder}
 
 import scala.collection.mutable
 

@@ -4,9 +4,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Facts
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
-import sparkdlbench.results.Facts
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.{OneStageTransport, TransportVariant}
 

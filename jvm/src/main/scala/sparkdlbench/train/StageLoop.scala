@@ -3,11 +3,11 @@ package sparkdlbench.train
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
 import sparkdlbench.algorithm.BackupWorkers
-import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.common.Failures
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings}
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.results.Recorder
 import sparkdlbench.topology.Ps
-import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLPlugin}
+import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec
@@ -108,11 +108,11 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
       watched: WatchedJob,
       cancelled: () => Boolean
   ): RunSetup = {
-    val limit = setup.settings(Checkpointing.resubmissions)
+    val limit = setup.settings(CheckpointKeys.resubmissions)
     def failed(why: String) = throw new RunFailedException(s"$reason $why", cause)
     if (Failures.isUsers(cause)) throw new ConfigurationException(Failures.reason(cause), cause)
     if (watched.complaint.nonEmpty && !watched.lackedSlots) failed("")
-    if (setup.settings(Checkpointing.folder).isEmpty)
+    if (setup.settings(CheckpointKeys.folder).isEmpty)
       failed("No checkpoint.dir was set, so the run cannot go on from where it was.")
     if (setup.submission >= limit)
       failed(s"The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit.")
@@ -141,7 +141,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */
   private def awaitSlots(setup: RunSetup, cancelled: () => Boolean): Int = {
-    val end = System.nanoTime() + setup.settings(Checkpointing.replacementSeconds) * 1000000000L
+    val end = System.nanoTime() + setup.settings(CheckpointKeys.replacementSeconds) * 1000000000L
     while (SparkFacts.slots(sc) < setup.ranks && System.nanoTime() < end) {
       if (cancelled()) throw new CancelledException
       Thread.sleep(WatchedJob.PollMillis)
@@ -158,7 +158,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         .barrier()
         .mapPartitions { _ =>
           val context = TaskContext.get().asInstanceOf[BarrierTaskContext]
-          val done = new RankTask(shipped.value, context, SparkDLPlugin.report).run()
+          val done = new RankTask(shipped.value, context, DriverLink.report).run()
           Iterator((done.rank, done))
         }
         .partitionBy(new HashPartitioner(1))

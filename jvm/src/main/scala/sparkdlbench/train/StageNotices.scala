@@ -12,6 +12,7 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
+import sparkdlbench.common.Failures
 
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 import scala.collection.mutable

@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.AveragingTransport
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * One rank's running statistics in a one-stage run. Each rank's own follow its own rows; before anything reads them (evaluation,

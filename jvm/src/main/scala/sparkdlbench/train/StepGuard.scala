@@ -1,7 +1,8 @@
 package sparkdlbench.train
 
-import sparkdlbench.engine.{Engine, FlatBuffer, FloatOps}
+import sparkdlbench.engine.Engine
 import sparkdlbench.optimizer.{LayerwiseOptimizer, Optimizer}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 import java.nio.FloatBuffer
 

@@ -4,16 +4,17 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
-import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException}
 import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.config.{Redaction, RunKeys, Settings, Variants}
+import sparkdlbench.common.{Facts, Failures, Json, Outcome}
+import sparkdlbench.config.{CheckpointKeys, Redaction, RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
-import sparkdlbench.results.{Facts, Json, MlFlow, ModelFolder, Page, Recorder, RunFolder, RunLogger, TensorBoard}
+import sparkdlbench.results.{MlFlow, ModelFolder, Page, RunFolder, RunLogger, TensorBoard}
 import sparkdlbench.transport.{JobTransport, OneStageTransport, RunSecret, TransportVariant}
+import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.io.IOException
 import java.nio.file.{Files, Path, Paths}
@@ -96,7 +97,7 @@ final class TrainingRun private (
     val recorder = new Recorder(setup, folder, live, startNanos, loggers)
     sampler = sampleDriver()
     sc.addSparkListener(layers)
-    AnyOutcome.after(AnyOutcome.of(trained(recorder, live)))(
+    Outcome.after(Outcome.of(trained(recorder, live)))(
       () => sc.removeSparkListener(layers),
       () => sampler.foreach(_.close()),
       () => ResourceLog.close(runId),
@@ -379,7 +380,7 @@ object TrainingRun {
 
   /** Executors have other working folders than the driver. */
   private def namedFolders(settings: Settings, sc: SparkContext): Settings =
-    Seq(Checkpointing.folder, Checkpointing.resume).filter(settings(_).nonEmpty).foldLeft(settings) { (sofar, key) =>
+    Seq(CheckpointKeys.folder, CheckpointKeys.resume).filter(settings(_).nonEmpty).foldLeft(settings) { (sofar, key) =>
       sofar.updated(key, CheckpointStore.named(settings(key), sc.hadoopConfiguration))
     }
 
@@ -406,8 +407,8 @@ object TrainingRun {
       counted: Boolean,
       sc: SparkContext
   ): Unit = {
-    val folder = settings(Checkpointing.resume)
-    checkUnused(settings(Checkpointing.folder), folder, sc.hadoopConfiguration)
+    val folder = settings(CheckpointKeys.resume)
+    checkUnused(settings(CheckpointKeys.folder), folder, sc.hadoopConfiguration)
     if (folder.nonEmpty) {
       val snapshot = CheckpointStore.require(folder, sc.hadoopConfiguration)
       val length = snapshot.parts.flatMap(_.ranges).filter(_.name == "weights").map(_.values.length).sum

@@ -8,7 +8,9 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.{AnyOutcome, DivergedException}
+import sparkdlbench.DivergedException
+import sparkdlbench.common.Outcome
+import sparkdlbench.config.CheckpointKeys
 
 import java.util.concurrent.ConcurrentHashMap
 import scala.collection.mutable
@@ -50,7 +52,7 @@ private[train] final class WatchedJob(sc: SparkContext, setup: RunSetup, waits: 
    */
   def run[T](job: => T, listen: () => Unit, cancelled: () => Boolean): Try[T] = {
     @volatile var outcome: Option[Try[T]] = None
-    val thread = new Thread(() => outcome = Some(AnyOutcome.of(job)), s"sparkdl-stage-${setup.runId}")
+    val thread = new Thread(() => outcome = Some(Outcome.of(job)), s"sparkdl-stage-${setup.runId}")
     thread.setDaemon(true)
     slots.open()
     thread.start()
@@ -93,7 +95,7 @@ private[train] object WatchedJob {
  *   told what is waited for while they do not
  */
 private final class SlotWatch(sc: SparkContext, setup: RunSetup, waits: String => Unit) extends AutoCloseable {
-  private val limit = setup.settings(Checkpointing.replacementSeconds)
+  private val limit = setup.settings(CheckpointKeys.replacementSeconds)
   private val stages = new BegunStages(setup.runId)
   private var idleSince = System.nanoTime()
   var complaint: Option[String] = None
@@ -146,7 +148,7 @@ private final class BegunStages(group: String) extends SparkListener {
 
 /** Watches whether the ranks of an attempt meet; from then on they watch each other. */
 private[train] final class StartWatch(setup: RunSetup, nanoTime: () => Long = () => System.nanoTime()) {
-  private val limit = setup.settings(Checkpointing.startSeconds)
+  private val limit = setup.settings(CheckpointKeys.startSeconds)
   private val begun = mutable.Map.empty[Int, StartReport]
   private var attempt = -1
   private var since = 0L

@@ -1,6 +1,6 @@
 package sparkdlbench.transport
 
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
  * A transport with two lanes more between rank 0 and every other rank, on which the ranks average a vector now and then, at

@@ -3,10 +3,9 @@ package sparkdlbench.transport
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.topology.Slices
 import sparkdlbench.train.{Placement, RankState}
+import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.{Callable, ExecutionException, Future, TimeUnit, TimeoutException}

@@ -1,7 +1,8 @@
 package sparkdlbench.transport
 
-import sparkdlbench.topology.Slices
-import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RunSetup}
+import sparkdlbench.common.{MemoryKind, MemoryPart}
+import sparkdlbench.train.{RankGroup, RunSetup}
+import sparkdlbench.vector.Slices
 
 /**
  * BigDL's way (Dai et al., "BigDL: A Distributed Deep Learning Framework for Big Data", SoCC 2019, section 3.3), and the

@@ -1,7 +1,8 @@
 package sparkdlbench.transport
 
+import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.Settings
-import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RunSetup}
+import sparkdlbench.train.{RankGroup, RunSetup}
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
 trait JobTransport extends TransportVariant {

@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
-import sparkdlbench.engine.{FlatBuffer, RankExchange}
+import sparkdlbench.engine.RankExchange
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.ByteOrder
 

@@ -1,7 +1,6 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.topology.Ps
 
 /**
  * Which ranks of a group sum their values in memory before anything is sent: those of one executor process.
@@ -42,5 +41,5 @@ object RankGroups {
   /** The groups that a run uses, where `processes` says in which process each rank lives. */
   def chosen[K](settings: Settings, processes: IndexedSeq[K]): RankGroups =
     // A server of its own is nobody's partner, whichever executor it is in.
-    if (settings(inMemoryFirst) == "on" && !Ps.own(settings)) by(processes) else alone(processes.length)
+    if (settings(inMemoryFirst) == "on" && !OwnServers.chosen(settings)) by(processes) else alone(processes.length)
 }

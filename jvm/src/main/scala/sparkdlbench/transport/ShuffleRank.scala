@@ -1,14 +1,12 @@
 package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.RankShuffles
-import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.optimizer.Optimizer
-import sparkdlbench.topology.Slices
+import sparkdlbench.optimizer.{Clipping, Optimizer}
 import sparkdlbench.train.{Placement, RankState}
+import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 
@@ -113,7 +111,7 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
     state.timer.switch(Phase.Update)
     if (two) optimizer.update(master.floats, sum.floats, step)
     else {
-      SyncSgd.clipWhole(state.setup.settings, sum.floats)
+      Clipping.whole(state.setup.settings, sum.floats)
       Optimizer.updateWhole(optimizer, master.floats, sum.floats, state.setup.spec.layout.size, step)
     }
     updated = step

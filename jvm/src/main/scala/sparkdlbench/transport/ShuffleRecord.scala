@@ -2,7 +2,7 @@ package sparkdlbench.transport
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
-import sparkdlbench.topology.Slices
+import sparkdlbench.vector.Slices
 
 import java.nio.{ByteBuffer, ByteOrder}
 

@@ -3,10 +3,11 @@ package sparkdlbench.transport
 import org.apache.spark.sparkdlbench.{RankShuffle, RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
 import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.topology.Slices
-import sparkdlbench.train.{ExecutorRuns, MemoryKind, MemoryPart, RankGroup, RankState, RunSetup}
+import sparkdlbench.train.{ExecutorRuns, RankGroup, RankState, RunSetup}
+import sparkdlbench.vector.Slices
 
 /**
  * The second rung of the in-band ladder: the exchange as real Spark shuffles, through whichever `spark.shuffle.manager` the

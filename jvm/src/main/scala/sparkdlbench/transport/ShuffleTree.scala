@@ -3,15 +3,15 @@ package sparkdlbench.transport
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
-import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.codec.{ChosenCodecs, Codec}
+import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
-import sparkdlbench.optimizer.Optimizer
-import sparkdlbench.topology.{Slices, Tree}
-import sparkdlbench.train.{MemoryKind, MemoryPart, RankGroup, RankState, RunSetup}
+import sparkdlbench.optimizer.{Clipping, Optimizer}
+import sparkdlbench.topology.Tree
+import sparkdlbench.train.{RankGroup, RankState, RunSetup}
+import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.ByteBuffer
 
@@ -48,7 +48,7 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
     timer.restart(Phase.Reduce)
     sumUp(step, results)
     timer.switch(Phase.Update)
-    SyncSgd.clipWhole(setup.settings, sum.floats)
+    Clipping.whole(setup.settings, sum.floats)
     Optimizer.updateWhole(optimizer, master.floats, sum.floats, setup.spec.layout.size, step)
     timer.switch(Phase.Encode)
     publish(step)

@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import org.apache.spark.SparkContext
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.config.Variants
-import sparkdlbench.results.Json
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{RunResult, TrainingRun}
 import sparkdlbench.transport.LocalCluster

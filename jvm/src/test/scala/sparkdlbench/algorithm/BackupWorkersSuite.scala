@@ -2,14 +2,14 @@ package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
-import sparkdlbench.results.Json
 import sparkdlbench.topology.Ps
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import java.util.concurrent.{CountDownLatch, TimeUnit}

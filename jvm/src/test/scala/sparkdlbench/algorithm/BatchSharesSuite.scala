@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import java.nio.charset.StandardCharsets.UTF_8

@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.engine.{FlatBuffer, FloatOps}
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 class ClippingSuite extends AnyFunSuite with LocalRuns {

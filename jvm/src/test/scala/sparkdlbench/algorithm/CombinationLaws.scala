@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Variants}
-import sparkdlbench.results.Json
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{Combination, RunResult}
 import sparkdlbench.transport.{JobTransport, RankGroups, TransportVariant}

@@ -3,10 +3,10 @@ package sparkdlbench.algorithm
 import breeze.linalg.DenseVector
 import breeze.optimize.{DiffFunction, LBFGS}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
-import sparkdlbench.topology.Slices
+import sparkdlbench.common.Json
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, SummingTransport, ThreadGroup, Transport}
+import sparkdlbench.vector.Slices
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import java.nio.file.Files

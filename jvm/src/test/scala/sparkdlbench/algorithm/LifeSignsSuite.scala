@@ -4,9 +4,9 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Fp32
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{Ps, Topology}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 /** Steps of topology `ps` with servers of their own, between which workers do something that takes longer than servers wait. */
 class LifeSignsSuite extends AnyFunSuite {

@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.{CheckpointStore, RunResult}
 import sparkdlbench.{ConfigurationException, LocalRuns}
 

@@ -1,10 +1,10 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{EncodedRange, Sliced, TestCodecs}
 import sparkdlbench.train.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
+import sparkdlbench.vector.FlatBuffer
 
 class ResidualsSuite extends AnyFunSuite {
   private val length = 53

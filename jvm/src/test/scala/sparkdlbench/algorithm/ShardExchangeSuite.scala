@@ -4,11 +4,11 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Optimizer, Schedule, SgdVariant}
 import sparkdlbench.topology.{Ps, TestCodecs}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import java.util.concurrent.{CountDownLatch, TimeUnit}

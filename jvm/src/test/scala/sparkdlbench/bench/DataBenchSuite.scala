@@ -1,8 +1,8 @@
 package sparkdlbench.bench
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.data.SourceFixture
-import sparkdlbench.results.Json
 
 import java.nio.file.Files
 import scala.jdk.CollectionConverters._

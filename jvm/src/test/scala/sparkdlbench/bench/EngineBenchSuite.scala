@@ -2,7 +2,7 @@ package sparkdlbench.bench
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}

@@ -1,7 +1,7 @@
 package sparkdlbench.codec
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.util.Random

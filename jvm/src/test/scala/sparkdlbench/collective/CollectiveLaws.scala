@@ -1,8 +1,8 @@
 package sparkdlbench.collective
 
-import sparkdlbench.{ConfigurationException, OnOneLine, RunFailedException}
-import sparkdlbench.topology.Slices
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
+import sparkdlbench.vector.Slices
+import sparkdlbench.{ConfigurationException, OnOneLine, RunFailedException}
 
 import java.nio.{ByteBuffer, ByteOrder}
 

@@ -2,8 +2,8 @@ package sparkdlbench.config
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
 import sparkdlbench.train.Catalogue
-import sparkdlbench.results.Json
 
 import scala.jdk.CollectionConverters._
 

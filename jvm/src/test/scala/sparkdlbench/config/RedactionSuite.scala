@@ -3,7 +3,7 @@ package sparkdlbench.config
 import org.apache.spark.SparkConf
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Paths}
 import scala.collection.immutable.ListMap

@@ -4,7 +4,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 
 import java.awt.image.BufferedImage

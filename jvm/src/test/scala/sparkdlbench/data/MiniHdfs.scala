@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.io.File
 import java.nio.file.{Files, Path, Paths}

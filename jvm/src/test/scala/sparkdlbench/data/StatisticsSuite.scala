@@ -3,7 +3,7 @@ package sparkdlbench.data
 import com.fasterxml.jackson.databind.JsonNode
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._

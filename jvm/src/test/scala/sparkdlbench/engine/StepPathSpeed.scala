@@ -4,6 +4,7 @@ import sparkdlbench.codec.Codec
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, HeldRowStore, RowBlocks, RowStore, Synthetic, TrainingReader, ValueKind}
 import sparkdlbench.optimizer.SgdVariant
+import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import java.util.Arrays

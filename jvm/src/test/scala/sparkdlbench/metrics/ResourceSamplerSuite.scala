@@ -6,7 +6,7 @@ import io.netty.buffer.UnpooledByteBufAllocator
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
 

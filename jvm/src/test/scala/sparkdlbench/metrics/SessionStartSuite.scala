@@ -2,7 +2,7 @@ package sparkdlbench.metrics
 
 import org.apache.spark.sparkdlbench.KnownExecutor
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 class SessionStartSuite extends AnyFunSuite {
   private def executor(id: Int, registered: Long, slots: Int = 2, gone: Option[Long] = None) =

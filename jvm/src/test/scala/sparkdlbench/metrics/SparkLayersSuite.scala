@@ -1,7 +1,7 @@
 package sparkdlbench.metrics
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
 

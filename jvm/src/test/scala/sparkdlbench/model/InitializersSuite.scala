@@ -2,7 +2,7 @@ package sparkdlbench.model
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 class InitializersSuite extends AnyFunSuite {
   private def spec(hidden: String) =

@@ -1,7 +1,8 @@
 package sparkdlbench.model
 
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.{Batch, FlatBuffer}
+import sparkdlbench.data.Batch
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Paths}

@@ -2,7 +2,7 @@ package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import scala.util.Random

@@ -2,8 +2,8 @@ package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.{RunKeys, Settings}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.ParameterSpec
+import sparkdlbench.vector.FlatBuffer
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import java.nio.FloatBuffer

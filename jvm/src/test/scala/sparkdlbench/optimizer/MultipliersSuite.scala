@@ -1,10 +1,10 @@
 package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.{Initializers, ParameterSpec}
-import sparkdlbench.results.Json
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import java.nio.charset.StandardCharsets.UTF_8

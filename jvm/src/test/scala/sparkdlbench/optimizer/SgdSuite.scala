@@ -3,7 +3,7 @@ package sparkdlbench.optimizer
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import scala.util.Random

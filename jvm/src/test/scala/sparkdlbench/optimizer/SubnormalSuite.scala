@@ -2,8 +2,8 @@ package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.ParameterSpec
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import scala.util.Random

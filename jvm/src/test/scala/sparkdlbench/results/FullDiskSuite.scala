@@ -2,6 +2,7 @@ package sparkdlbench.results
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.WriteFailure
 import sparkdlbench.data.RowBlocks
 import sparkdlbench.engine.libtorch.NativeCache
 import sparkdlbench.train.{CheckpointStore, DataPosition, RankSnapshot, StateRange}

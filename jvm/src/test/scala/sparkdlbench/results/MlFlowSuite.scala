@@ -3,6 +3,7 @@ package sparkdlbench.results
 import com.fasterxml.jackson.databind.JsonNode
 import com.sun.net.httpserver.{HttpExchange, HttpServer}
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 import sparkdlbench.{ConfigurationException, LocalSpark}
 

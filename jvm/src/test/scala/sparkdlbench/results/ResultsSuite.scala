@@ -2,6 +2,8 @@ package sparkdlbench.results
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.Json
+import sparkdlbench.train.Recorder
 
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._

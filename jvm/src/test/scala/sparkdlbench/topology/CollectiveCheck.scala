@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.Transport
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * One rank's side of the laws: goes through whole training steps and checks every value. Runs on any transport, in

@@ -2,8 +2,8 @@ package sparkdlbench.topology
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Bf16
+import sparkdlbench.common.Json
 import sparkdlbench.config.RunKeys
-import sparkdlbench.results.Json
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
 import sparkdlbench.{ConfigurationException, LocalRuns}

@@ -3,8 +3,8 @@ package sparkdlbench.topology
 import sparkdlbench.OnOneLine
 import sparkdlbench.codec.{Bf16, Codec}
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 import java.lang.Float.floatToRawIntBits
 import scala.util.Random

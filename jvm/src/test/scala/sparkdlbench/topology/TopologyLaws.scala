@@ -1,11 +1,10 @@
 package sparkdlbench.topology
 
-import sparkdlbench.OnOneLine
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
+import sparkdlbench.{ConfigurationException, OnOneLine}
 
 import java.lang.Float.floatToRawIntBits
 import java.nio.{ByteBuffer, ByteOrder}

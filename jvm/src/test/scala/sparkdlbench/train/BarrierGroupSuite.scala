@@ -4,6 +4,8 @@ import org.apache.spark.rpc.netty.DriverMessages
 import org.apache.spark.{BarrierTaskContext, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.{BoundedWait, Failures}
+import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.transport.LocalCluster
 
 import java.io.IOException
@@ -95,7 +97,7 @@ class BarrierGroupSuite extends AnyFunSuite {
 
   /** Rank 1 comes when it is too late for rank 0. */
   private def checkLate(sc: SparkContext, setup: RunSetup): Unit = {
-    val hasty = setup.copy(settings = setup.settings.updated(Checkpointing.startSeconds, "1"))
+    val hasty = setup.copy(settings = setup.settings.updated(CheckpointKeys.startSeconds, "1"))
     val failed = Try(onRanks(sc, hasty) { group =>
       if (group.rank == 1) while (!group.isKilled) Thread.sleep(20)
       group.allGather("here").size

@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.config.RunKeys
-import sparkdlbench.results.Json
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import java.nio.file.{Files, Paths}

@@ -1,9 +1,9 @@
 package sparkdlbench.train
 
 import sparkdlbench.OnOneLine
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{Sliced, TestCodecs}
 import sparkdlbench.transport.{AnnouncingTransport, InMemoryConditions, RankGroups, ThreadGroup, Transport}
+import sparkdlbench.vector.FlatBuffer
 
 /** Ranks as threads; every rank's own clock runs at a speed of its own, and only rank 0's counts. */
 class CheckpointClockSuite extends OnOneLine {

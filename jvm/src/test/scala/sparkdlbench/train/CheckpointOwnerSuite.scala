@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
-import sparkdlbench.results.Facts
+import sparkdlbench.common.Facts
 
 import java.nio.file.{Files, Path}
 

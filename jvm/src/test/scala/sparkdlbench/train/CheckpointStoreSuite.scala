@@ -230,7 +230,7 @@ class CheckpointStoreSuite extends AnyFunSuite {
       assert(read.nonEmpty, s"after $operations operations nothing is left")
       assert(read.get.vector("weights", ranks).get.toSeq == Seq.fill(ranks)(read.get.step.toFloat))
       outcome.failed.foreach { cause =>
-        assert(sparkdlbench.results.WriteFailure.isFull(cause), cause)
+        assert(sparkdlbench.common.WriteFailure.isFull(cause), cause)
         failures += 1
       }
       outcome.isSuccess

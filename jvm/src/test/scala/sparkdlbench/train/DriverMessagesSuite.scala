@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.SparkContext
 import org.apache.spark.rpc.netty.DriverMessages
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.transport.LocalCluster
 
 import java.nio.file.{Files, Path}

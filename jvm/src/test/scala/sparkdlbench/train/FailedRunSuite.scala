@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 /** How the kind of a failure reaches whoever waits for the run. */

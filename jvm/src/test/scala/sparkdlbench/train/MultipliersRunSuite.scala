@@ -2,8 +2,8 @@ package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.Initializers
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Files

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 class ProgressSuite extends AnyFunSuite {
 

@@ -4,7 +4,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
-import sparkdlbench.results.{EpochSeconds, Recorder, RunFolder}
+import sparkdlbench.results.RunFolder
 
 class RecorderSuite extends AnyFunSuite with LocalRuns {
   override protected def common: Map[String, String] = Map("transport" -> "block-stream", "workers" -> "3")

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.scheduler.SparkListenerExecutorRemoved
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._
@@ -50,7 +50,7 @@ class StageNoticesSuite extends AnyFunSuite with LocalRuns {
     val folder = Files.createTempDirectory("notices")
     val live = LiveRuns.open("app", run.setup, new Progress)
     val files = sparkdlbench.results.RunFolder.create(folder.toString, "told")
-    val recorder = new sparkdlbench.results.Recorder(run.setup, files, live, System.nanoTime())
+    val recorder = new sparkdlbench.train.Recorder(run.setup, files, live, System.nanoTime())
     recorder.noticed(Notice("rank_failed", "killed", Some(1), Some("host-2"), Some("3")))
     assert(live.progress.noticesAfter(0) == Seq("rank failed rank 1 executor 3 on host-2: killed"))
     val event = Json.read(Files.readAllLines(Paths.get(files.path.toString, "events.jsonl")).asScala.last)

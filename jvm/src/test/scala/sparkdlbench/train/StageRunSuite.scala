@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Path, Paths}
 import scala.jdk.CollectionConverters._

@@ -2,8 +2,10 @@ package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
 import sparkdlbench.optimizer.Optimizer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 

@@ -3,7 +3,8 @@ package sparkdlbench.train
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.{EventFile, Json}
+import sparkdlbench.common.Json
+import sparkdlbench.results.EventFile
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 
 import java.nio.file.{Files, Path, Paths}

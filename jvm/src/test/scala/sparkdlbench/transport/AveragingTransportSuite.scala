@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 class AveragingTransportSuite extends AnyFunSuite {
 

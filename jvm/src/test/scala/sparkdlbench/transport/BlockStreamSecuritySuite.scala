@@ -4,9 +4,9 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{Intruder, SparkBlockStreamNetwork}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.topology.{Collective, CollectiveCheck, Sliced, TestCodecs}
-import sparkdlbench.transport.push.{HostLocal, Mailbox, StreamId}
+import sparkdlbench.transport.push.{BlockStream, HostLocal, Mailbox, StreamId}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.file.{Files, Path, Paths}
 import java.util.UUID

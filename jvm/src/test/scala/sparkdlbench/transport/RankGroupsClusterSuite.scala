@@ -5,7 +5,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.{Bf16, Codec}
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
-import sparkdlbench.transport.push.HostLocal
+import sparkdlbench.transport.push.{BlockStream, HostLocal}
 
 /** Two executor processes with two ranks each sum in memory first, and the network carries what one rank each would send. */
 class RankGroupsClusterSuite extends AnyFunSuite {

@@ -3,8 +3,8 @@ package sparkdlbench.transport
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.config.Settings
-import sparkdlbench.results.Json
 import sparkdlbench.train.{RunResult, TrainingRun}
 
 import java.nio.file.{Files, Path}

@@ -2,7 +2,7 @@ package sparkdlbench.transport
 
 import org.apache.spark.sparkdlbench.{RankShuffles, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.train.RunResult
 import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
 

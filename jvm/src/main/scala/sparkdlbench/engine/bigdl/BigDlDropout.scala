@@ -1,6 +1,6 @@
 package sparkdlbench.engine.bigdl
 
-import sparkdlbench.engine.Batch
+import sparkdlbench.data.Batch
 import sparkdlbench.model.{DropoutKind, DropoutMask, LayerSpec}
 
 final class BigDlDropout extends BigDlLayerKind {

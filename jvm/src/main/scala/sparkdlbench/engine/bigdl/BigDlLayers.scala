@@ -1,7 +1,7 @@
 package sparkdlbench.engine.bigdl
 
 import sparkdlbench.config.{Variant, Variants}
-import sparkdlbench.engine.Batch
+import sparkdlbench.data.Batch
 import sparkdlbench.model.{LayerKinds, LayerSpec, ModelSpec}
 
 import java.nio.FloatBuffer

@@ -1,7 +1,8 @@
 package sparkdlbench.engine.bigdl
 
-import sparkdlbench.engine.{Batch, FlatBuffer}
+import sparkdlbench.data.Batch
 import sparkdlbench.model.{LayerKinds, LayerSpec, ModelSpec, ParameterSpec}
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * The layers of a model along its graph, which we walk ourselves: BigDL's own `Graph` would tell nobody that a layer's

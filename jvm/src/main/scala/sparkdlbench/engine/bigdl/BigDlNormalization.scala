@@ -1,6 +1,6 @@
 package sparkdlbench.engine.bigdl
 
-import sparkdlbench.engine.Batch
+import sparkdlbench.data.Batch
 import sparkdlbench.model.{BatchNormKind, LayerSpec, LocalResponseNormKind}
 
 import java.nio.FloatBuffer

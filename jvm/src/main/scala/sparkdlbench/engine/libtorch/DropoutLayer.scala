@@ -1,8 +1,8 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.{DropoutKind, DropoutMask}
+import sparkdlbench.vector.FlatBuffer
 
 final class TorchDropout extends TorchLayerKind {
   def name = DropoutKind.Name

@@ -1,7 +1,9 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
 import sparkdlbench.model.{Initializers, ModelSpec}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}

@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{FloatBuffer, LongBuffer}
 

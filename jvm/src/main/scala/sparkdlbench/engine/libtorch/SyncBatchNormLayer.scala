@@ -3,8 +3,8 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.javacpp.{BoolPointer, FloatPointer}
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Tensor, TensorOptional}
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.BatchNormKind
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * Batch normalisation over the rows of all ranks, as PyTorch's SyncBatchNorm. C channels, n values of a channel in all ranks' rows:

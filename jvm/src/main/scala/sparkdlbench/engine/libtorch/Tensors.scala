@@ -3,7 +3,7 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.javacpp.{FloatPointer, PointerScope}
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{InferenceMode, Tensor, TensorOptions}
-import sparkdlbench.engine.FlatBuffer
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 

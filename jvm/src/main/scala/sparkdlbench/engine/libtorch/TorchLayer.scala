@@ -3,7 +3,8 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.pytorch.Tensor
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Settings, Variant, Variants}
-import sparkdlbench.engine.{RankExchange, RowIds}
+import sparkdlbench.data.RowIds
+import sparkdlbench.engine.RankExchange
 import sparkdlbench.model.{LayerSpec, ModelSpec, ParameterSpec}
 
 /**

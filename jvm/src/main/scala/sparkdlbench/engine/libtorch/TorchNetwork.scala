@@ -2,8 +2,8 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.Tensor
 import org.bytedeco.pytorch.global.torch
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.{LayerKinds, ModelSpec, ParameterSpec}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 

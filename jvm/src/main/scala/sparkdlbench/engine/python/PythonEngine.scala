@@ -1,10 +1,12 @@
 package sparkdlbench.engine.python
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
-import sparkdlbench.engine.{Batch, Engine, EngineDevice, EngineMemory, Evaluation, FlatBuffer, RankExchange}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankExchange}
 import sparkdlbench.model.{Initializers, ModelSpec}
-import sparkdlbench.results.{Facts, Json}
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * An engine of `python/sparkdl_bench/engines/` under our synchronisation: the same rows, order, optimiser and evaluation as any other engine's,

@@ -1,9 +1,9 @@
 package sparkdlbench.engine.python
 
 import org.apache.spark.SparkEnv
-import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLException}
+import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.config.Settings
-import sparkdlbench.results.{Facts, Json}
+import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLException}
 
 import java.io.{DataInputStream, DataOutputStream, EOFException, File, IOException}
 import java.nio.ByteBuffer

@@ -1,9 +1,10 @@
 package sparkdlbench.engine.python
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.engine.{Batch, FlatBuffer}
+import sparkdlbench.common.MappedFile
+import sparkdlbench.data.Batch
 import sparkdlbench.model.ModelSpec
-import sparkdlbench.transport.push.MappedFile
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.file.{Files, Path}
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer, LongBuffer}

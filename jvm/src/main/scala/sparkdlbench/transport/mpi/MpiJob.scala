@@ -2,8 +2,8 @@ package sparkdlbench.transport.mpi
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.ExecutorAddress
-import sparkdlbench.results.Json
-import sparkdlbench.transport.push.{HostLocal, MappedFile, PushPeer}
+import sparkdlbench.common.{Json, MappedFile, ProcessMark}
+import sparkdlbench.transport.push.PushPeer
 import sparkdlbench.transport.{GroupContext, RunningProcess}
 import sparkdlbench.{ConfigurationException, RunFailedException}
 
@@ -97,7 +97,7 @@ private[mpi] object MpiJob extends Logging {
     MappedFile.own(folder)
     var running = Option.empty[Process]
     try {
-      val self = PushPeer(group.rank, executor.host, 0, executor.id, PushPeer.thisProcess, HostLocal.kernel, false)
+      val self = PushPeer(group.rank, executor.host, 0, executor.id, PushPeer.thisProcess, ProcessMark.kernel, false)
       prepare(group, folder)
       val launching = if (group.rank == 0) Some(launcher()) else None
       val own = MpiPlace(folder.toString, python.toString, hostName, self)

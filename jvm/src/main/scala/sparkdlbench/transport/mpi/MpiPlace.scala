@@ -1,7 +1,7 @@
 package sparkdlbench.transport.mpi
 
 import sparkdlbench.RunFailedException
-import sparkdlbench.results.Json
+import sparkdlbench.common.Json
 import sparkdlbench.transport.push.PushPeer
 
 import scala.util.Try

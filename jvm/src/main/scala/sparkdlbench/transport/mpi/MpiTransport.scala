@@ -1,9 +1,9 @@
 package sparkdlbench.transport.mpi
 
-import sparkdlbench.results.Json
+import sparkdlbench.RunFailedException
+import sparkdlbench.common.{Json, MappedFile}
 import sparkdlbench.transport._
 import sparkdlbench.transport.push._
-import sparkdlbench.RunFailedException
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.{Files, Path}
@@ -69,7 +69,7 @@ private[transport] final class MpiTransport private (
       )
       job.tell(s"open-$generation.json", Json.line(told))
       generation += 1
-      waiting.until(self, polled = true, "map the lanes into its MPI process")(() => MappedFile.word(memory, 0) == 1)
+      waiting.until(self, polled = true, "map the lanes into its MPI process")(() => LaneSlots.word(memory, 0) == 1)
     } finally Files.deleteIfExists(file)
     segments = memory :: segments
     own.zip(offsets).foreach { case (lane, offset) =>

@@ -1,17 +1,14 @@
 package sparkdlbench.transport
 package push
 
+import sparkdlbench.common.MappedFile
 import sparkdlbench.config.Key
 
-import java.io.{IOException, RandomAccessFile}
+import java.io.IOException
 import java.nio.channels.FileChannel
-import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.attribute.PosixFilePermissions
-import java.nio.file.{Files, LinkOption, NoSuchFileException, Path, Paths}
+import java.nio.file.{Files, Path, Paths}
 import java.nio.{ByteBuffer, ByteOrder, MappedByteBuffer}
 import java.security.SecureRandom
-import scala.util.Try
-import scala.util.control.NonFatal
 
 /** When ranks of different executors on one host exchange through a mapped file instead of sockets. */
 object HostLocal {
@@ -21,11 +18,6 @@ object HostLocal {
     Seq("auto", "on", "off"),
     "Executors on one host exchange through mapped memory: auto (where both prove that they share it, and never beside encrypted connections), on (also beside encryption; fails where they do not share it), off"
   )
-
-  /** Same for all processes of one running kernel, whatever container they are in. */
-  lazy val kernel: String =
-    try new String(Files.readAllBytes(Paths.get("/proc/sys/kernel/random/boot_id")), UTF_8).trim
-    catch { case NonFatal(_) => java.net.InetAddress.getLocalHost.getHostName }
 }
 
 /**
@@ -98,166 +90,4 @@ object HostLocalSegment {
       Some(new HostLocalSegment(offer, memory)).filter(_.nonce == offer.nonce)
     }
   } catch { case _: IOException | _: SecurityException => None }
-}
-
-/**
- * Which process it is, among all that the running kernel has had, as far as another process can tell.
- *
- * @param boot
- *   the kernel's boot id, without its dashes
- * @param pidNamespace
- *   inode of the namespace that `pid` is a number of: containers that share /dev/shm may have one each
- * @param timeNamespace
- *   inode of the namespace that `start` is a time of; 0 where the kernel has none
- * @param start
- *   clock ticks from boot to the process' start: its number may be another's later
- */
-private[push] final case class ProcessMark(
-    boot: String,
-    pidNamespace: Long,
-    timeNamespace: Long,
-    pid: Long,
-    start: Long
-) {
-  def print: String = Seq[Any](boot, pidNamespace, timeNamespace, pid, start).mkString("-")
-
-  /** True only where it is certain: processes of other namespaces, hosts and boots cannot be seen from here. */
-  def hasEnded: Boolean = ProcessMark.own.exists(isSeenFrom) && {
-    try ProcessMark.startOf(pid) != start
-    catch {
-      case _: NoSuchFileException => true
-      case NonFatal(_) => false
-    }
-  }
-
-  private def isSeenFrom(own: ProcessMark): Boolean = copy(pid = own.pid, start = own.start) == own
-}
-
-private[push] object ProcessMark {
-  private val Proc = Paths.get("/proc")
-  private val Printed = """([0-9a-f]{32})-(\d+)-(\d+)-(\d+)-(\d+)""".r
-  private val Namespace = """\w+:\[(\d+)]""".r
-  private val StartField = 19 // of those behind the command's name, which may hold anything
-
-  /** This process. None where /proc does not tell, or is that of another namespace than our own number is of. */
-  lazy val own: Option[ProcessMark] = Try {
-    val pid = ProcessHandle.current().pid()
-    require(Files.readSymbolicLink(Proc.resolve("self")).toString == pid.toString)
-    val boot = HostLocal.kernel.replace("-", "")
-    val mark = ProcessMark(boot, namespace("pid"), Try(namespace("time")).getOrElse(0L), pid, startOf(pid))
-    parse(mark.print).get // a host's name in place of the boot id is none
-  }.toOption
-
-  def parse(text: String): Option[ProcessMark] = text match {
-    case Printed(boot, pids, times, pid, start) =>
-      Try(ProcessMark(boot, pids.toLong, times.toLong, pid.toLong, start.toLong)).toOption
-    case _ => None
-  }
-
-  /** Fails with a NoSuchFileException where there is no such process. */
-  private[push] def startOf(pid: Long): Long = {
-    val text = new String(Files.readAllBytes(Proc.resolve(pid.toString).resolve("stat")), UTF_8)
-    text.substring(text.lastIndexOf(')') + 2).split(' ')(StartField).toLong
-  }
-
-  private def namespace(kind: String): Long =
-    Files.readSymbolicLink(Proc.resolve("self").resolve("ns").resolve(kind)).toString match {
-      case Namespace(inode) => inode.toLong
-      case other => throw new IOException(s"the namespace '$other' cannot be read")
-    }
-}
-
-/** Files that several processes map. */
-private[sparkdlbench] object MappedFile {
-  private val CollectMillis = 50L
-  private val Owner = ".owner"
-
-  /** Where processes of one host that are no executors' own map files: in memory where it has room there. */
-  def folders: Seq[Path] =
-    Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
-
-  /**
-   * A new file of `bytes` zeros in the first of `directories` that can hold it, mode 0600, mapped. None where none can. The
-   * zeros are really written: a sparse file on a full tmpfs would kill the process with SIGBUS at its first use.
-   *
-   * Its name tells whose it is, and what processes that were killed have left there with that prefix is removed first.
-   */
-  def create(directories: Seq[Path], prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] = {
-    directories.foreach(removeLeft(_, prefix))
-    val marked = ProcessMark.own.fold(prefix)(mark => s"$prefix${mark.print}-")
-    directories.iterator.zipWithIndex
-      .map { case (directory, index) =>
-        attempt(directory, marked, bytes).orElse {
-          // Earlier runs' mappings hold their memory until they are collected, which nothing else brings about.
-          if (index == 0) { System.gc(); Thread.sleep(CollectMillis); attempt(directory, marked, bytes) }
-          else None
-        }
-      }
-      .collectFirst { case Some(made) => made }
-  }
-
-  /** Tidying up must not keep a run from starting. */
-  private def removeLeft(directory: Path, prefix: String): Unit =
-    try {
-      val files = Files.newDirectoryStream(directory, s"$prefix*")
-      try files.forEach(file => if (isLeft(file, prefix)) Try(Files.deleteIfExists(file)): Unit)
-      finally files.close()
-    } catch { case NonFatal(_) => () }
-
-  /** Says in a folder whose it is; its name may have to be short. */
-  def own(folder: Path): Unit =
-    ProcessMark.own.foreach(mark => Files.write(folder.resolve(Owner), mark.print.getBytes(UTF_8)))
-
-  /** Removes folders with a prefix that processes of our user which were killed had made and owned. */
-  def removeLeftFolders(directory: Path, prefix: String): Unit = Try {
-    val folders = Files.newDirectoryStream(directory, s"$prefix*")
-    try folders.forEach(folder => if (isLeftFolder(folder)) removeWhole(folder))
-    finally folders.close()
-  }: Unit
-
-  private def isLeftFolder(folder: Path): Boolean = Try {
-    Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS) &&
-    Files.getOwner(folder, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self")) &&
-    ProcessMark.parse(new String(Files.readAllBytes(folder.resolve(Owner)), UTF_8)).exists(_.hasEnded)
-  }.getOrElse(false)
-
-  private def removeWhole(folder: Path): Unit = Try {
-    val all = Files.walk(folder)
-    try all.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(each => Files.deleteIfExists(each): Unit)
-    finally all.close()
-  }: Unit
-
-  /** Whether a process of our user has made it that surely runs no more. */
-  private def isLeft(file: Path, prefix: String): Boolean = {
-    val name = file.getFileName.toString.stripPrefix(prefix)
-    ProcessMark.parse(name.take(name.lastIndexOf('-'))).exists(_.hasEnded) &&
-    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) &&
-    Try(Files.getOwner(file, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self"))).getOrElse(false)
-  }
-
-  /** A word that another process may write, at a multiple of 8 bytes. */
-  def word(memory: ByteBuffer, offset: Int): Long = SharedWords.getAcquire(memory, offset)
-
-  private def attempt(directory: Path, prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] = try {
-    val mode = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"))
-    val file = Files.createTempFile(directory, prefix, "", mode)
-    try Some((file, fillAndMap(file, bytes)))
-    catch { case NonFatal(error) => Files.deleteIfExists(file); throw error }
-  } catch { case _: IOException | _: UnsupportedOperationException | _: SecurityException => None }
-
-  private def fillAndMap(file: Path, bytes: Int): MappedByteBuffer = withFile(file) { channel =>
-    val zeros = ByteBuffer.allocateDirect(math.min(bytes, 1 << 20))
-    var left = bytes
-    while (left > 0) {
-      zeros.clear().limit(math.min(left, zeros.capacity))
-      left -= channel.write(zeros)
-    }
-    channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes.toLong)
-  }
-
-  def withFile[T](file: Path)(use: FileChannel => T): T = {
-    val opened = new RandomAccessFile(file.toFile, "rw")
-    try use(opened.getChannel)
-    finally opened.close()
-  }
 }

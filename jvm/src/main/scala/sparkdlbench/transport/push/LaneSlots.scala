@@ -93,6 +93,9 @@ object LaneSlots {
   /** The same for messages of at most `capacity` bytes. */
   def bytes(capacity: Long): Long = HeaderBytes + 2 * ((capacity + Alignment - 1) / Alignment * Alignment)
 
+  /** A word that another process may write, at a multiple of 8 bytes. */
+  def word(memory: ByteBuffer, offset: Int): Long = SharedWords.getAcquire(memory, offset)
+
   /** Slots in fresh direct memory of this process. */
   def allocate(lane: Lane, destination: Option[ByteBuffer]): LaneSlots = {
     val size = if (destination.isDefined) HeaderBytes.toLong else bytes(lane)

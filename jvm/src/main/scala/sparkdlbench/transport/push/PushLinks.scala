@@ -1,7 +1,8 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.{AnyOutcome, RunFailedException}
+import sparkdlbench.RunFailedException
+import sparkdlbench.common.Outcome
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
@@ -77,11 +78,11 @@ final class PushLinks(
   /** Tells the result before a connection is given up: its end is what the other rank hears of, and must not come back before the reason. */
   private def connect(rank: Int, result: Try[PushChannel] => Unit): Unit = {
     val peer = peers(rank)
-    val connected = AnyOutcome.of(
+    val connected = Outcome.of(
       network.connect(peer, StreamId(peer.inbox, group.rank, rank), lost(peer), () => mailbox.wakeUp())
     )
     val settled = connected.flatMap { channel =>
-      AnyOutcome.of {
+      Outcome.of {
         Congestion
           .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
           .foreach(congestion.add)

@@ -6,6 +6,7 @@ import io.netty.util.concurrent.Future
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{EventLoops, ExecutorAddress}
 import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ProcessMark
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.GroupContext
 import sparkdlbench.transport.push._
@@ -65,7 +66,7 @@ final class TcpNetwork(
       port(channel),
       executor.id,
       PushPeer.thisProcess,
-      HostLocal.kernel,
+      ProcessMark.kernel,
       encrypted
     )
   }

@@ -1,8 +1,9 @@
 package sparkdlbench.transport.ucx
 
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.ProcessMark
 import sparkdlbench.transport.RunningProcess
-import sparkdlbench.transport.push.{HostLocal, PushPeer}
+import sparkdlbench.transport.push.PushPeer
 
 import java.nio.file.{Files, Paths}
 import java.util.Base64
@@ -30,7 +31,7 @@ private[ucx] final case class UcxAddress(
 
 private[ucx] object UcxAddress {
   def here(worker: Array[Byte]): UcxAddress =
-    UcxAddress(PushPeer.thisProcess, HostLocal.kernel, processSpace, RunningProcess.here, worker)
+    UcxAddress(PushPeer.thisProcess, ProcessMark.kernel, processSpace, RunningProcess.here, worker)
 
   def print(one: UcxAddress): String =
     Seq(

@@ -5,9 +5,10 @@ import org.apache.spark.sparkdlbench.ExecutorAddress
 import org.openucx.jucx.ucp._
 import org.openucx.jucx.ucs.UcsConstants.STATUS
 import org.openucx.jucx.{UcxException, UcxUtils}
+import sparkdlbench.common.ProcessMark
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.GroupContext
-import sparkdlbench.transport.push.{HostLocal, Mailbox, PushChannel, PushNetwork, PushPeer, StreamId}
+import sparkdlbench.transport.push.{Mailbox, PushChannel, PushNetwork, PushPeer, StreamId}
 import sparkdlbench.transport.tcp.Handshake
 import sparkdlbench.{ConfigurationException, RunFailedException}
 
@@ -75,12 +76,12 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
 
   override def describe(rank: Int): PushPeer = {
     if (loop == null) open()
-    PushPeer(rank, executor.host, 0, executor.id, PushPeer.thisProcess, HostLocal.kernel, encrypted = false)
+    PushPeer(rank, executor.host, 0, executor.id, PushPeer.thisProcess, ProcessMark.kernel, encrypted = false)
   }
 
   private def open(): Unit = {
     val addresses = group.allGather(UcxAddress.print(own)).map(UcxAddress.parse)
-    val ranksHere = addresses.count(_.kernel == HostLocal.kernel)
+    val ranksHere = addresses.count(_.kernel == ProcessMark.kernel)
     val spins = Runtime.getRuntime.availableProcessors >= 2 * ranksHere
     loop = new UcxLoop(s"sparkdl-ucx-${group.rank}", worker, if (spins) SpinNanos else 0L, failAll)
     peers = new UcxPeers(group.rank, addresses, worker, loop)

@@ -1,8 +1,8 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.engine.{Batch, RowIds}
+import sparkdlbench.common.Json
+import sparkdlbench.data.{Batch, RowIds}
 import sparkdlbench.model.{LayerSpec, ModelSpec, ParityModels}
-import sparkdlbench.results.Json
 
 import scala.collection.mutable.ArrayBuffer
 

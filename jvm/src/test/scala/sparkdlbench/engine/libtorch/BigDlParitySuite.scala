@@ -2,8 +2,8 @@ package sparkdlbench.engine.libtorch
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.Json
 import sparkdlbench.model.ParityModels
-import sparkdlbench.results.Json
 
 import scala.jdk.CollectionConverters._
 

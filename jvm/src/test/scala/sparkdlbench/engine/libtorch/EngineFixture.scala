@@ -1,8 +1,10 @@
 package sparkdlbench.engine.libtorch
 
 import sparkdlbench.config.{RunKeys, Variants}
-import sparkdlbench.engine.{Batch, Engine, EngineVariant, FlatBuffer}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, EngineVariant}
 import sparkdlbench.model.{Initializers, MlpFamily, ModelSpec, RunKeysForTests, SoftmaxFamily}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.SplittableRandom

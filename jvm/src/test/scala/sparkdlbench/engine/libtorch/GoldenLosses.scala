@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.engine.FlatBuffer
 import sparkdlbench.model.{Initializers, ModelSpec}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Paths}

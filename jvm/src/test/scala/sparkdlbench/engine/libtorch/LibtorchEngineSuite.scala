@@ -2,8 +2,10 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.OnOneLine
 import sparkdlbench.config.Variants
-import sparkdlbench.engine.{Batch, Engine, EngineVariant, Evaluation, FlatBuffer, RowIds}
+import sparkdlbench.data.{Batch, RowIds}
+import sparkdlbench.engine.{Engine, EngineVariant, Evaluation}
 import sparkdlbench.model.{LayerSpec, ModelSpec, ParityModels}
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.file.{Files, Paths}
 import scala.collection.mutable.ArrayBuffer

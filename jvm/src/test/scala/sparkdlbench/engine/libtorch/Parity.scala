@@ -2,8 +2,8 @@ package sparkdlbench.engine.libtorch
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.scalatest.Assertions
+import sparkdlbench.common.Json
 import sparkdlbench.model.{ModelSpec, ParityModels}
-import sparkdlbench.results.Json
 
 import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Paths}

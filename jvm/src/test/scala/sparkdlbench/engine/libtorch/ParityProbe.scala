@@ -1,9 +1,9 @@
 package sparkdlbench.engine.libtorch
 
+import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.engine.{Engine, EngineVariant}
 import sparkdlbench.model.{ParityModel, ParityModels, RunKeysForTests}
-import sparkdlbench.results.Json
 
 import scala.util.Try
 

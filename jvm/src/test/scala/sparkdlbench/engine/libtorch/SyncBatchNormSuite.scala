@@ -1,10 +1,11 @@
 package sparkdlbench.engine.libtorch
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.engine.{Batch, Engine, RowIds}
+import sparkdlbench.data.{Batch, RowIds}
+import sparkdlbench.engine.Engine
 import sparkdlbench.model.{ModelSpec, ParityModels}
-import sparkdlbench.topology.Slices
 import sparkdlbench.transport.{ExchangingTransport, ThreadGroup}
+import sparkdlbench.vector.Slices
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, LongBuffer}
 

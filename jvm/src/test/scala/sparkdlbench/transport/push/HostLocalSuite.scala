@@ -2,6 +2,7 @@ package sparkdlbench.transport
 package push
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.{MappedFile, ProcessMark}
 
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, Path, Paths}

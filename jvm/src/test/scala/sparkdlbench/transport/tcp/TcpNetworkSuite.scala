@@ -3,7 +3,7 @@ package sparkdlbench.transport.tcp
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.push.{Mailbox, StreamId}
-import sparkdlbench.transport.{GroupContext, RunSecret, Tcp}
+import sparkdlbench.transport.{GroupContext, RunSecret}
 import sparkdlbench.{ConfigurationException, LocalSpark}
 
 import java.net.{InetAddress, ServerSocket, Socket}

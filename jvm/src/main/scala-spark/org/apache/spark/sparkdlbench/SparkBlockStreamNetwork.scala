@@ -7,6 +7,7 @@ import org.apache.spark.network.shuffle.BlockStoreClient
 import org.apache.spark.storage.{ShuffleBlockId, StorageLevel}
 import org.apache.spark.util.Utils
 import sparkdlbench.RunFailedException
+import sparkdlbench.common.ProcessMark
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.push._
 
@@ -36,7 +37,7 @@ object SparkBlockStreamNetwork extends PushNetwork {
   override def describe(rank: Int): PushPeer = {
     ReceiveInPlace.install(env.blockManager.blockTransferService)
     val id = env.blockManager.blockManagerId
-    PushPeer(rank, id.host, id.port, id.executorId, PushPeer.thisProcess, HostLocal.kernel, encrypted)
+    PushPeer(rank, id.host, id.port, id.executorId, PushPeer.thisProcess, ProcessMark.kernel, encrypted)
   }
 
   private def encrypted: Boolean = SparkFacts.encrypts(env.conf)

@@ -1,8 +1,8 @@
-package sparkdlbench.transport
+package sparkdlbench.transport.mpi
 
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.mpi.{MpiPrograms, MpiTransport}
 import sparkdlbench.transport.push.LaneSlots
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Surroundings, Transport, TransportVariant}
 
 /**
  * Messages by MPI: a real MPI job with one process beside each Spark task. Task and process share mapped memory, in which a message

@@ -1,11 +1,9 @@
-package sparkdlbench.train
-
-import sparkdlbench.AnyOutcome
+package sparkdlbench.common
 
 import scala.util.Try
 
 /** A wait for what knows no bound of its own. */
-private[train] object BoundedWait {
+private[sparkdlbench] object BoundedWait {
   private val LookMillis = 20L
 
   /**
@@ -17,7 +15,7 @@ private[train] object BoundedWait {
    */
   def of[T](name: String, millis: Long, isKilled: => Boolean)(work: => T): Option[Try[T]] = {
     @volatile var outcome: Option[Try[T]] = None
-    val thread = new Thread(() => outcome = Some(AnyOutcome.of(work)), name)
+    val thread = new Thread(() => outcome = Some(Outcome.of(work)), name)
     thread.setDaemon(true)
     val end = System.nanoTime() + math.max(1L, millis) * 1000000L
     thread.start()

@@ -1,9 +1,17 @@
-package sparkdlbench.transport
+package sparkdlbench.transport.tcp
 
 import org.apache.spark.sparkdlbench.ExecutorAddress
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.push.{Congestion, LaneSlots, Progress, PushTransport}
-import sparkdlbench.transport.tcp.{Handshake, Interfaces, PortRange, TcpNetwork, TlsPair}
+import sparkdlbench.transport.{
+  GroupContext,
+  OneStageTransport,
+  RankGroups,
+  RunSecret,
+  Surroundings,
+  Transport,
+  TransportVariant
+}
 
 import scala.util.Try
 

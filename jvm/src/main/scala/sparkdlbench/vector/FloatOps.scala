@@ -1,4 +1,4 @@
-package sparkdlbench.engine
+package sparkdlbench.vector
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
 

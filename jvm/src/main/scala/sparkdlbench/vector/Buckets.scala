@@ -1,4 +1,4 @@
-package sparkdlbench.topology
+package sparkdlbench.vector
 
 /**
  * How a vector is cut into consecutive buckets, counted from its end: backward finishes the last layer first, so bucket

@@ -1,4 +1,4 @@
-package sparkdlbench.results
+package sparkdlbench.common
 
 import java.lang.management.ManagementFactory
 import java.net.InetAddress

@@ -1,9 +1,9 @@
-package sparkdlbench.transport
+package sparkdlbench.transport.push
 
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.push.{Congestion, HostLocal, LaneSlots, Progress, PushTransport}
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, Surroundings, Transport, TransportVariant}
 
 /**
  * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.

@@ -1,4 +1,4 @@
-package sparkdlbench.train
+package sparkdlbench.common
 
 import sparkdlbench.{ConfigurationException, DivergedException, SparkDLException}
 

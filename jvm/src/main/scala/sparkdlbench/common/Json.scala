@@ -1,4 +1,4 @@
-package sparkdlbench.results
+package sparkdlbench.common
 
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper, SerializationFeature}
 

@@ -1,8 +1,10 @@
-package sparkdlbench
+package sparkdlbench.common
+
+import sparkdlbench.OnOneLine
 
 import scala.collection.mutable.ArrayBuffer
 
-class AnyOutcomeSuite extends OnOneLine {
+class OutcomeSuite extends OnOneLine {
   private val work = new LinkageError("work")
   private val first = new RuntimeException("first")
   private val second = new RuntimeException("second")
@@ -14,17 +16,17 @@ class AnyOutcomeSuite extends OnOneLine {
       failing.foreach(throw _)
     }
     val told = intercept[LinkageError](
-      AnyOutcome.after(AnyOutcome.of[Int](throw work))(end("a", Some(first)), end("b"), end("c", Some(second)))
+      Outcome.after(Outcome.of[Int](throw work))(end("a", Some(first)), end("b"), end("c", Some(second)))
     )
     assert((told eq work) && told.getSuppressed.toSeq == Seq(first, second))
     assert(done == Seq("a", "b", "c"))
-    val later = intercept[RuntimeException](AnyOutcome.after(AnyOutcome.of(1))(end("d", Some(second)), end("e")))
+    val later = intercept[RuntimeException](Outcome.after(Outcome.of(1))(end("d", Some(second)), end("e")))
     assert((later eq second) && later.getSuppressed.isEmpty && done.takeRight(2) == Seq("d", "e"))
-    assert(AnyOutcome.after(AnyOutcome.of(1))(end("f")) == 1 && AnyOutcome.after(AnyOutcome.of(2))() == 2)
+    assert(Outcome.after(Outcome.of(1))(end("f")) == 1 && Outcome.after(Outcome.of(2))() == 2)
   }
 
   test("one and the same failure is not suppressed in itself") {
-    val told = intercept[RuntimeException](AnyOutcome.after(AnyOutcome.of[Int](throw first))(() => throw first))
+    val told = intercept[RuntimeException](Outcome.after(Outcome.of[Int](throw first))(() => throw first))
     assert((told eq first) && told.getSuppressed.isEmpty)
   }
 }

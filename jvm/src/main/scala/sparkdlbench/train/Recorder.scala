@@ -1,8 +1,8 @@
-package sparkdlbench.results
+package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord, StepPhases, Waits}
-import sparkdlbench.train.{LiveRun, Notice, Placement, RankStatus, RunSetup}
+import sparkdlbench.results.{RunFolder, RunLogger}
 import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap

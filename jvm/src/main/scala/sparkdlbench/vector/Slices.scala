@@ -1,4 +1,4 @@
-package sparkdlbench.topology
+package sparkdlbench.vector
 
 /**
  * How a vector of `length` values is cut into `parts` consecutive slices: the first `length % parts` slices are one

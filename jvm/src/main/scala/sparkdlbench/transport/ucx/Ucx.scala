@@ -1,8 +1,16 @@
-package sparkdlbench.transport
+package sparkdlbench.transport.ucx
 
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.push.{LaneSlots, PushTransport}
-import sparkdlbench.transport.ucx.{UcxLibraries, UcxNetwork}
+import sparkdlbench.transport.{
+  GroupContext,
+  OneStageTransport,
+  RankGroups,
+  RunSecret,
+  Surroundings,
+  Transport,
+  TransportVariant
+}
 
 /**
  * Messages by UCX (jucx), which chooses among RDMA, shared memory and TCP what a pair of hosts has; with everything else as in

@@ -1,9 +1,9 @@
-package sparkdlbench
+package sparkdlbench.common
 
 import scala.util.{Failure, Success, Try}
 
 /** How work ended, for whoever waits for it, or must clear up after it. */
-private[sparkdlbench] object AnyOutcome {
+private[sparkdlbench] object Outcome {
 
   /** As `Try`, but with what that lets through, such as a missing class: whoever waits must not wait for ever because of it. */
   def of[T](work: => T): Try[T] =

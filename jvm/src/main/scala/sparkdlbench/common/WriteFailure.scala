@@ -1,4 +1,4 @@
-package sparkdlbench.results
+package sparkdlbench.common
 
 /** What could not be written, in one paragraph: which place, why, and what to do. */
 object WriteFailure {

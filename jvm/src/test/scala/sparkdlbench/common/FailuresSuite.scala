@@ -1,4 +1,4 @@
-package sparkdlbench.train
+package sparkdlbench.common
 
 import org.apache.spark.SparkException
 import org.scalatest.funsuite.AnyFunSuite

@@ -1,4 +1,4 @@
-package sparkdlbench.data
+package sparkdlbench.common
 
 /**
  * SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Written out here

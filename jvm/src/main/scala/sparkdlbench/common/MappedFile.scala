@@ -1,0 +1,102 @@
+package sparkdlbench.common
+
+import java.io.{IOException, RandomAccessFile}
+import java.nio.channels.FileChannel
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.attribute.PosixFilePermissions
+import java.nio.file.{Files, LinkOption, Path, Paths}
+import java.nio.{ByteBuffer, MappedByteBuffer}
+import scala.util.Try
+import scala.util.control.NonFatal
+
+/** Files that several processes map. */
+private[sparkdlbench] object MappedFile {
+  private val CollectMillis = 50L
+  private val Owner = ".owner"
+
+  /** Where processes of one host that are no executors' own map files: in memory where it has room there. */
+  def folders: Seq[Path] =
+    Seq(Paths.get("/dev/shm"), Paths.get(System.getProperty("java.io.tmpdir"))).filter(Files.isWritable(_))
+
+  /**
+   * A new file of `bytes` zeros in the first of `directories` that can hold it, mode 0600, mapped. None where none can. The
+   * zeros are really written: a sparse file on a full tmpfs would kill the process with SIGBUS at its first use.
+   *
+   * Its name tells whose it is, and what processes that were killed have left there with that prefix is removed first.
+   */
+  def create(directories: Seq[Path], prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] = {
+    directories.foreach(removeLeft(_, prefix))
+    val marked = ProcessMark.own.fold(prefix)(mark => s"$prefix${mark.print}-")
+    directories.iterator.zipWithIndex
+      .map { case (directory, index) =>
+        attempt(directory, marked, bytes).orElse {
+          // Earlier runs' mappings hold their memory until they are collected, which nothing else brings about.
+          if (index == 0) { System.gc(); Thread.sleep(CollectMillis); attempt(directory, marked, bytes) }
+          else None
+        }
+      }
+      .collectFirst { case Some(made) => made }
+  }
+
+  /** Tidying up must not keep a run from starting. */
+  private def removeLeft(directory: Path, prefix: String): Unit =
+    try {
+      val files = Files.newDirectoryStream(directory, s"$prefix*")
+      try files.forEach(file => if (isLeft(file, prefix)) Try(Files.deleteIfExists(file)): Unit)
+      finally files.close()
+    } catch { case NonFatal(_) => () }
+
+  /** Says in a folder whose it is; its name may have to be short. */
+  def own(folder: Path): Unit =
+    ProcessMark.own.foreach(mark => Files.write(folder.resolve(Owner), mark.print.getBytes(UTF_8)))
+
+  /** Removes folders with a prefix that processes of our user which were killed had made and owned. */
+  def removeLeftFolders(directory: Path, prefix: String): Unit = Try {
+    val folders = Files.newDirectoryStream(directory, s"$prefix*")
+    try folders.forEach(folder => if (isLeftFolder(folder)) removeWhole(folder))
+    finally folders.close()
+  }: Unit
+
+  private def isLeftFolder(folder: Path): Boolean = Try {
+    Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS) &&
+    Files.getOwner(folder, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self")) &&
+    ProcessMark.parse(new String(Files.readAllBytes(folder.resolve(Owner)), UTF_8)).exists(_.hasEnded)
+  }.getOrElse(false)
+
+  private def removeWhole(folder: Path): Unit = Try {
+    val all = Files.walk(folder)
+    try all.sorted(java.util.Comparator.reverseOrder[Path]()).forEach(each => Files.deleteIfExists(each): Unit)
+    finally all.close()
+  }: Unit
+
+  /** Whether a process of our user has made it that surely runs no more. */
+  private def isLeft(file: Path, prefix: String): Boolean = {
+    val name = file.getFileName.toString.stripPrefix(prefix)
+    ProcessMark.parse(name.take(name.lastIndexOf('-'))).exists(_.hasEnded) &&
+    Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS) &&
+    Try(Files.getOwner(file, LinkOption.NOFOLLOW_LINKS) == Files.getOwner(Paths.get("/proc/self"))).getOrElse(false)
+  }
+
+  private def attempt(directory: Path, prefix: String, bytes: Int): Option[(Path, MappedByteBuffer)] = try {
+    val mode = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"))
+    val file = Files.createTempFile(directory, prefix, "", mode)
+    try Some((file, fillAndMap(file, bytes)))
+    catch { case NonFatal(error) => Files.deleteIfExists(file); throw error }
+  } catch { case _: IOException | _: UnsupportedOperationException | _: SecurityException => None }
+
+  private def fillAndMap(file: Path, bytes: Int): MappedByteBuffer = withFile(file) { channel =>
+    val zeros = ByteBuffer.allocateDirect(math.min(bytes, 1 << 20))
+    var left = bytes
+    while (left > 0) {
+      zeros.clear().limit(math.min(left, zeros.capacity))
+      left -= channel.write(zeros)
+    }
+    channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes.toLong)
+  }
+
+  def withFile[T](file: Path)(use: FileChannel => T): T = {
+    val opened = new RandomAccessFile(file.toFile, "rw")
+    try use(opened.getChannel)
+    finally opened.close()
+  }
+}

@@ -81,7 +81,7 @@ def compare(
         label: the label's column; None: the one with a usual name.
         workers: the numbers to compare. 1 is one process with all cores of this host; others share these cores, or run
             on `master` where that is a cluster's.
-        minutes: how long to measure (10 where `trials` is not given either).
+        minutes: how long to measure, each way at least once (10 where `trials` is not given either).
         trials: measured runs of each way, in place of minutes.
         epochs: of each run; None: as many as fit.
         spark: the session, whose master is taken where it is a cluster's. Runs have sessions of their own.

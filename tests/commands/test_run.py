@@ -30,7 +30,7 @@ def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: P
     assert results.summary["final"]["test_accuracy"] >= 0.95
     assert "test accuracy" in done.stdout
     assert "bytes host-local" in done.stdout
-    assert str(results.folder) in done.stdout
+    assert f"page                             {results.folder / 'page.html'}\n" in done.stdout
     assert {"run.json", "events.jsonl", "summary.json", "page.html", "plot.png", "spark.log"} <= {
         path.name for path in results.folder.iterdir()
     }
@@ -48,7 +48,8 @@ def test_digits_from_the_file_to_the_page(command_line: CommandLine, tmp_path: P
     # Progress, in plain lines, since standard error is no terminal; nothing of Spark's own.
     lines = done.stderr.splitlines()
     assert all(is_progress(line) for line in lines), done.stderr
-    assert "starting Spark (local-cluster[2,1,2048])" in lines[0]
+    assert lines[0].endswith(" s  starting the driver's JVM")
+    assert lines[1].endswith(" s  starting Spark (local-cluster[2,1,2048])")
     # The last line has the last step's loss, which is far from the first's (2.3).
     assert float(lines[-1].split("loss ")[1].split()[0]) < 0.5, lines[-1]
     waited = float(done.stdout.split("seconds since the command began")[1].split()[0])

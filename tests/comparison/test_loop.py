@@ -298,3 +298,12 @@ def test_a_folder_that_is_none_says_so(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"schema": 99}))
     with pytest.raises(ConfigurationError, match="schema 99"):
         store.open_folder(tmp_path)
+
+
+@pytest.mark.parametrize(("waited", "said"), [(33.71, "33.7 s from the command"), (None, "29.0 s")])
+def test_a_finished_cell_says_what_reports_count(waited: float | None, said: str) -> None:
+    # A session that several runs share has no command of each run's own.
+    none = dict.fromkeys(("ms_per_step", "test_accuracy", "seconds_to_accuracy"), None)
+    metrics = {**none, "seconds_total": 29.0, "seconds_waited": waited}
+    record = {"group": "a", "trial": 1, "warmup": False, "status": "success", "metrics": metrics, "load": {}}
+    assert loop.describe(record) == f"a, trial 1: {said}"

@@ -13,7 +13,9 @@ from sparkdl_bench.config import RunFile
 
 @click.command("try", short_help="Should a cluster train on your data? Measures, and answers.")
 @click.argument("data")
-@click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to measure.")
+@click.option(
+    "--minutes", type=float, default=10.0, show_default=True, help="How long to measure; each way at least once."
+)
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
 @click.option("--master", help="A cluster's master, on which the workers run. [default: this host's cores]")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs.")

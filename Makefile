@@ -6,11 +6,12 @@
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
+#   make newcomer        the newcomer's path, from the wheel in a fresh environment to a report, each step timed
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel release docs clean distclean
+.PHONY: demo test mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -37,7 +38,7 @@ PAGES := https://github.com/sparkdl-bench/sparkdl-bench/blob/v$(VERSION)
 # Which of GnuPG's secret keys signs a release; empty: GnuPG's own choice.
 KEY :=
 
-# Words for the commands behind bench, bench-* and soak; from make's command line alone.
+# Words for the commands behind bench, bench-*, newcomer and soak; from make's command line alone.
 ARGS :=
 
 # One that this Spark and the pinned versions of pyproject.toml are made for, where the PATH has it; else any from 3.10 on.
@@ -132,6 +133,11 @@ wheel: target/.jars-4 target/.jars-3.5
 	cp target/jars-4/sparkdl-bench-spark-*.jar target/jars-3.5/sparkdl-bench-spark-*.jar target/wheel/python/sparkdl_bench/jars/
 	chmod -R u=rwX,go=rX target/wheel
 	SOURCE_DATE_EPOCH=$(EPOCH) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist target/wheel
+
+# Fails where a step does, or where the first trained net takes more than 90 s.
+newcomer: wheel
+	$(BIN)/python tests/newcomer_path.py dist/sparkdl_bench-$(VERSION)-py3-none-any.whl --natives target/jars-$(LINE) \
+	  --spark $(patsubst pyspark==%,%,$(firstword $(PYSPARK))) $(ARGS)
 
 # What `make wheel` makes, and beside it the source distribution, the jars with sources and documentation; signed and checked.
 release: wheel $(VENV)/.release

@@ -1,10 +1,13 @@
 """Walks the newcomer's path: a fresh environment, the wheel, and no checkout. Prints the seconds of each step.
 
+    make newcomer
     python tests/newcomer_path.py WHEEL [--natives DIR] [--spark 4.1.4] [--minutes 1]
 
 Steps: environment, installation, natives (fetched, or found in --natives), first trained net by name, own DataFrame,
 compare of the own DataFrame, a CSV by `try`, a run file by `init`, report, doctor. Ends with 1 where a step fails, or
-the first net takes more than 90 s. No test by its name: it takes minutes and installs packages.
+the first net takes more than 90 s. The first net unpacks the native libraries into a folder of its own, as on a machine
+that never trained; of it the lines of progress are shown as well. No test by its name: it takes minutes and installs
+packages.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ class Way:
         self._folder, self._environment = folder, environment
         self.seconds: dict[str, float] = {}
 
-    def step(self, name: str, *words: str | Path) -> None:
+    def step(self, name: str, *words: str | Path, progress: bool = False) -> None:
         start = time.monotonic()
         done = subprocess.run(
             [str(word) for word in words],
@@ -73,8 +76,17 @@ class Way:
         print(f"{name:<36}{self.seconds[name]:8.1f} s", flush=True)
         if done.returncode != 0:
             sys.exit(f"{name} ended with exit status {done.returncode}:\n{done.stdout}\n{done.stderr}")
-        for line in done.stdout.strip().splitlines()[-4:]:
+        for line in [*(done.stderr.strip().splitlines() if progress else ()), *done.stdout.strip().splitlines()[-4:]]:
             print(f"    {line}", flush=True)
+
+
+def _without_ours(jars: Path, folder: Path) -> Path:
+    """A folder of these jars but this project's own, which has to come from the wheel."""
+    folder.mkdir()
+    for jar in jars.resolve().glob("*.jar"):
+        if not jar.name.startswith("sparkdl-bench-"):
+            (folder / jar.name).symlink_to(jar)
+    return folder
 
 
 def walk(wheel: Path, natives: Path | None, spark: str, minutes: float, folder: Path) -> dict[str, float]:
@@ -85,7 +97,7 @@ def walk(wheel: Path, natives: Path | None, spark: str, minutes: float, folder: 
     }
     environment["XDG_CACHE_HOME"] = str(home)
     if natives is not None:
-        environment["SPARKDL_JARS"] = str(natives)
+        environment["SPARKDL_JARS"] = str(_without_ours(natives, folder / "natives"))
     way = Way(folder, environment)
     binaries = folder / "env" / "bin"
     python, ours = binaries / "python", binaries / "sparkdl-bench"
@@ -94,7 +106,8 @@ def walk(wheel: Path, natives: Path | None, spark: str, minutes: float, folder: 
     way.step("install the wheel", *pip, f"{wheel.resolve()}[report]", f"pyspark=={spark}")
     if natives is None:
         way.step("jars fetch", ours, "jars", "fetch")
-    way.step("first net: run digits-mlp", ours, "run", "digits-mlp")
+    unpacked = f"engine.cache={folder / 'unpacked'}"
+    way.step("first net: run digits-mlp", ours, "run", "digits-mlp", "--set", unpacked, progress=True)
     for name, text in (("own.py", OWN_FRAME), ("comparison.py", COMPARE.replace("MINUTES", str(minutes)))):
         (folder / name).write_text(text, encoding="utf-8")
     way.step("own DataFrame: Trainer", python, "own.py")
@@ -113,7 +126,7 @@ def walk(wheel: Path, natives: Path | None, spark: str, minutes: float, folder: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
-    parser.add_argument("--natives", type=Path, help="folder of the jars of native code, in place of `jars fetch`")
+    parser.add_argument("--natives", type=Path, help="folder with the jars of native code, in place of `jars fetch`")
     parser.add_argument("--spark", default="4.1.4")
     parser.add_argument("--minutes", type=float, default=1.0)
     given = parser.parse_args()

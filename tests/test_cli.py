@@ -26,6 +26,21 @@ def test_commands_are_found_by_scanning() -> None:
         assert command.help, f"{name} has no help"
 
 
+@pytest.mark.parametrize("words", [(), ("jars",), ("bench",), ("peers",), ("data",)])
+def test_every_command_is_listed_with_a_whole_sentence(words: tuple[str, ...]) -> None:
+    listed = run(*words, "--help").stdout
+    assert "..." not in listed.partition("Commands:")[2]
+    # The group alone shows the same, and is no error of ours.
+    alone = run(*words)
+    assert alone.exit_code in (0, 2)  # 2 from click 8.2 on
+    assert alone.output.strip() == listed.strip()
+
+
+def test_the_first_help_says_where_to_begin() -> None:
+    said = " ".join(run("--help").stdout.split())
+    assert said.endswith("Begin with `sparkdl-bench run digits-mlp`, or `sparkdl-bench try DATA` for data of your own.")
+
+
 def test_help_and_version() -> None:
     assert run("--help").exit_code == 0
     assert __version__ in run("--version").output

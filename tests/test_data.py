@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from conftest import CommandLine
 from sparkdl_bench import frames
+from sparkdl_bench.comparison import look_table
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.trainer import Trainer, data_to_settings
 
@@ -82,6 +83,20 @@ def test_names_of_frames_go_with_the_call(spark: SparkSession) -> None:
     assert names() == before
     with frames.named("digits") as data:
         assert data == "digits"
+
+
+def test_two_columns_of_one_name_are_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1.0, 2.0, 0), (2.0, 1.0, 1)], ["x", "X", "label"])
+    said = (
+        "The DataFrame has more than one column 'x' (Spark ignores case), and Spark cannot tell them apart. Rename "
+        "one: frame.toDF(…) takes new names for all columns."
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        Trainer(model="mlp", data=frame, workers=1).fit(spark)
+    assert str(refused.value) == said
+    with pytest.raises(ConfigurationError) as refused:
+        look_table.of_frame(frame, None)
+    assert str(refused.value) == said
 
 
 def test_a_bad_row_of_a_frame_is_told(spark: SparkSession, tmp_path: Path) -> None:

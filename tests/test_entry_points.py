@@ -9,9 +9,7 @@ import os
 import pwd
 import re
 import shutil
-import subprocess
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,18 +18,17 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
+from programs import ROOT, assert_refused, execute
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
 from standalone import SPARK_HOME, spark_environment, standalone_cluster
 from test_release import release
 
-ROOT = Path(__file__).resolve().parents[1]
 LINE = spark_line(pyspark.__version__)
 SCALA = SCALA_OF_LINE[LINE]
 ARTIFACT = f"sparkdl-bench-spark-{LINE}_{SCALA}"
 SCALA_VERSIONS = {"2.12": "2.12.18", "2.13": "2.13.16"}
 COMPILED_AGAINST = {"3.5": "3.5.8", "4": "4.1.0"}
-TIMEOUT_SECONDS = 900
 RUN = ROOT / "conf" / "runs" / "digits-mlp.toml"
 
 
@@ -72,23 +69,6 @@ def sbt_cache() -> Path:
     return next(folder for home in homes for cache in caches if (folder := home / cache).is_dir())
 
 
-def execute(command: Sequence[str], environment: dict[str, str], cwd: Path = ROOT) -> str:
-    """Runs a command to its end; its output, or a failed test that shows it."""
-    done = subprocess.run(
-        list(command),
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout[-6000:]}"
-    return done.stdout
-
-
 def submit(*arguments: str, environment: dict[str, str], cwd: Path, asked: dict[str, str] | None = None) -> str:
     settings = {"spark.ui.enabled": "false", **(asked or {})}
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
@@ -123,22 +103,9 @@ def test_assembled_jar_holds_us_and_the_natives_but_neither_spark_nor_scala(publ
 
 
 def test_a_wrong_setting_ends_spark_submit_with_status_2(published: Published, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", "sparkdlbench.Main", str(published.assembly)),
-            *("run", str(RUN), "--set", "wrokers=2"),
-        ],
-        cwd=tmp_path,
-        env=spark_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert "sparkdl-bench: Unknown configuration key 'wrokers'. Did you mean 'workers'?" in done.stderr
-    assert "\tat " not in done.stderr
+    command = [SPARK_HOME / "bin" / "spark-submit", "--class", "sparkdlbench.Main", published.assembly]
+    said = execute([*command, "run", RUN, "--set", "wrokers=2"], spark_environment(), tmp_path, status=2)
+    assert_refused(said, "sparkdl-bench: Unknown configuration key 'wrokers'. Did you mean 'workers'?")
 
 
 def test_thin_jar_needs_only_spark_and_the_natives(published: Published) -> None:

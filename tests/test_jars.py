@@ -189,6 +189,18 @@ def test_what_one_folder_got_no_other_folder_or_line_asks_for_again(ivy: FakeIvy
     assert ivy.asked_once_for(wanted)
 
 
+def test_what_is_fetched_is_told_before_it_comes(ivy: FakeIvy, tmp_path: Path) -> None:
+    told: list[str] = []
+    jars.fetch(tmp_path / "jars", PLATFORM, told.append)
+    modules = list(dict.fromkeys((jar.name, jar.version) for jar in jars.coordinates(PLATFORM)))
+    assert told == [
+        f"fetching {name} {version} ({number} of {len(modules)})"
+        for number, (name, version) in enumerate(modules, start=1)
+    ]
+    jars.fetch(tmp_path / "other", PLATFORM, told.append)
+    assert len(told) == len(modules), "what is here already is not fetched"
+
+
 def test_platforms_do_not_stand_for_each_other(ivy: FakeIvy, tmp_path: Path) -> None:
     for platform in jars.PLATFORMS:
         jars.fetch(tmp_path / platform, platform)

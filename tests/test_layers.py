@@ -15,6 +15,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "python" / PACKAGE
 LAYERS = (
     ("console", "errors", "machine", "nearest", "redaction", "submit", "version"),
     ("decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth"),
+    ("spark_install", "spark_properties"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("runfiles", "saved"),
     ("config", "engines", "lazy", "plot", "runner", "ucx"),

@@ -8,8 +8,6 @@ process.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from programs import execute, our_environment
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
 
 pytestmark = pytest.mark.on_one_line
@@ -104,18 +103,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "runs": {name: {**COMMON, **settings} for name, settings in runs.items()},
     }
     (folder / "case.json").write_text(json.dumps(given))
-    done = subprocess.run(
-        [sys.executable, str(HERE / "curves_run.py"), "case.json", "out.json"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(HERE.parent / "python"), "SPARK_LOCAL_IP": "127.0.0.1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:]
+    command = [sys.executable, HERE / "curves_run.py", "case.json", "out.json"]
+    execute(command, our_environment(), folder, timeout=TIMEOUT_SECONDS)
     results: dict[str, Any] = json.loads((folder / "out.json").read_text())
     return results
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from programs import execute
 from sparkdl_bench.bench import namespaces
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
 
@@ -49,18 +50,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         given = {"spark": spark, "cases": {name: {**SMALL, **case} for name, case in cases.items()}}
         (folder / "cases.json").write_text(json.dumps(given))
         program = [sys.executable, str(HERE / "namespace_run.py"), "cases.json", "out.json"]
-        done = subprocess.run(
-            hosts[0].command(*program),
-            cwd=folder,
-            env={**namespaces.environment(hosts[0]), "PYTHONPATH": str(HERE.parent / "python")},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-6000:]
+        environment = {**namespaces.environment(hosts[0]), "PYTHONPATH": str(HERE.parent / "python")}
+        execute(hosts[0].command(*program), environment, folder, timeout=TIMEOUT_SECONDS)
         results: dict[str, Any] = json.loads((folder / "out.json").read_text())
         return results
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sparkdl_bench import peers
 from sparkdl_bench.commands.peers import command
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers import CollectiveCase, Measurement, TrainCase
+from sparkdl_bench.peers import CollectiveCase, Measurement, TrainCase, _environment
 from sparkdl_bench.peers._environment import Environment, find_python, tail
 from sparkdl_bench.peers._process import measure, run_to_end
 from sparkdl_bench.peers.programs.measure import _harness
@@ -167,6 +167,19 @@ class TestCommand:
         assert result.exit_code == 0, result.output
         assert "memcpy (allreduce, 2 workers): median" in result.output
         assert out.read_text().count("[") == 10  # nine samples in one list
+
+
+def test_without_a_network_the_index_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nothing listens at port 9 of this host.
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(tmp_path), "click==8.1.8"]
+    with pytest.raises(RunFailedError) as refused:
+        _environment._run(command, "installing click==8.1.8")
+    assert str(refused.value) == (
+        "installing click==8.1.8 failed with status 1: the package index cannot be reached from this host. Check the "
+        "network, and pip's settings of the index and the proxy (`pip config list`)."
+    )
 
 
 def test_memcpy_copies_what_it_says() -> None:

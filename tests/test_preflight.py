@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,7 +100,48 @@ def test_more_memory_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> No
         )
     ]
     # Executors elsewhere may have more.
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
     assert faults("master=yarn", "spark.executor.memory=12g") == []
+
+
+def test_a_results_folder_that_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "taken"
+    file.write_text("x", encoding="utf-8")
+    for text in (file, file / "below" / "deeper"):
+        said = f"results is '{text}', and '{file}' is a file. Name a folder with --set results=DIR."
+        assert faults(f"results={text}") == [("settings", said)]
+    assert faults(f"results={tmp_path / 'new' / 'folder ü'}") == []
+
+
+def test_a_results_folder_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    said = (
+        f"results is '{tmp_path}', and this user may not write to '{tmp_path}'. Name another folder with --set "
+        "results=DIR."
+    )
+    assert faults(f"results={tmp_path}") == [("settings", said)]
+    # The default is a folder below this one.
+    monkeypatch.chdir(tmp_path)
+    assert faults() == [
+        (
+            "settings",
+            f"results is 'results', and this user may not write to '{tmp_path}'. Name another folder with --set "
+            "results=DIR.",
+        )
+    ]
+
+
+def test_yarn_without_the_cluster_s_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    said = (
+        "The master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark would not find the "
+        "cluster. Set one to the folder that holds yarn-site.xml and core-site.xml."
+    )
+    assert faults("master=yarn") == [("master", said)]
+    (tmp_path / "spark-env.sh").write_text("export YARN_CONF_DIR=/etc/hadoop\n", encoding="utf-8")
+    assert faults("master=yarn") == []
 
 
 def test_a_master_that_nobody_answers_for(closed_port: int) -> None:
@@ -135,7 +177,8 @@ def test_one_master_of_several_is_enough(closed_port: int) -> None:
         ["data.source=csv", "data.path=rows-{a,b}*.csv"],
     ],
 )
-def test_what_may_work_is_left_alone(assignments: list[str]) -> None:
+def test_what_may_work_is_left_alone(assignments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/hadoop")
     assert faults(*assignments) == []
 
 

@@ -23,6 +23,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     return KillableRun(tmp_path_factory.mktemp("undisturbed"), {}).finish()
 
 
+# A run that sums in another order has other rounding errors, which a ReLU net may amplify without bound; the loss of
+# this net is convex, so they fade. Its steps are short, hence more of them.
+CONVEX: dict[str, Any] = {"model": {"name": "softmax"}, "epochs": 2 * EPOCHS}
+ROUNDING = 1e-5
+
+
+@pytest.fixture(scope="module")
+def undisturbed_convex(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    return KillableRun(tmp_path_factory.mktemp("undisturbed-convex"), CONVEX).finish()
+
+
 # Over block-stream it is killed in the next test, after another one.
 @pytest.mark.parametrize(
     "transport",
@@ -72,18 +83,18 @@ def _wait_until_it_trains(training: KillableRun) -> None:
 
 
 def test_a_run_resumes_by_hand_also_with_another_number_of_workers(
-    tmp_path: Path, undisturbed: Weights, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, undisturbed_convex: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Named relatively, it is one folder for all processes nevertheless; the other tests name it by its URI.
     monkeypatch.chdir(tmp_path)
     checkpoint = {"dir": "checkpoints", "every": CHECKPOINT_EVERY}
-    first = KillableRun(tmp_path, {"epochs": EPOCHS // 2, "checkpoint": checkpoint})
+    first = KillableRun(tmp_path, {**CONVEX, "epochs": EPOCHS, "checkpoint": checkpoint})
     first.finish()
     assert len(list(first.checkpoints.iterdir())) == 2, "the newest two are kept"
-    assert same(KillableRun(tmp_path / "second", {"resume": "checkpoints"}).finish(), undisturbed)
-    alone = KillableRun(tmp_path / "alone", {"resume": first.checkpoints.as_uri(), "workers": 1}).finish()
-    for name, values in undisturbed.items():
-        assert np.allclose(alone[name], values, atol=1e-3), name
+    second = KillableRun(tmp_path / "second", {**CONVEX, "resume": "checkpoints"})
+    assert same(second.finish(), undisturbed_convex)
+    alone = {**CONVEX, "resume": first.checkpoints.as_uri(), "workers": 1}
+    _same_but_for_rounding(KillableRun(tmp_path / "alone", alone).finish(), undisturbed_convex)
 
 
 def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> None:
@@ -118,11 +129,11 @@ def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Pa
     assert len(list(training.checkpoints.iterdir())) == 2, "the newest two are kept"
 
 
-def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed: Weights) -> None:
+def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed_convex: Weights) -> None:
     # Executors of Spark 3.5 make their shuffle manager before a plugin could choose it.
     spark = {session.MANAGER_KEY: session.SORTING_MANAGER} if pyspark.__version__.startswith("3.") else {}
     with standalone_cluster(tmp_path, workers=2, memory="1g") as master:
-        run = {"master": master, "recovery": {"replacement_wait": 5}, "spark": spark}
+        run = {**CONVEX, "master": master, "recovery": {"replacement_wait": 5}, "spark": spark}
         training = KillableRun(tmp_path / "run", run)
         try:
             training.wait_for_step(1000)
@@ -136,8 +147,12 @@ def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undistu
     assert summary["workers"] == 1
     # The master may count the lost executor for a while, so that the first time may be in vain.
     assert _events(training, "resubmitted")[-1]["metadata"]["workers"] == 1
+    _same_but_for_rounding(weights, undisturbed_convex)
+
+
+def _same_but_for_rounding(weights: Weights, undisturbed: Weights) -> None:
     for name, values in undisturbed.items():
-        assert np.allclose(weights[name], values, atol=1e-3), name
+        assert np.abs(weights[name] - values).max() < ROUNDING, name
 
 
 def _events(training: KillableRun, key: str) -> list[dict[str, Any]]:

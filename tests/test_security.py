@@ -7,9 +7,7 @@ show the other half: who has no secret, or sends nonsense, gets nothing in.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ import pyspark
 import pytest
 
 import capture
+from programs import execute, our_environment
 from sparkdl_bench.bench import encryption
 
 Weights = dict[str, npt.NDArray[np.float32]]
@@ -135,17 +134,8 @@ def train(folder: Path, properties: dict[str, str]) -> Captured:
     }
     (folder / "case.json").write_text(json.dumps(case))
     with capture.LoopbackCapture(PORTS) as wire:
-        done = subprocess.run(
-            [sys.executable, str(HERE / "secure_run.py"), str(folder / "case.json")],
-            env={**os.environ, "PYTHONPATH": str(HERE.parent / "python"), "SPARK_LOCAL_IP": "127.0.0.1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-6000:]
+        program = [sys.executable, HERE / "secure_run.py", folder / "case.json"]
+        execute(program, our_environment(), timeout=TIMEOUT_SECONDS)
     sent = {run: json.loads((folder / f"{run}.json").read_text()) for run in case["runs"]}
     return Captured({run: weights_of(folder, run) for run in sent}, sent, wire)
 

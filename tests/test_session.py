@@ -287,6 +287,15 @@ def test_a_stopped_session_is_refused(by: str) -> None:
         session.check_session(spark)
 
 
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        session.check_session(None)
+    assert str(refused.value) == (
+        "The session is a NoneType, and must be a SparkSession, such as "
+        'sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate().'
+    )
+
+
 def test_a_session_without_the_jar_gets_the_lines_to_add() -> None:
     with pytest.raises(ConfigurationError) as caught:
         session.check_session(_spark(api=_Names()))

@@ -174,7 +174,7 @@ def _command(command: str, folder: Path) -> tuple[list[str], float]:
         )
         return sparkdl_bench("compare", str(plan), "--results", str(folder / "compare")), 25.0
     if command == "report":
-        return sparkdl_bench("report", str(_finished_run()), "-o", str(folder / "page.html")), 4.0
+        return sparkdl_bench("report", str(_finished_run()), "-o", str(folder / "page.html")), 1.5
     if command == "net":
         return sparkdl_bench("net", "--sizes", "10000", "--transports", "tcp,block-stream"), 20.0
     if command == "doctor":

@@ -6,19 +6,17 @@ Each Spark lives in an environment of its own, made once, beside the peers' envi
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from programs import ROOT, execute, our_environment
 from sparkdl_bench.peers import default_directory
 from sparkdl_bench.peers._environment import Environment
 
 pytestmark = pytest.mark.smoke
 
-ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("4.0.5", "4.2.1", "4.3.0")
 # Transport, host_local, and the channel that must have carried the bytes.
 WAYS = (
@@ -56,31 +54,17 @@ def python(request: pytest.FixtureRequest) -> Path:
 
 @pytest.mark.parametrize(("transport", "host_local", "channel"), WAYS)
 def test_digits_train_on(python: Path, transport: str, host_local: str, channel: str, tmp_path: Path) -> None:
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1"}
+    variables = our_environment()
     variables.pop("SPARK_HOME", None)
-    done = subprocess.run(
-        [
-            *(str(python), "-m", "sparkdl_bench", "run", str(ROOT / "conf" / "runs" / "digits-mlp.toml")),
-            *("--set", f"transport={transport}", "--set", f"host_local={host_local}"),
-            *("--set", "spark.master=local-cluster[2,1,1024]", "--set", f"results={tmp_path}"),
-        ],
-        cwd=ROOT,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + log_of(tmp_path)
+    command = [
+        *(python, "-m", "sparkdl_bench", "run", ROOT / "conf" / "runs" / "digits-mlp.toml"),
+        *("--set", f"transport={transport}", "--set", f"host_local={host_local}"),
+        *("--set", "spark.master=local-cluster[2,1,1024]", "--set", f"results={tmp_path}"),
+    ]
+    execute(command, variables, timeout=TIMEOUT_SECONDS, logs=tmp_path)
     (run,) = tmp_path.iterdir()
     summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
     used = json.loads((run / "run.json").read_text())["versions"]["spark"]
     assert f"spark-{used}" == python.parents[1].name
     assert summary["final"]["test_accuracy"] >= 0.95
     assert summary["bytes"][channel] > 0
-
-
-def log_of(folder: Path) -> str:
-    return "".join(path.read_text(errors="replace")[-6000:] for path in folder.glob("*/spark.log"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import subprocess
 import sys
 from email.parser import Parser
 from importlib import metadata
@@ -20,13 +19,12 @@ from packaging.specifiers import SpecifierSet
 import test_smoke
 import test_unprepared
 from conftest import CommandLine
+from programs import ROOT, assert_refused, execute
 from sparkdl_bench.config import tomllib
 from sparkdl_bench.jarfiles import SCALA_OF_LINE, spark_line
 from sparkdl_bench.version import __version__
 from standalone import SPARK_HOME, spark_environment
 
-ROOT = Path(__file__).resolve().parents[1]
-TIMEOUT_SECONDS = 900
 LINE = spark_line(pyspark.__version__)
 OTHER_LINE = "4" if LINE == "3.5" else "3.5"
 
@@ -34,9 +32,7 @@ OTHER_LINE = "4" if LINE == "3.5" else "3.5"
 @pytest.fixture(scope="session")
 def wheel() -> Path:
     spark = "3.5" if LINE == "3.5" else "4.1"
-    subprocess.run(
-        ["make", "wheel", f"SPARK={spark}"], cwd=ROOT, check=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_SECONDS
-    )
+    execute(["make", "wheel", f"SPARK={spark}"], os.environ)
     return ROOT / "dist" / f"sparkdl_bench-{__version__}-py3-none-any.whl"
 
 
@@ -52,7 +48,7 @@ def test_pinned_versions_are_made_for_the_oldest_python() -> None:
     for text in [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]:
         requirement = Requirement(text)
         if "==" not in text.partition(";")[0]:
-            continue  # whoever installs it gets one that is made for his Python
+            continue  # an installation takes the version for its Python
         if requirement.marker and not requirement.marker.evaluate({"python_version": oldest}):
             continue
         try:
@@ -99,34 +95,16 @@ def test_says_what_a_registry_shows(wheel: Path) -> None:
 def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     site, natives = tmp_path / "site", tmp_path / "natives"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    subprocess.run([*install, "--target", str(site), str(wheel)], check=True, timeout=TIMEOUT_SECONDS)
+    execute([*install, "--target", site, wheel], os.environ)
     natives.mkdir()
     for jar in (ROOT / "target" / f"jars-{LINE}").glob("*.jar"):
         if not jar.name.startswith("sparkdl-bench-"):
             (natives / jar.name).symlink_to(jar)
     environment = {**os.environ, "PYTHONPATH": str(site), "SPARKDL_JARS": str(natives)}
     where = "import pyspark, sparkdl_bench.jarfiles as j; print(j.find_jars(pyspark.__version__).thin)"
-    thin = subprocess.run([sys.executable, "-c", where], cwd=tmp_path, env=environment, capture_output=True, check=True)
-    assert Path(thin.stdout.decode().strip()).is_relative_to(site)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sparkdl_bench",
-            "run",
-            "digits-mlp",
-            "--set",
-            "epochs=2",
-        ],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    thin = execute([sys.executable, "-c", where], environment, tmp_path)
+    assert Path(thin.strip()).is_relative_to(site)
+    execute([sys.executable, "-m", "sparkdl_bench", "run", "digits-mlp", "--set", "epochs=2"], environment, tmp_path)
     assert list((tmp_path / "results").glob("*/summary.json"))
 
 
@@ -138,19 +116,7 @@ def test_a_session_with_a_jar_made_for_the_other_line(wheel: Path, command_line:
 
 
 def test_spark_submit_with_a_jar_made_for_the_other_line(wheel: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(str(SPARK_HOME / "bin" / "spark-submit"), "--class", "sparkdlbench.Main"),
-            *(test_unprepared.thin_jar(OTHER_LINE), "list"),
-        ],
-        cwd=tmp_path,
-        env=spark_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert f"built for Spark {OTHER_LINE}.x with Scala {SCALA_OF_LINE[OTHER_LINE]}" in done.stderr
-    assert "\tat " not in done.stderr
+    jar = test_unprepared.thin_jar(OTHER_LINE)
+    command = [SPARK_HOME / "bin" / "spark-submit", "--class", "sparkdlbench.Main", jar, "list"]
+    said = execute(command, spark_environment(), tmp_path, status=2)
+    assert_refused(said, f"built for Spark {OTHER_LINE}.x with Scala {SCALA_OF_LINE[OTHER_LINE]}")

@@ -10,13 +10,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import IO, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from sparkdl_bench import signals
+from sparkdl_bench import signals, spark_install
 from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
 
 _API_CLASS = "sparkdlbench.PythonApi"
@@ -25,11 +25,11 @@ _ERRORS: dict[str, type[SparkDLError]] = {
     "sparkdlbench.RunFailedException": RunFailedError,
     "sparkdlbench.DivergedException": DivergedError,
 }
-_MIN_JAVA = 17
 # Set to 1: errors are raised from the JVM's, whose stack Python then prints.
 DEBUG_VARIABLE = "SPARKDL_DEBUG"
 # For a JVM that was killed until its process is seen to be gone.
 _END_SECONDS = 2.0
+_WAITING_SECONDS = 10.0
 
 
 class Api:
@@ -177,9 +177,10 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
             gateway = launch(None, {"start_new_session": True, **({"stderr": jvm_log} if jvm_log else {})})
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
-                f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
-                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK {_MIN_JAVA} or newer, "
-                f"and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
+                _too_old(jvm_log)
+                or f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
+                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK "
+                f"{spark_install.MIN_JAVA} or newer, and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
         holder._gateway, holder._jvm = gateway, gateway.jvm
     jvm = holder._jvm
@@ -193,8 +194,12 @@ def is_stopped(spark: Any) -> bool:
     return context is None or bool(context.sc().isStopped())
 
 
-def in_another_thread(call: Callable[[], Any]) -> Any:
-    """Calls in another thread and waits: pyspark then leaves Ctrl-C to this command, and no signal interrupts py4j."""
+def in_another_thread(call: Callable[[], Any], waiting: Callable[[], None] = lambda: None) -> Any:
+    """Calls in another thread and waits: pyspark then leaves Ctrl-C to this command, and no signal interrupts py4j.
+
+    Args:
+        waiting: called every ten seconds of the wait.
+    """
     if not signals.installed() or threading.current_thread() is not threading.main_thread():
         return call()
     future: Future[Any] = Future()
@@ -206,6 +211,8 @@ def in_another_thread(call: Callable[[], Any]) -> Any:
             future.set_exception(error)
 
     threading.Thread(target=work, name="sparkdl-session", daemon=True).start()
+    while not wait([future], _WAITING_SECONDS).done:
+        waiting()
     return future.result()
 
 
@@ -339,11 +346,23 @@ def _chain(exception: Any) -> list[tuple[str, str]]:
 
 def _check_java(jvm: Any) -> None:
     version = str(jvm.java.lang.System.getProperty("java.specification.version"))
-    if int(version.split(".")[0]) < _MIN_JAVA:
+    if int(version.split(".")[0]) < spark_install.MIN_JAVA:
         raise ConfigurationError(
             f"Spark runs on Java {version} ({jvm.java.lang.System.getProperty('java.home')}); sparkdl-bench needs JDK "
-            f"{_MIN_JAVA} or newer. Set JAVA_HOME to one."
+            f"{spark_install.MIN_JAVA} or newer. Set JAVA_HOME to one."
         )
+
+
+def _too_old(log: IO[bytes] | None) -> str:
+    """What to say where Java could not load Spark's classes; else nothing."""
+    said = Path(log.name).read_text(encoding="utf-8", errors="replace") if log else ""
+    if "UnsupportedClassVersionError" not in said:
+        return ""
+    java = os.environ.get("JAVA_HOME") or "on the PATH"
+    return (
+        f"The Java that Spark found ({java}) is older than JDK {spark_install.MIN_JAVA}, which Spark's classes need. "
+        "Set JAVA_HOME to a newer one."
+    )
 
 
 def _reason(log: IO[bytes] | None) -> str:

@@ -16,6 +16,9 @@ from sparkdl_bench.lazy import LazyGroup
 from sparkdl_bench.redaction import redacted_text
 from sparkdl_bench.version import __version__
 
+# What click 8.2 and later raise for a group without a command; older ones print the help.
+_HELP_ITSELF: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+
 
 class _Stopped(BaseException):
     """An `Interrupted`, for which click would write an empty line."""
@@ -52,7 +55,11 @@ class Cli(LazyGroup):
         sys.exit(status)
 
 
-@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Cli,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with `sparkdl-bench run digits-mlp`, or `sparkdl-bench try DATA` for data of your own.",
+)
 @click.version_option(__version__)
 def cli() -> None:
     """Train neural nets on Spark, in-band, and compare every way of synchronising them."""
@@ -62,13 +69,16 @@ def _report(error: BaseException, debug: bool) -> int:
     """Writes the error's paragraph; returns the exit status."""
     number = signals.number()
     if number is not None:
-        # Whatever came of a signal amid other work is the signal's doing.
+        # Any error that a signal caused during other work is the signal's doing.
         cause = error.__cause__ if isinstance(error, (_Stopped, click.Abort)) else error
         said = str(cause) if isinstance(cause, Interrupted) else ""
         signals.say(said or signals.describe(number))
         return 128 + number
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, _HELP_ITSELF):
+        click.echo(str(error), err=True)
+        return click.UsageError.exit_code
     if isinstance(error, SparkDLError):
         status, paragraph = error.exit_code, str(error)
     elif isinstance(error, click.ClickException):

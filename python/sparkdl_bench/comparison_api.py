@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sparkdl_bench import catalogue, frames
 from sparkdl_bench.comparison import look, nets, quick
+from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.config import RunFile, as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 RESULTS = Path("results") / "compare"
 _ORIGIN = "the call of compare"
+# Packages of the extra `report`.
+_NEEDED_BY_REPORTS = ("scipy", "statsmodels", "vl_convert")
 
 
 @dataclass(frozen=True)
@@ -83,14 +87,15 @@ def compare(
         spark: the session, whose master is taken where it is a cluster's. Runs have sessions of their own.
         master: in place of the session's.
         results: folder of the comparisons. A DataFrame is written there once, as Parquet.
-        resume: go on with what an interrupted call with the same arguments has left.
+        resume: continue what an interrupted call with the same arguments has left.
         settings: other keys of a run, as for `Trainer`: `batch=64`, `learning_rate=0.05`.
 
     Raises:
         ConfigurationError: the data, the net or the settings are wrong.
         RunFailedError: no trial could be finished.
     """
-    effort = quick.Effort(minutes if minutes or trials else 10.0, trials, epochs)
+    effort = quick.Effort(10.0 if minutes is None and trials is None else minutes, trials, epochs)
+    _refuse_without_extra()
     root = Path(results).resolve()
     found = _look(data, label, root)
     chosen = _settings(model, settings)
@@ -140,12 +145,23 @@ def write_report(folder: Path, path: Path) -> Path:
     return path
 
 
+def _refuse_without_extra() -> None:
+    """At once, not after the minutes of measuring."""
+    missing = [name for name in _NEEDED_BY_REPORTS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(_lacks(missing[0]))
+
+
 def _extra(error: ModuleNotFoundError) -> Exception:
     if (error.name or "").startswith("sparkdl_bench"):
         return error
-    return ConfigurationError(
-        f"Answers and pages need the package '{error.name}', which is not installed here. The extra 'report' brings "
-        "all that they need: pip install 'sparkdl-bench[report]'."
+    return ConfigurationError(_lacks(str(error.name)))
+
+
+def _lacks(package: str) -> str:
+    return (
+        f"Answers and pages need the package '{package}', which is not installed here. The extra 'report' brings all "
+        "that they need: pip install 'sparkdl-bench[report]'."
     )
 
 
@@ -190,8 +206,8 @@ def _settings(model: str | Mapping[str, Any] | None, settings: Mapping[str, Any]
 
 
 def _name(found: look.Look, settings: Mapping[str, str], workers: Sequence[int]) -> str:
-    """The same for the same arguments, so that an interrupted call can be gone on with."""
+    """The same for the same arguments, so that an interrupted call can be continued."""
     asked = json.dumps([sorted(settings.items()), list(workers)])
     stem = Path(found.settings.get("data.path", found.settings.get("data.source", "data"))).stem
     slug = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:24] or "data"
-    return f"try-{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:6]}"
+    return f"{QUICK}{slug}-{hashlib.sha256(asked.encode()).hexdigest()[:6]}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import catalogue, preflight, session
+from sparkdl_bench import catalogue, preflight, session, spark_properties
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
@@ -36,6 +36,12 @@ def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = Tru
         jvm_log: where the JVM's standard error goes.
         start: whether to start the Spark session and to look at its executors too, where nothing was found before.
     """
+    # A name that is only doubted keeps no session from starting.
+    doubted = [Finding("properties", message) for message in spark_properties.doubts(run.spark)]
+    return [*doubted, *_examine(run, jvm_log, start)]
+
+
+def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Finding]:
     wrong = _wrong_settings(run)
     seen = [Finding(check, message) for check, message in preflight.faults(run)]
     known = [*(Finding("settings", message) for message in wrong.values()), *seen]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,24 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "createOrReplaceGlobalTempView") and hasattr(value, "sparkSession")
 
 
+def refuse_twins(frame: Any) -> None:
+    """Refuses a frame with two columns of one name, of which Spark can read neither.
+
+    Raises:
+        ConfigurationError: with the name.
+    """
+    exact = frame.sparkSession.conf.get("spark.sql.caseSensitive", "false") == "true"
+    counted = Counter(name if exact else name.lower() for name in frame.columns)
+    twins = [name for name, count in counted.items() if count > 1]
+    if twins:
+        raise ConfigurationError(
+            f"The DataFrame has more than one column '{twins[0]}'{'' if exact else ' (Spark ignores case)'}, and Spark "
+            "cannot tell them apart. Rename one: frame.toDF(…) takes new names for all columns."
+        )
+
+
 def _view(frame: Any, views: dict[str, Any]) -> str:
+    refuse_twins(frame)
     name = f"sparkdl_{uuid.uuid4().hex}"
     frame.createOrReplaceGlobalTempView(name)
     views[name] = frame.sparkSession

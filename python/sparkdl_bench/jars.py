@@ -1,6 +1,6 @@
 """Brings the jars of native code by their Maven coordinates, through the Ivy that every pyspark holds.
 
-`--packages` takes no classifiers and clusters may have no way out, so the jars can be brought beforehand. Their
+`--packages` takes no classifiers and clusters may have no way out, so the jars can be brought once, before a run. Their
 coordinates stand in `natives.properties`, which the build reads too. Nothing is brought twice to one host: what Ivy has
 brought is kept in the user's cache, for whatever folder wants it next, and what Maven, sbt or `spark-submit --packages`
 has brought is taken from where they keep it. No registry is named here: Ivy's own default is asked, or, where
@@ -17,7 +17,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,13 @@ _COORDINATES = Path(__file__).with_name("natives.properties")
 _FETCH_TIMEOUT_SECONDS = 3600
 # Folders between a registry's host and its groups in the cache of sbt: `maven2`, or a mirror's own path.
 _REGISTRY_DEPTHS = range(4)
+
+
+Tell = Callable[[str], None]
+
+
+def _silent(_: str) -> None:
+    """For callers that show no progress."""
 
 
 class FetchFailedError(SparkDLError):
@@ -61,7 +68,7 @@ class Coordinates:
         return ":".join(part for part in (self.organization, self.name, self.version, self.classifier) if part)
 
 
-def fetch(directory: Path, platform: str = "linux-x86_64") -> list[Path]:
+def fetch(directory: Path, platform: str = "linux-x86_64", tell: Tell = _silent) -> list[Path]:
     """Brings the jars of native code for a platform into a directory; what this host has already is not brought again.
 
     Both Spark lines need the same ones. A platform without MKL (all but Linux on x86-64) gets OpenBLAS alone.
@@ -69,6 +76,7 @@ def fetch(directory: Path, platform: str = "linux-x86_64") -> list[Path]:
     Args:
         directory: where to; made if need be. Jars of other platforms or versions in it are left alone.
         platform: of the hosts that will train, one of `PLATFORMS`.
+        tell: told which module is brought from a registry, before each.
 
     Returns:
         The jars, in the order of `coordinates`.
@@ -77,10 +85,10 @@ def fetch(directory: Path, platform: str = "linux-x86_64") -> list[Path]:
         ConfigurationError: an unknown platform, no Java, no pyspark, or a directory that cannot be written.
         FetchFailedError: Ivy could not bring one of them.
     """
-    return fetch_jars(directory, coordinates(platform))
+    return fetch_jars(directory, coordinates(platform), tell)
 
 
-def fetch_jars(directory: Path, wanted: list[Coordinates]) -> list[Path]:
+def fetch_jars(directory: Path, wanted: list[Coordinates], tell: Tell = _silent) -> list[Path]:
     """The same for any jars."""
     paths = [directory / jar.file_name for jar in wanted]
     missing = [jar for jar, path in zip(wanted, paths, strict=True) if not path.is_file()]
@@ -92,7 +100,7 @@ def fetch_jars(directory: Path, wanted: list[Coordinates]) -> list[Path]:
             raise _unwritable(directory, error) from error
         try:
             with _alone():
-                _bring(missing, room)
+                _bring(missing, room, tell)
         except OSError as error:
             raise _unwritable(directory, error) from error
         finally:
@@ -153,11 +161,13 @@ def keep(jar: Coordinates, path: Path) -> None:
         _link(path, kept)
 
 
-def _bring(jars: list[Coordinates], room: Path) -> None:
+def _bring(jars: list[Coordinates], room: Path, tell: Tell) -> None:
     elsewhere = [jar for jar in jars if not place_copy(jar, room)]
     # One module at a time: Ivy hands over all or nothing, and these are large.
-    for name in dict.fromkeys(jar.name for jar in elsewhere):
+    names = list(dict.fromkeys(jar.name for jar in elsewhere))
+    for number, name in enumerate(names, start=1):
         module = [jar for jar in elsewhere if jar.name == name]
+        tell(f"fetching {name} {module[0].version} ({number} of {len(names)})")
         _retrieve(module, room)
         for jar in module:
             keep(jar, room / jar.file_name)

@@ -11,6 +11,9 @@ import click
 
 from sparkdl_bench.nearest import suggestion
 
+# Of a command's first sentence: more than any has, so that none is cut.
+_WHOLE_SENTENCE = 300
+
 # What other programs call a command of ours.
 _MEANT = {
     "train": "run",
@@ -26,7 +29,25 @@ _MEANT = {
 }
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """A group of commands that lists each with its whole first sentence, and says what somebody meant."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, each.get_short_help_str(_WHOLE_SENTENCE)) for name, each in commands if each and not each.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise click.UsageError(no_command(args[0], self.list_commands(ctx)), ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """A group whose commands are the modules of a package, each with a `command`; a trailing `_` of a module is no part
     of the command's name.
 
@@ -47,27 +68,9 @@ class LazyGroup(click.Group):
             self.add_command(importlib.import_module(f"{self._package}.{modules[cmd_name]}").command, cmd_name)
         return self.commands.get(cmd_name)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(no_command(args[0], self.list_commands(ctx)), ctx)
-        return super().resolve_command(ctx, args)
-
     def _modules(self) -> dict[str, str]:
         path = importlib.import_module(self._package).__path__
         return {module.name.rstrip("_"): module.name for module in pkgutil.iter_modules(path)}
-
-
-class SuggestingGroup(click.Group):
-    """A group of commands in one file."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(no_command(args[0], self.list_commands(ctx)), ctx)
-        return super().resolve_command(ctx, args)
 
 
 def no_command(typed: str, commands: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ for an error that names something else.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,7 @@ def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterato
         _slots,
         _memory,
         _paths,
+        _results,
         _engine,
         _reach,
     )
@@ -57,25 +59,37 @@ def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterato
 
 
 def _complete(settings: Mapping[str, str]) -> dict[str, str]:
-    """With the defaults of the keys that are looked at here; what is no valid value is left to whoever checks those."""
+    """With the defaults of the keys that are looked at here; what is no valid value is left to the check of values."""
     known = catalogue.load()
     if known is None:
         return dict(settings)
     wrong = known.faults(settings)
-    defaults = {
-        key: known.default(key) for key in ("workers", "batch", "batch_per_worker", "engine.name", "data.source")
-    }
+    looked_at = ("workers", "batch", "batch_per_worker", "engine.name", "data.source", "results")
+    defaults = {key: known.default(key) for key in looked_at}
     return {**defaults, **{key: value for key, value in settings.items() if key not in wrong}}
 
 
 def _master(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
     master = conf.get("spark.master", "")
+    if master == "yarn" and not _knows_yarn():
+        yield (
+            "master",
+            "The master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark would not find the "
+            "cluster. Set one to the folder that holds yarn-site.xml and core-site.xml.",
+        )
     if master in ("", "local", "yarn") or master.startswith(("spark://", "k8s://")) or _LOCAL.fullmatch(master):
         return
     if _LOCAL_CLUSTER.fullmatch(master) or re.fullmatch(r"local\[[^\]]*\]", master):
         return
     meant = f" Did you mean 'spark://{master}'?" if re.fullmatch(r"[\w.-]+:\d+", master) else ""
     yield "master", f"'{master}' is no Spark master.{meant} Masters look so: {_MASTERS}. Set it with --master."
+
+
+def _knows_yarn() -> bool:
+    from sparkdl_bench.jarfiles import configuration_folder
+
+    set_here = any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))
+    return set_here or (configuration_folder() / "spark-env.sh").is_file()
 
 
 def _batch(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
@@ -190,9 +204,25 @@ def _no_path(key: str, text: str, path: Path) -> str:
     )
 
 
+def _results(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    """The results' folder, which the driver makes on this host: a run that cannot keep anything need not begin."""
+    text = settings.get("results", "")
+    if not text:
+        return
+    path = Path(text).absolute()
+    there = next(each for each in (path, *path.parents) if each.exists())
+    if not there.is_dir():
+        yield "settings", f"results is '{text}', and '{there}' is a file. Name a folder with --set results=DIR."
+    elif not os.access(there, os.W_OK | os.X_OK):
+        yield (
+            "settings",
+            f"results is '{text}', and this user may not write to '{there}'. Name another folder with --set "
+            "results=DIR.",
+        )
+
+
 def _local_path(text: str) -> Path | None:
-    """The path on this host that a text names; None where it names another file system, or Hadoop's default may be "
-    "one."""
+    """The path on this host that a text names; None for another file system, or where Hadoop's default may be one."""
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))
     if re.match(r"[A-Za-z][\w+.-]*:", text) or _has_default_file_system():
@@ -202,8 +232,6 @@ def _local_path(text: str) -> Path | None:
 
 def _has_default_file_system() -> bool:
     """Whether Hadoop is configured here, so that a path without a scheme may belong to a cluster's file system."""
-    import os
-
     return any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "SPARK_CONF_DIR"))
 
 

@@ -35,7 +35,7 @@ class Progress:
             `diverged` or `run`.
         results: the run's folder.
         doing: what it does where it makes no steps, such as "waiting for 5 slots, 2 registered"; "training" else.
-        notices: what befell it, such as an executor that stopped, a line each.
+        notices: what happened to it, such as an executor that stopped, a line each.
     """
 
     state: str
@@ -98,7 +98,7 @@ class Progress:
 def shown(stream: IO[str]) -> Iterator[Callable[[Progress], None]]:
     """Shows progress: as HTML in a notebook; else on `stream`, a bar on a terminal, or lines, at most one a second.
 
-    Lines begin with the seconds since the command began. What befalls the run is told at once, in a line of its own.
+    Lines begin with the seconds since the command began. What happens to the run is told at once, in a line of its own.
     """
     if in_notebook():
         yield _html()
@@ -256,8 +256,8 @@ def since_start() -> str:
 
 
 def tell(line: str) -> None:
-    """A line of progress of the command, for lines; a terminal's bar says what comes next by itself."""
-    if signals.installed() and not sys.stderr.isatty():
+    """A line of a command's progress, on a terminal too: its bar begins only when Spark is there."""
+    if signals.installed():
         sys.stderr.write(f"{since_start()}{line}\n")
         sys.stderr.flush()
 

@@ -162,7 +162,7 @@ _of_command: Interruption | None = None
 
 @contextmanager
 def interruption(signals: Sequence[int] = (signal.SIGINT,)) -> Iterator[Interruption]:
-    """An event that Ctrl-C sets, in place of an exception amid a call to the JVM. A second one interrupts at once.
+    """An event that Ctrl-C sets, in place of an exception during a call to the JVM. A second one interrupts at once.
 
     In a command, which has all its signals handled (`sparkdl_bench.signals`), one within another is the same.
     """

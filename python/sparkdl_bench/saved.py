@@ -32,10 +32,17 @@ class SavedModel:
 
 def save(folder: Path, specification: Mapping[str, Any], weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
     """Writes `model.json` and `weights.npz` into `folder`, which is made where it is not there."""
-    arrays: dict[str, Any] = dict(weights)
-    with replacing(folder / "weights.npz") as partial, partial.open("wb") as file:
-        np.savez(file, **arrays)
+    with replacing(folder / "weights.npz") as partial:
+        _write_arrays(partial, weights)
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
+
+
+def _write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
+    """As `numpy.savez`; that of NumPy 1 leaves the archive open on a full disk, and it complains when collected."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in weights.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
 
 
 def load(folder: str | Path) -> SavedModel:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import _jvm, class_archive, profiles, signals, submit
+from sparkdl_bench import _jvm, class_archive, profiles, signals, spark_install, submit
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, configuration_folder, find_jars, spark_line
@@ -71,6 +71,8 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     jars = find_jars(pyspark.__version__, natives=not held)
     if held:
         _check_api(_jvm.running(), jars.line)
+    else:
+        spark_install.check(pyspark.__version__)
     options = {**standing_options(), **{name: str(value) for name, value in _options(builder).items()}}
     settings = session_settings(jars, options, bring=bool(jars.dependencies), page=True)
     _bind_loopback(settings)
@@ -197,6 +199,11 @@ def check_session(spark: Any) -> _jvm.Api:
         ConfigurationError: a Spark Connect session, one that is stopped, an unsupported Spark, no jar (the message has
             the lines to add), or a jar made for another Spark.
     """
+    if not is_connect(spark) and not hasattr(spark, "sparkContext"):
+        raise ConfigurationError(
+            f"The session is a {type(spark).__name__}, and must be a SparkSession, such as "
+            'sparkdl_bench.configure(SparkSession.builder.master("local-cluster[2,1,2048]")).getOrCreate().'
+        )
     if is_connect(spark):
         raise ConfigurationError(
             "This is a Spark Connect session, which has no JVM that sparkdl-bench could call. Use a classic session: "
@@ -248,6 +255,7 @@ def start_jvm(
     import pyspark
 
     jars = find_jars(pyspark.__version__, natives=natives)
+    spark_install.check(pyspark.__version__)
     settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
     _bind_loopback(settings)
     with _quiet_logs(), submit.handed_over(settings):
@@ -257,15 +265,19 @@ def start_jvm(
 
 
 @contextmanager
-def open_session(settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A Spark session with these properties, stopped at the end. Where it cannot start: a ConfigurationError."""
+def open_session(settings: Mapping[str, str], waiting: Callable[[], None] = lambda: None) -> Iterator[SparkSession]:
+    """A Spark session with these properties, stopped at the end. Where it cannot start: a ConfigurationError.
+
+    Args:
+        waiting: called every ten seconds while it starts.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark = _jvm.translated(lambda: _jvm.in_another_thread(builder.getOrCreate))
+        spark = _jvm.translated(lambda: _jvm.in_another_thread(builder.getOrCreate, waiting))
     except SparkDLError as error:
         if not _jvm.has_ended():
             raise ConfigurationError(

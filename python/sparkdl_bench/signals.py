@@ -244,7 +244,7 @@ def _end_here() -> None:
 
 
 def _quiet() -> None:
-    """An exception amid anything makes libraries complain; the one line says it all."""
+    """An exception during other work makes libraries complain; the one line says it all."""
     logging.disable(logging.CRITICAL)
     sys.unraisablehook = lambda _: None
     threading.excepthook = lambda _: None

@@ -44,6 +44,13 @@ def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert load_run_file(tmp_path / "mine.toml").settings["model.name"] == "lenet"
 
 
+def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, told = run("sub/mine")
+    assert status == 2
+    assert told.strip() == "There is no folder 'sub' for 'mine.toml'. Make it, or choose another."
+
+
 def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     status, told = run("mine", "--model", "lent")

@@ -72,6 +72,12 @@ def test_a_model_s_whole_specification_for_python(command_line: CommandLine, tmp
     assert models.read(own.stdout) == models.read(path) == spec
 
 
+def test_a_key_by_another_word_for_it(command_line: CommandLine) -> None:
+    done = command_line.run("list", "keys", "lr")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("optimizer.learning_rate  ")
+
+
 USERS_FIELDS = ("name", "input_shape", "classes", "layers")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkdl_bench.comparison import look, nets
+from sparkdl_bench.comparison import labels, look, nets
 from sparkdl_bench.errors import ConfigurationError
 
 
@@ -56,6 +56,61 @@ def test_a_continuous_label_is_no_class(tmp_path: Path) -> None:
         look.look(str(file))
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "'{file}' is empty, or its first line is. The first line names the columns."),
+        (b"a,b,label\n", "'{file}' has no rows below the names of its columns."),
+        (
+            b"label\n1\n0\n",
+            "'{file}' has one column, 'label', and a row needs a label and at least one number beside it, divided by a "
+            "comma, a semicolon, a tab or |.",
+        ),
+        (
+            b"a,b,label\n1,2,x\n3,4,x\n",
+            "The label's column 'label' of '{file}' holds one value only, 'x', so there is nothing to tell apart. Name "
+            "the label's column with --label (label= from Python), or bring rows of another class.",
+        ),
+        (
+            b"a,b,label\n1,2,0.25\n3,4,0.75\n",
+            "The label's column 'label' of '{file}' holds fractional numbers such as 0.25, so it is no class. Name the "
+            "label's column with --label (label= from Python). Values to be predicted as numbers (regression) are not "
+            "supported.",
+        ),
+        (
+            b"name,b,label\nAda,2,0\nBob,4,1\n",
+            "Column 'name' of '{file}' holds 'Ada', and values must be numbers. Remove the column, replace its words "
+            "by numbers, or read the file into a DataFrame and choose columns there: "
+            "sparkdl_bench.compare(frame.drop(…)). If it is the label, name it with --label.",
+        ),
+        (
+            "a,label\n1,0\n".encode("utf-16"),
+            "'{file}' is no text in UTF-8 (byte 0 is 0xff). Convert it, for example with iconv -f UTF-16 -t UTF-8 "
+            "'{file}'.",
+        ),
+        (
+            b"a,b,label\n1,2,\n3,4,x\n",
+            "The label's column 'label' of '{file}' holds '', which cannot be a class: names of classes are not empty "
+            "and hold no comma. Rename it in the data.",
+        ),
+    ],
+    ids=["empty", "header alone", "one column", "one class", "fractions", "words", "UTF-16", "no label"],
+)
+def test_text_that_no_net_can_learn_from(content: bytes, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows ü.csv"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError) as refused:
+        look.look(str(file))
+    assert str(refused.value) == said.format(file=file)
+
+
+def test_missing_values_are_left_to_the_run(tmp_path: Path) -> None:
+    # Such rows can be left out there (data.on_error), so they are no reason to refuse the file.
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,label\n1,,0\n3,NaN,1\n", encoding="utf-8")
+    assert look.look(str(file)).rows == 2
+
+
 def test_libsvm(tmp_path: Path) -> None:
     file = tmp_path / "rows.libsvm"
     file.write_text("+1 1:0.5 7:2\n-1 3:1 # a comment\n\n", encoding="utf-8")
@@ -98,16 +153,17 @@ def test_nothing_to_read(path: str, message: str, tmp_path: Path, monkeypatch: p
 
 
 def test_labels_of_tables() -> None:
-    assert look.of_labels([0, 1, 2], "x") == {"data.classes": "3"}
-    assert look.of_labels([1.0, 0.0], "x") == {"data.classes": "2"}
-    assert look.of_labels(["no", "yes"], "x") == {"data.label_names": "no,yes"}
-    assert look.of_labels([10, 9], "x") == {"data.label_names": "9,10"}
+    assert labels.of_table([0, 1, 2], "x") == {"data.classes": "3"}
+    assert labels.of_table([1.0, 0.0], "x") == {"data.classes": "2"}
+    assert labels.of_table(["no", "yes"], "x") == {"data.label_names": "no,yes"}
+    assert labels.of_table([10, 9], "x") == {"data.label_names": "9,10"}
     with pytest.raises(
-        ConfigurationError, match=r"fractional numbers, so it is not a class label. Regression is not supported"
+        ConfigurationError,
+        match=r"fractional numbers such as 0\.5, so it is no class\. .*regression\) are not supported",
     ):
-        look.of_labels([0.5, 1.0], "The label's column 'y'")
+        labels.of_table([0.5, 1.0], "The label's column 'y'")
     with pytest.raises(ConfigurationError, match=r"holds nulls. Leave those rows out"):
-        look.of_labels([None, 1], "The label's column 'y'")
+        labels.of_table([None, 1], "The label's column 'y'")
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(0, "128"), (60000, "128"), (1797, "32"), (100, "8")])

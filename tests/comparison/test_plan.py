@@ -143,6 +143,18 @@ def test_what_no_comparison_can_have_is_refused(tmp_path: Path, change: tuple[st
         load_plan(fakes.write_conf(tmp_path, conf))
 
 
+def test_a_run_file_is_no_comparison(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("workers = 2\n[model]\nname = 'mlp'\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as refused:
+        load_plan(path)
+    assert str(refused.value) == (
+        f"The comparison file '{path}' is a run file: it says how to train, and not what to compare. Train it with "
+        '`sparkdl-bench run`; or write a comparison file, with base = "that-file.toml" and a table [matrix] such as '
+        "workers = [1, 2], and give that one (docs/reference/compare.md)."
+    )
+
+
 def test_a_secret_is_no_factor(tmp_path: Path) -> None:
     """Its values would be the groups' names; of a variant's own keys the results keep none."""
     varied = fakes.CONF.replace("batch = [32, 64]", '"spark.ssl.keyPassword" = ["abcdefg", "hijklm"]')

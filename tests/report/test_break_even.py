@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import comparisons
@@ -11,7 +12,7 @@ import pytest
 
 from sparkdl_bench.report import tables
 from sparkdl_bench.report.analysis import Analysis
-from sparkdl_bench.report.answer import answer
+from sparkdl_bench.report.answer import answer, break_even
 from sparkdl_bench.report.break_even import BreakEven
 from sparkdl_bench.report.decision import decide, fixed_and_steady
 from sparkdl_bench.statistics import Interval
@@ -45,6 +46,14 @@ def beside(one: tuple[float, float], two: tuple[float, float], trials: int = 5) 
             for number, noise in enumerate(NOISE[:trials], start=1)
         ]
     )
+
+
+def test_workers_are_many() -> None:
+    found = only(beside((4.0, 5.0), (9.8, 3.2)))
+    found = replace(found, group=replace(found.group, name="2 workers"))
+    assert break_even(found).startswith("2 workers win over one after about 3,200 steps")
+    assert break_even(replace(found, kind="never")).startswith("2 workers never overtake one: ")
+    assert break_even(replace(found, kind="until")).startswith("2 workers are ahead of one for about the first ")
 
 
 def only(analysis: Analysis) -> BreakEven:

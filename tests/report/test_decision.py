@@ -193,6 +193,18 @@ class TestVerdict:
         assert "and the data cannot tell whether that is a margin that matters" in second
         assert any(f"--resume --trials {9 + found.more_trials}." in line for line in answer(analysis).next_steps)
 
+    def test_a_quick_comparison_is_continued_by_its_own_command(self) -> None:
+        records = [
+            comparisons.trial(name, number, seconds, workers)
+            for name, workers in (("one process", 1), ("2 workers", 2))
+            for number, seconds in enumerate((10.0, 10.4), start=1)
+        ]
+        steps = answer(comparisons.comparison(records, name="try-digits-c02cc9")).next_steps
+        assert steps[0] == (
+            "Measure more: the same `sparkdl-bench try` once more, with --resume and more --minutes (from Python "
+            "compare(…, resume=True, minutes=…))."
+        )
+
     def test_the_number_of_trials_that_is_named_is_enough_in_most_comparisons(self) -> None:
         random = np.random.default_rng(6)
         decided = asked = 0

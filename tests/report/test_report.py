@@ -459,7 +459,7 @@ class TestLoad:
         (tmp_path / "x.jsonl").write_text("nonsense")
         with pytest.raises(ConfigurationError, match="not JSON"):
             load([tmp_path / "x.jsonl"])
-        with pytest.raises(ConfigurationError, match="not there"):
+        with pytest.raises(ConfigurationError, match=r"There is no file or folder .*nothing'\. Give the folder that"):
             load([tmp_path / "nothing"])
         empty = tmp_path / "empty"
         empty.mkdir()

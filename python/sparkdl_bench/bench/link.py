@@ -62,7 +62,7 @@ def _receive(connection: socket.socket, seconds: float) -> float:
 
 
 def _send(port: int, host: str = "127.0.0.1") -> None:
-    """Sends until the receiver, or whoever started this process, ends it."""
+    """Sends until the receiver, or the program that started this process, ends it."""
     buffer = memoryview(bytearray(BUFFER_BYTES))
     with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
         while True:

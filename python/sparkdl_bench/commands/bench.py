@@ -24,6 +24,6 @@ class _Suites(SuggestingGroup):
         return command
 
 
-@click.group(name="bench", cls=_Suites)
+@click.group(name="bench", cls=_Suites, short_help="Measure ours beside the peers, as `make bench` does.")
 def command() -> None:
     """Measure ours beside the peers on this machine, and keep all samples."""

@@ -15,7 +15,7 @@ def peers_folder() -> Path:
     return peers.default_directory()
 
 
-@click.command("compare")
+@click.command("compare", short_help="Train every combination of a comparison file, several times.")
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs, or a Spark property."
@@ -50,14 +50,14 @@ def command(
 ) -> None:
     """Train every combination that the TOML file CONF names (a path, or the name of one that comes with sparkdl-bench),
     several times, in random order, and keep all of it."""
-    from sparkdl_bench.comparison.cells import cells_of, check_beforehand, in_order
+    from sparkdl_bench.comparison.cells import cells_of, check_without_jvm, in_order
     from sparkdl_bench.comparison.plan import load_plan
 
     if master:
         assignments = (*assignments, f"master={master}")
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))
-    check_beforehand(cells)
+    check_without_jvm(cells)
     from sparkdl_bench.comparison import matrix
 
     matrix.run(

@@ -15,12 +15,12 @@ from sparkdl_bench.lazy import SuggestingGroup
 _SHOWN_COLUMNS = 20
 
 
-@click.group("data", cls=SuggestingGroup)
+@click.group("data", cls=SuggestingGroup, short_help="Look at a data set, or at the decoded copies of sets.")
 def command() -> None:
     """Look at a data set, or at the decoded copies that runs keep."""
 
 
-@command.command("stats")
+@command.command("stats", short_help="Minimum, maximum, mean and deviation of each value.")
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of the run or a Spark property."
@@ -45,7 +45,7 @@ _FOLDER = click.option(
 )
 
 
-@command.command("list")
+@command.command("list", short_help="The decoded copies of sets that runs have left here.")
 @_FOLDER
 def show_copies(where: Path | None) -> None:
     """The decoded copies of data sets that runs have left on this machine, with size, rows and age."""

@@ -17,7 +17,7 @@ _NOT_STARTED = (
 )
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Say what would go wrong with a run, before it does.")
 @click.argument("conf", required=False, type=click.Path(path_type=Path))
 @click.option("--master", help="Spark master, in place of the file's [default without CONF: local-cluster[2,1,2048]].")
 @click.option(

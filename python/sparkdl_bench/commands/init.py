@@ -40,7 +40,7 @@ master = "local-cluster[2,1,2048]"
 """
 
 
-@click.command("init")
+@click.command("init", short_help="Write a run file with comments for your data.")
 @click.argument("name", required=False)
 @click.option("--data", default="digits", show_default=True, help="digits, or a path, as of `try`.")
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
@@ -63,6 +63,8 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
     file = Path(f"{stem}.toml")
     if file.exists() and not force:
         raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"There is no folder '{file.parent}' for '{file.name}'. Make it, or choose another.")
     text = _TEMPLATE.format(
         told=found.told,
         file=file,

@@ -16,24 +16,29 @@ _SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
 
-@click.group("jars", cls=SuggestingGroup)
+@click.group("jars", cls=SuggestingGroup, short_help="Bring the jars of native code; shorten local starts.")
 def command() -> None:
-    """Bring the jars of native code beforehand, for clusters without a way out; shorten the start of local sessions."""
+    """Bring the jars of native code, which training needs; shorten the start of local sessions."""
 
 
-@command.command("fetch")
+@command.command("fetch", short_help="Fetch what sessions of this host need, once.")
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
 @click.option(
-    "--platform", "target", type=click.Choice(PLATFORMS), help="Of the hosts that will train; this host's by itself."
+    "--platform",
+    "target",
+    type=click.Choice(PLATFORMS),
+    help="Platform of the hosts that will train. [default: this host's]",
 )
-@click.option("--line", type=click.Choice(("3.5", "4")), help="Spark line; by itself that of the pyspark installed.")
-@click.option("--ucx", "for_ucx", is_flag=True, help="What transport ucx needs (jucx, UCX's libraries), and no other.")
+@click.option("--line", type=click.Choice(("3.5", "4")), help="Spark line. [default: that of the installed pyspark]")
+@click.option("--ucx", "for_ucx", is_flag=True, help="Only what transport ucx needs: jucx and UCX's libraries.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx: bool) -> None:
-    """Fetch into DIRECTORY; by itself the cache, where sessions find them (elsewhere, set SPARKDL_JARS to it)."""
+    """Fetch the jars of native code into DIRECTORY, or into the user's cache, where sessions find them. For another
+    folder, set SPARKDL_JARS to it."""
     import pyspark
 
     from sparkdl_bench import jars, ucx
+    from sparkdl_bench.progress import tell
 
     if for_ucx:
         for jar in ucx.fetch(directory or optional_folder(), target or host_platform()):
@@ -41,11 +46,11 @@ def fetch(directory: Path | None, target: str | None, line: str | None, for_ucx:
         return
     chosen_line = line or spark_line(pyspark.__version__)
     folder = directory or cache_folder(chosen_line)
-    for jar in jars.fetch(folder, target or host_platform()):
+    for jar in jars.fetch(folder, target or host_platform(), tell):
         click.echo(str(jar))
 
 
-@command.command("archive")
+@command.command("archive", short_help="Make local sessions start in two thirds of the time.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def archive() -> None:
     """Archive the classes that a run loads: local sessions start in two thirds of the time (class data sharing)."""

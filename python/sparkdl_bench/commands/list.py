@@ -25,7 +25,7 @@ ALL_KEYS = "keys"
 _FILE_MODEL, _FILE_KEY = "file", "model.spec"
 
 
-@click.command("list")
+@click.command("list", short_help="List models, transports and all else there is to choose.")
 @click.argument("axis", required=False)
 @click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print model NAME as JSON (docs/reference/models.md).")
@@ -98,7 +98,7 @@ def _started(debug: bool) -> Iterator[Api]:
 def _show(lists: _Lists, axis: str | None, name: str | None) -> None:
     if axis == ALL_KEYS:
         keys = lists.all_keys()
-        for key in [_named(keys, "key", name)] if name else keys:
+        for key in [_named(keys, "key", catalogue.canonical(name, "")[0])] if name else keys:
             _show_key(key, indent="")
     elif axis is not None:
         variants = lists.variants(axis)

@@ -11,7 +11,7 @@ from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import default_directory
 
 
-@click.command("net")
+@click.command("net", short_help="Measure all-reduces: ours, gloo, MPI, a plain copy.")
 @click.option(
     "--sizes", default="1,10000,814090", show_default=True, help="Numbers of fp32 values, separated by commas."
 )

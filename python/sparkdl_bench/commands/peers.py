@@ -23,7 +23,7 @@ _directory = click.option(
 )
 
 
-@click.group(name="peers", cls=SuggestingGroup)
+@click.group(name="peers", cls=SuggestingGroup, short_help="Install and run the trainers that ours is compared with.")
 def command() -> None:
     """List, install and run the peers: other trainers and collectives, measured on the same machine."""
 

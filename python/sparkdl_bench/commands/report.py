@@ -12,7 +12,7 @@ from sparkdl_bench.files import replace_text
 _SUFFIX = {"html": ".html", "md": ".md", "csv": ".csv", "json": ".json", "png": "", "folder": ""}
 
 
-@click.command("report")
+@click.command("report", short_help="Make a page of comparisons, runs or `net` results.")
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write; a folder for png and folder.")
 @click.option(

@@ -11,9 +11,9 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from sparkdl_bench import preflight, signals
+from sparkdl_bench import preflight, signals, spark_properties
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError, Interrupted, SparkDLError, WriteError
+from sparkdl_bench.errors import Interrupted, SparkDLError, WriteError
 from sparkdl_bench.files import replace_text
 from sparkdl_bench.redaction import redacted_text
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sparkdl_bench.results import RunResults
 
 
-@click.command("run")
+@click.command("run", short_help="Train as a run file says.")
 @click.argument("conf", type=click.Path(path_type=Path))
 @click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of the run or a Spark property."
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     metavar="NAME|FILE",
     help="Spark properties: a profile of conf/spark/ by its name, or a file like spark-defaults.conf.",
 )
-@click.option("--resume", metavar="DIR", help="Go on from the newest checkpoint in DIR (any Hadoop file system).")
+@click.option("--resume", metavar="DIR", help="Continue from the newest checkpoint in DIR (any Hadoop file system).")
 @click.option("--master", help="Spark master, in place of the file's.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
 def command(
@@ -66,11 +66,14 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     from sparkdl_bench.results import RunResults
     from sparkdl_bench.runner import follow, interruption, start
 
+    for doubt in spark_properties.doubts(run.spark):
+        click.echo(doubt, err=True)
+    tell("starting the driver's JVM")
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
     tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
-    with session.open_session(spark_settings) as spark:
+    with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
         api = session.check_session(spark)
         with interruption():  # one for all that follows: none is lost between two steps
             with decoding(sys.stderr) as show_decoding:
@@ -125,21 +128,22 @@ def report(results: RunResults) -> None:
     rows = [
         ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
-        ("seconds", _written(final["seconds_total"], "{:.1f}")),
+        ("seconds of the run", _written(final["seconds_total"], "{:.1f}")),
         *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),
-        ("seconds an epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
+        ("seconds per epoch", _written(final["seconds_per_epoch_median"], "{:.2f} (median)")),
         ("ms per step", _written(final["ms_per_step_median"], "{:.2f} (median)")),
         *((f"bytes {channel}", describe_bytes(count)) for channel, count in sorted(summary["bytes"].items())),
-        *([("model", str(results.folder / "model"))] if (results.folder / "model").is_dir() else []),
+        *(
+            (name, str(results.folder / file))
+            for name, file in (("model", "model"), ("page", "page.html"))
+            if (results.folder / file).exists()
+        ),
         ("results", str(results.folder)),
     ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         click.echo(f"{name:<{width}}  {value}")
-    try:
-        plot.draw(results)
-    except ConfigurationError as error:
-        click.echo(str(error), err=True)
+    plot.draw_where_possible(results)  # the page shows the same
 
 
 def _written(value: float | None, pattern: str) -> str:

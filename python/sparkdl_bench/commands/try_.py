@@ -11,7 +11,7 @@ import click
 from sparkdl_bench.config import RunFile
 
 
-@click.command("try")
+@click.command("try", short_help="Should a cluster train on your data? Measures, and answers.")
 @click.argument("data")
 @click.option("--minutes", type=float, default=10.0, show_default=True, help="How long to measure.")
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")

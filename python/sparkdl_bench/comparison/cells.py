@@ -115,7 +115,7 @@ def cells_of(plan: Plan) -> list[Cell]:
     return found
 
 
-def check_beforehand(cells: Sequence[Cell]) -> None:
+def check_without_jvm(cells: Sequence[Cell]) -> None:
     """Refuses the first cell of ours that is known to be wrong without a JVM.
 
     Raises:

@@ -169,7 +169,7 @@ class ProcessExecutor:
 
 
 def _begin(place: Path) -> float:
-    """Makes a cell's folder anew, and keeps the moment there for whoever finds what was trained and not recorded."""
+    """Makes a cell's folder anew, and keeps the moment there, for a cell that was trained and not recorded."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     begun = time.time()

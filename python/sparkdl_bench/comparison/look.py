@@ -5,22 +5,17 @@ Files on this host are looked at here, in one pass and without Spark; tables (Pa
 
 from __future__ import annotations
 
-import csv
 import gzip
-import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from sparkdl_bench import helper_process
+from sparkdl_bench.comparison import labels, look_csv
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import listed, suggestion
 
-LABELS = ("label", "class", "target", "y", "category", "species")
-MOST_CLASSES = 1000
 _IMAGES = (".png", ".jpg", ".jpeg")
 _LARGEST_SIDE = 32
 _TABLE_PROGRAM = "sparkdl_bench.comparison.look_table"
@@ -106,23 +101,13 @@ def _of_file(path: Path, label: str | None) -> Look | None:
         return _table(path, label)
     if kind == "libsvm":
         return _libsvm(path)
-    return _csv(path, label) if kind == "csv" else None
+    return Look(*look_csv.look(path, label)) if kind == "csv" else None
 
 
 def _kind(path: Path) -> str | None:
     name = path.name.removesuffix(".gz")
     kinds = {"csv": (".csv", ".tsv"), "libsvm": (".libsvm", ".svm", ".svmlight"), "parquet": (".parquet",)}
     return next((kind for kind, endings in kinds.items() if name.endswith(endings)), None)
-
-
-@contextmanager
-def _text(path: Path) -> Iterator[IO[str]]:
-    opener = gzip.open if path.name.endswith(".gz") else open
-    with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
-        try:
-            yield text
-        except (UnicodeDecodeError, OSError, csv.Error) as error:
-            raise ConfigurationError(f"'{path}' cannot be read as text: {error}.") from error
 
 
 def _idx(path: Path) -> Look:
@@ -161,112 +146,25 @@ def _png_size(file: Path) -> tuple[int, int] | None:
 
 
 def _libsvm(path: Path) -> Look:
-    labels: set[str] = set()
+    found: set[str] = set()
     highest = rows = 0
-    with _text(path) as lines:
+    with look_csv.text(path) as lines:
         for line in lines:
             words = line.partition("#")[0].split()
             if not words:
                 continue
-            labels.add(words[0])
+            found.add(words[0])
             rows += 1
             for word in words[1:]:
                 index = word.partition(":")[0]
                 highest = max(highest, int(index) if index.isdigit() else 0)
-            _refuse_many(labels, str(path), "the first word of each line")
-    settings = {"data.source": "libsvm", "data.path": str(path.resolve()), **_classes(labels)}
-    if not labels or not highest:
+            labels.refuse_many(found, f"The first word of each line of '{path}'")
+    if not found or not highest:
         raise ConfigurationError(f"'{path}' has no line of the form `label index:value …`.")
-    told = f"LIBSVM file {path}: {rows:,} rows of {highest} values, {len(labels)} classes"
-    return Look(settings, (highest,), len(labels), rows, told)
-
-
-def _csv(path: Path, label: str | None) -> Look:
-    with _text(path) as text:
-        head = text.readline()
-        delimiter = max(",;\t|", key=head.count)
-        first = next(csv.reader([head], delimiter=delimiter), [])
-        names = [name.strip() for name in first]
-        has_header = bool(names) and not any(_is_number(name) for name in names)
-        place = _place(label, names if has_header else [], len(names), str(path))
-        labels: set[str] = set()
-        rows = 0
-        for row in csv.reader(text if has_header else _chain(head, text), delimiter=delimiter):
-            if len(row) <= place:
-                continue
-            labels.add(row[place].strip())
-            rows += 1
-            _refuse_many(labels, str(path), f"the column {names[place] if has_header else place}")
-    if len(names) < 2 or not rows:
-        raise ConfigurationError(f"'{path}' has no rows of two or more columns.")
-    settings = {
-        "data.source": "csv",
-        "data.path": str(path.resolve()),
-        "data.header": "true" if has_header else "false",
-        "data.label": names[place] if has_header else str(place),
-        "data.delimiter": "tab" if delimiter == "\t" else delimiter,
-        "data.normalize": "standard",
-        **_classes(labels),
-    }
-    column = f"'{names[place]}'" if has_header else f"number {place}"
-    told = f"CSV file {path}: {rows:,} rows of {len(names) - 1} values; label: column {column}, {len(labels)} classes"
-    return Look(settings, (len(names) - 1,), len(labels), rows, told)
-
-
-def _chain(head: str, text: Iterable[str]) -> Iterator[str]:
-    yield head
-    yield from text
-
-
-def _place(label: str | None, names: Sequence[str], count: int, where: str) -> int:
-    """The number of the label's column: the one that is named, one that has a usual name, or the last."""
-    if label is not None and label.lstrip("-").isdigit() and -count <= int(label) < count:
-        return int(label) % count
-    if label is not None:
-        if label in names:
-            return names.index(label)
-        valid = (
-            f"{suggestion(label, names)} Columns: {listed(names)}."
-            if names
-            else f"Columns have numbers 0 to {count - 1}."
-        )
-        raise ConfigurationError(f"'{where}' has no column '{label}'. {valid} Name the label's with --label.")
-    lower = [name.lower() for name in names]
-    return next((lower.index(usual) for usual in LABELS if usual in lower), count - 1)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _refuse_many(labels: set[str], where: str, column: str) -> None:
-    if len(labels) > MOST_CLASSES:
-        raise ConfigurationError(
-            f"{column[0].upper()}{column[1:]} of '{where}' holds more than {MOST_CLASSES} different values, so it is "
-            "no class. Name the label's column with --label. Values to be predicted as numbers (regression) are not "
-            "supported."
-        )
-
-
-def _classes(labels: Iterable[str]) -> dict[str, str]:
-    """The keys that say which labels there are: their count where they are 0, 1, …, else their names."""
-    named = sorted({str(label) for label in labels})
-    numbers = {float(each) for each in named if _is_number(each)}
-    if len(numbers) == len(named) and numbers == set(range(len(named))):
-        return {"data.classes": str(max(2, len(named)))}
-    if len(numbers) == len(named):
-        named.sort(key=float)
-    wrong = [name for name in named if "," in name or not name.strip()]
-    if wrong:
-        raise ConfigurationError(
-            f"The label {wrong[0]!r} cannot be a class: names of classes are not empty and hold no comma. Rename it "
-            "in the data."
-        )
-    return {"data.label_names": ",".join(named)}
+    of_labels = labels.keys(found, f"The first word of each line of '{path}'")
+    settings = {"data.source": "libsvm", "data.path": str(path.resolve()), **of_labels}
+    told = f"LIBSVM file {path}: {rows:,} rows of {highest} values, {len(found)} classes"
+    return Look(settings, (highest,), len(found), rows, told)
 
 
 def _table(path: Path, label: str | None) -> Look:
@@ -277,21 +175,3 @@ def _table(path: Path, label: str | None) -> Look:
         raise ConfigurationError(found["error"])
     settings = {"data.source": "parquet", "data.path": str(path.resolve()), **found["settings"]}
     return Look(settings, tuple(found["shape"]), found["classes"], found["rows"], f"Parquet in {path}: {found['told']}")
-
-
-def of_labels(labels: Sequence[object], where: str) -> dict[str, str]:
-    """The keys of the labels that a table's column holds.
-
-    Raises:
-        ConfigurationError: they are no classes.
-    """
-    if any(label is None for label in labels):
-        raise ConfigurationError(f"{where} holds nulls. Leave those rows out: frame.dropna(subset=[…]).")
-    texts = {re.sub(r"\.0$", "", str(label)) for label in labels}
-    _refuse_many(texts, where, "its values")
-    if any(isinstance(label, float) and label != int(label) for label in labels):
-        raise ConfigurationError(
-            f"{where} holds fractional numbers, so it is not a class label. Regression is not supported; name a column "
-            "of classes as the label."
-        )
-    return _classes(texts)

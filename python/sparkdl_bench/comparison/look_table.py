@@ -1,5 +1,4 @@
-"""Looks at a table by Spark: `of_frame` at a DataFrame; as a program (`compare.look_table QUESTION.json`) at "
-"Parquet."""
+"""Looks at a table by Spark: `of_frame` at a DataFrame; as a program with a file of its question, at Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench.comparison import look
+from sparkdl_bench import frames
+from sparkdl_bench.comparison import labels
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.nearest import listed, suggestion
 
@@ -24,6 +24,7 @@ def of_frame(frame: DataFrame, label: str | None) -> dict[str, Any]:
     Raises:
         ConfigurationError: it is empty, its label cannot be told or is no class, or it has no column of numbers.
     """
+    frames.refuse_twins(frame)
     types = dict(frame.dtypes)
     column = _label(types, label)
     values = [name for name, kind in types.items() if name != column and _holds_numbers(kind)]
@@ -35,15 +36,16 @@ def of_frame(frame: DataFrame, label: str | None) -> dict[str, Any]:
     rows = frame.count()
     if rows == 0:
         raise ConfigurationError("The table has no rows. Look at its filters and at where it is read from.")
-    labels = [row[0] for row in frame.select(f"`{column}`").distinct().limit(look.MOST_CLASSES + 1).collect()]
-    classes = look.of_labels(labels, f"The label's column '{column}'")
+    rows_of_labels = frame.select(f"`{column}`").distinct().limit(labels.MOST_CLASSES + 1).collect()
+    found = [row[0] for row in rows_of_labels]
+    classes = labels.of_table(found, f"The label's column '{column}'")
     others = [name for name in types if name != column and name not in values]
     width = _width(frame, values, types)
-    told = f"{rows:,} rows of {width} values; label: column '{column}', {len(labels)} classes"
+    told = f"{rows:,} rows of {width} values; label: column '{column}', {len(found)} classes"
     if others:
         told += f"; left out, because they hold no numbers: {listed(others, 5)}"
     settings = {"data.label": column, "data.columns": ",".join(values), "data.normalize": "standard", **classes}
-    return {"settings": settings, "shape": [width], "classes": len(labels), "rows": rows, "told": told}
+    return {"settings": settings, "shape": [width], "classes": len(found), "rows": rows, "told": told}
 
 
 def _label(types: dict[str, str], label: str | None) -> str:
@@ -55,7 +57,7 @@ def _label(types: dict[str, str], label: str | None) -> str:
             )
         return label
     lower = {name.lower(): name for name in names}
-    found = next((lower[usual] for usual in look.LABELS if usual in lower), None)
+    found = next((lower[usual] for usual in labels.NAMES if usual in lower), None)
     if found is None:
         raise ConfigurationError(
             f'It is not clear which column is the label: {listed(names)}. Name it: --label COLUMN, or label="COLUMN" '

@@ -32,7 +32,7 @@ def run(
 
     Args:
         plan: what varies.
-        cells: of the plan, in the order in which they run, checked by `check_beforehand`.
+        cells: of the plan, in the order in which they run, checked by `check_without_jvm`.
         results: folder of the comparisons.
         peers_dir: folder of the peers' environments.
         goes_on: continues the newest comparison of this plan and commit, if there is one.

@@ -11,8 +11,7 @@ _SMALLEST_HIDDEN, _LARGEST_HIDDEN = 32, 1024
 
 
 def fitting(found: Look) -> dict[str, str]:
-    """Keys of a run: a convolutional net for images of the sizes that it was made for, else an MLP of one hidden "
-    "layer."""
+    """Keys of a run: a convolutional net for images of its own sizes, else an MLP of one hidden layer."""
     batch = _LARGEST_BATCH
     while batch > _SMALLEST_BATCH and 0 < found.rows < 40 * batch:
         batch //= 2

@@ -40,6 +40,11 @@ _TOP = {
     "variant": list,
     "skip": list,
 }
+# What the names of quick comparisons begin with (`sparkdl-bench try`, `sparkdl_bench.compare`).
+QUICK = "try-"
+# What tells the two kinds of files apart.
+_OF_COMPARISONS = {"base", "matrix", "variant", "set"}
+_OF_RUNS = {"workers", "batch", "epochs", "model", "data", "optimizer", "transport", "spark"}
 _VARIANT_KEYS = ("name", "peer", "set")
 
 
@@ -124,7 +129,8 @@ def load_plan(path: Path, assignments: Iterable[str] = (), trials: int | None = 
     _refuse_varied(chosen, set(matrix) | {key for variant in variants for key in variant.settings}, where)
     if base is None and "base" not in document:
         raise ConfigurationError(
-            f"{where} has no 'base', the run file that it varies. Write base = \"digits-mlp.toml\", or give --base."
+            f"{_begins(where)} has no 'base', the run file that it varies. Write base = \"digits-mlp.toml\", or give "
+            "--base."
         )
     origin = base or path.parent / document["base"]
     run = load_run_file(origin, [*_assignments(document.get("set", {}), where), *chosen])
@@ -166,11 +172,23 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
+def _begins(where: str) -> str:
+    """As a sentence begins with it."""
+    return where[0].upper() + where[1:]
+
+
 def _check_types(document: Mapping[str, Any], where: str) -> None:
+    if not set(document) & _OF_COMPARISONS and set(document) & _OF_RUNS:
+        raise ConfigurationError(
+            f"{_begins(where)} is a run file: it says how to train, and not what to compare. Train it "
+            'with `sparkdl-bench run`; or write a comparison file, with base = "that-file.toml" and a table [matrix] '
+            "such as workers = [1, 2], and give that one (docs/reference/compare.md)."
+        )
     for key, value in document.items():
         if key not in _TOP:
             raise ConfigurationError(
-                f"{where} holds '{key}', which means nothing there. {suggestion(key, _TOP)} Valid: {', '.join(_TOP)}. "
+                f"{_begins(where)} holds '{key}', which means nothing there. {suggestion(key, _TOP)} Valid: "
+                f"{', '.join(_TOP)}. "
                 "Keys of the run itself go in [set] (for all runs) or [matrix] (several values)."
             )
         wanted = _TOP[key]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.comparison import check, loop, store
-from sparkdl_bench.comparison.cells import Cell, cells_of, check_beforehand
+from sparkdl_bench.comparison.cells import Cell, cells_of, check_without_jvm
 from sparkdl_bench.comparison.execute import ProcessExecutor, run_toml
 from sparkdl_bench.comparison.plan import Plan, Variant
 from sparkdl_bench.comparison.store import ComparisonFolder
@@ -173,14 +173,13 @@ class _Pilot:
 def _pilot(
     name: str, run: RunFile, ways: tuple[Variant, ...], effort: Effort, results: Path, tell: Tell, goes_on: bool
 ) -> _Pilot:
-    """Trains a few steps by the first way: finds faults, has the data decoded for all, and measures how long an "
-    "epoch is."""
+    """Trains a few steps by the first way: finds faults, decodes the data for all, measures how long an epoch is."""
     kept = results / f".{name}.pilot.json"
     if goes_on and kept.is_file():
         return _Pilot(**json.loads(kept.read_text(encoding="utf-8")))
     plan = Plan(name, name, RunFile(run.spark, {**run.settings, "epochs": "1"}), ways, {}, trials=1)
     cells = cells_of(plan)
-    check_beforehand(cells)
+    check_without_jvm(cells)
     check.check_cells(cells, check.missing(cells, default_directory()))
     tell("Looking at the data and the net: a short run")
     place = results / f".{name}.pilot"

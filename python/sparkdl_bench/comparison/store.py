@@ -3,7 +3,7 @@
 <results>/<time>-<name>/plan.json      what is compared, on which machine and commit, the order of the cells
                         cells/<id>.json  one finished cell (`record`)
                         runs/<id>/…      what the run itself left
-                        lock             held by whoever measures
+                        lock             held by the process that measures
 """
 
 from __future__ import annotations

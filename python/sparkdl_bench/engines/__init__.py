@@ -52,7 +52,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Memory:
-    """Flat arrays that an engine computes in. Whoever brings them writes the initial values, too.
+    """Flat arrays that an engine computes in. Their owner writes the initial values, too.
 
     Attributes:
         parameters, gradients: in the specification's layout.

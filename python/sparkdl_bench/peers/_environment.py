@@ -141,6 +141,10 @@ def _answers(program: str) -> bool:
     return subprocess.run(command, capture_output=True, timeout=30).returncode == 0  # noqa: S603 (the command is ours)
 
 
+# Of urllib3, which pip uses.
+_NO_INDEX = ("NewConnectionError", "ConnectTimeoutError", "ProxyError", "NameResolutionError")
+
+
 def _run(command: list[str], doing: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)  # noqa: S603
@@ -149,7 +153,17 @@ def _run(command: list[str], doing: str) -> None:
             f"{doing} took longer than {INSTALL_TIMEOUT_S:.0f} s and was stopped. Is the package index reachable?"
         ) from None
     if done.returncode != 0:
-        raise RunFailedError(f"{doing} failed with status {done.returncode}: {tail(done.stderr or done.stdout)}")
+        raise RunFailedError(f"{doing} failed with status {done.returncode}: {_why(done.stderr or done.stdout)}")
+
+
+def _why(said: str) -> str:
+    """What pip's output means: without a network it tries five times, and then says that there is no such package."""
+    if any(sign in said for sign in _NO_INDEX):
+        return (
+            "the package index cannot be reached from this host. Check the network, and pip's settings of the index "
+            "and the proxy (`pip config list`)."
+        )
+    return tail(said)
 
 
 def tail(text: str, limit: int = 1500) -> str:

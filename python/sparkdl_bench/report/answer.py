@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sparkdl_bench import machine
+from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
 from sparkdl_bench.report.break_even import BreakEven
 from sparkdl_bench.report.decision import Beside, Decision, decide
@@ -202,7 +203,7 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
         )
     if decision.verdict == "not-decided" and decision.more_trials is not None:
         most = max(len(group.records) for group in analysis.groups) + decision.more_trials
-        lines.append(f"Measure more: sparkdl-bench compare … --resume --trials {most}.")
+        lines.append(_measure_more(analysis, most))
     if decision.doubtful:
         lines.append(
             f"Train longer, or ask for a lower target, so that {_names(list(decision.doubtful))} reach it always or "
@@ -231,6 +232,15 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
     return lines
 
 
+def _measure_more(analysis: Analysis, most: int) -> str:
+    if str(analysis.comparison.plan.get("name", "")).startswith(QUICK):
+        return (
+            "Measure more: the same `sparkdl-bench try` once more, with --resume and more --minutes (from Python "
+            "compare(…, resume=True, minutes=…))."
+        )
+    return f"Measure more: sparkdl-bench compare … --resume --trials {most}."
+
+
 def _details(analysis: Analysis, decision: Decision) -> list[str]:
     lines = [break_even(each) for each in decision.break_even]
     if decision.ties and decision.chosen is not None:
@@ -249,19 +259,24 @@ def break_even(found: BreakEven) -> str:
     start = f"{number(abs(more))} s {'more' if more > 0 else 'less'} to start"
     step = f"{number(abs(less))} ms {'less' if less > 0 else 'more'} per step"
     one, other = found.group.name, found.other.name
+    many = one.endswith(" workers")
+    wins, overtakes, ahead = ("win", "overtake", "are") if many else ("wins", "overtakes", "is")
+    its = "their" if many else "its"
     if found.kind == "never":
-        return f"{one} never overtakes {other}: {start}, and its step is not shorter ({step})."
+        return f"{one} never {overtakes} {other}: {start}, and {its} step is not shorter ({step})."
     if found.kind == "from the first step":
-        return f"{one} is ahead of {other} from the first step: {start}, {step}."
+        return f"{one} {ahead} ahead of {other} from the first step: {start}, {step}."
     if found.kind == "unknown":
         return (
-            f"When {one} overtakes {other} is not known: {start}, {step}, and the data cannot tell whether the steps "
+            f"When {one} {overtakes} {other} is not known: {start}, {step}, and the data cannot tell whether the steps "
             "differ."
         )
     passes = "" if found.passes is None else f"about {number(found.passes)} passes over the training set, "
     rows = "" if found.rows is None else f" ({passes}{_about(found.rows)} rows)"
     sure = "; one trial cannot say how sure" if found.interval is None else f"; {between(found.interval)} steps"
-    after = f"wins over {other} after about" if found.kind == "after" else f"is ahead of {other} for about the first"
+    after = (
+        f"{wins} over {other} after about" if found.kind == "after" else f"{ahead} ahead of {other} for about the first"
+    )
     return f"{one} {after} {_about(found.steps or 0.0)} steps{rows}: {start}, {step}{sure}."
 
 

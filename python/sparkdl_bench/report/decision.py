@@ -127,7 +127,7 @@ def decide(analysis: Analysis) -> Decision:
 
 
 def candidates(analysis: Analysis) -> list[Group]:
-    """The groups to choose from, cheapest first: whoever does not learn is not fast."""
+    """The groups to choose from, cheapest first: one that does not learn is not fast."""
     timed = [group for group in analysis.groups if group.values(analysis.metric)]
     return sorted([group for group in timed if analysis.reaches_target(group)] or timed, key=_costs(analysis))
 

@@ -103,12 +103,14 @@ def load(paths: Sequence[Path], target_accuracy: float | None = None) -> Results
         results.comparisons.append(_of_runs(runs))
     if not results.net and not any(comparison.records for comparison in results.comparisons):
         raise ConfigurationError(
-            f"{', '.join(repr(str(path)) for path in paths)}: no finished cell or run there. Give the folder that "
-            "`sparkdl-bench compare` has named, run folders, or files of `sparkdl-bench net --json`."
+            f"{', '.join(repr(str(path)) for path in paths)}: no finished cell or run there. {_WHAT}"
         )
     if target_accuracy is not None:
         results.comparisons = [comparison.with_target(target_accuracy) for comparison in results.comparisons]
     return results
+
+
+_WHAT = "Give the folder that `sparkdl-bench compare` or `try` has named, run folders, or files of `net --json`."
 
 
 def _read(path: Path, results: Results, runs: list[Path]) -> None:
@@ -127,11 +129,11 @@ def _read(path: Path, results: Results, runs: list[Path]) -> None:
             if (each / store.PLAN_FILE).is_file() or (each / "summary.json").is_file() or each.is_file()
         ]
         if not known:
-            raise ConfigurationError(f"'{path}' holds neither a comparison nor a run.")
+            raise ConfigurationError(f"'{path}' holds neither a comparison nor a run. {_WHAT}")
         for each in known:
             _read(each, results, runs)
     else:
-        raise ConfigurationError(f"'{path}' is not there.")
+        raise ConfigurationError(f"There is no file or folder '{path}'. {_WHAT}")
 
 
 def _net(path: Path) -> list[dict[str, Any]]:

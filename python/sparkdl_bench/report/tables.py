@@ -320,8 +320,8 @@ def resources(analysis: Analysis) -> Table:
         rows.append(row)
     note = (
         "Medians over the trials. Resident memory is that of driver and executors together, at most 120 moments of a "
-        "run; GC seconds are summed over them. Bytes by network interface, and GPUs, are of the whole host, whoever "
-        "used them. Peers are not sampled."
+        "run; GC seconds are summed over them. Bytes by network interface, and GPUs, are of the whole host, all its "
+        "programs together. Peers are not sampled."
     )
     return Table("resources", "Resources", note, headings, rows)
 

@@ -9,7 +9,7 @@ import click
 from sparkdl_bench import peers
 from sparkdl_bench.bench.suite import data_option
 from sparkdl_bench.comparison import matrix
-from sparkdl_bench.comparison.cells import cells_of, check_beforehand, in_order
+from sparkdl_bench.comparison.cells import cells_of, check_without_jvm, in_order
 from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.errors import ConfigurationError
 
@@ -23,7 +23,7 @@ CONF = Path("conf") / "runs" / "algorithms.toml"
 @click.option("--trials", type=click.IntRange(1), default=5, show_default=True, help="Seeds of each algorithm.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, show_default=True, help="Comparisons.")
 @click.option("--dry-run", is_flag=True, help="List the cells; run none.")
-@click.option("--resume", is_flag=True, help="As it does by itself: for make, which gives all suites the same options.")
+@click.option("--resume", is_flag=True, help="Its default: for make, which gives all suites the same options.")
 def command(
     data_path: str,
     trials: int,
@@ -43,5 +43,5 @@ def command(
         raise ConfigurationError(f"'{CONF}' is not here. Run this in the project's own folder.")
     plan = load_plan(CONF, (f"data.path={data_path}",), trials)
     cells = in_order(plan, cells_of(plan))
-    check_beforehand(cells)
+    check_without_jvm(cells)
     matrix.run(plan, cells, results, peers.default_directory(), goes_on=True, dry_run=dry_run)

@@ -71,7 +71,7 @@ class DataPlan:
 @click.command(NAME)
 @click.option("--samples", type=click.IntRange(1), default=5, show_default=True, help="Loads a trial.")
 @click.option("--csv-rows", type=click.IntRange(100), default=60000, show_default=True, help="Rows of the CSV file.")
-@click.option("--hdfs", "given", metavar="URI", help="Folder on an HDFS to use; by itself one is started here.")
+@click.option("--hdfs", "given", metavar="URI", help="Folder on an HDFS to use. [default: one that is started here]")
 @options
 def command(shared: Options, samples: int, csv_rows: int, given: str | None) -> None:
     """Loading MNIST beside NumPy, CSV on HDFS beside Spark's reader, and the memory that loading takes."""

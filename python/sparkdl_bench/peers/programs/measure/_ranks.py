@@ -45,7 +45,7 @@ def _run(rank_main: RankMain, rank: int, case: dict[str, Any], rendezvous: str, 
 
 
 def _wait(ranks: list[Any]) -> None:
-    """Until all have ended well, or one has not. Whoever started this program bounds the whole wait."""
+    """Until all have ended well, or one has not. The program that started this one bounds the whole wait."""
     waiting = list(ranks)
     while waiting:
         for process in list(waiting):

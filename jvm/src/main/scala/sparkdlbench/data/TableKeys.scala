@@ -1,5 +1,6 @@
 package sparkdlbench.data
 
+import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 /** Keys of the sources whose rows are columns of a table. */
@@ -19,5 +20,13 @@ private[data] object TableKeys {
   )
 
   def classes(settings: Settings): Int =
-    if (settings(labelNames).nonEmpty) settings(labelNames).size else settings(DataKeys.classes)
+    settings(labelNames) match {
+      case Seq() => settings(DataKeys.classes)
+      case Seq(only) =>
+        throw new ConfigurationException(
+          s"data.label_names is '$only', one class, so there is nothing to tell apart. Name two classes or more, " +
+            "or choose another column with data.label."
+        )
+      case names => names.size
+    }
 }

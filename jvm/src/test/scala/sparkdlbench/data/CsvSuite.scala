@@ -64,6 +64,15 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assert(rows(sets.test) == Seq((0, Seq(1.5f)), (1, Seq(2.5f))))
   }
 
+  test("one class is nothing to learn") {
+    val path = write("one.csv", "cat,0\ncat,1\n").toString
+    assert(
+      refusal(source, "data.path" -> path, "data.label_names" -> "cat") ==
+        "data.label_names is 'cat', one class, so there is nothing to tell apart. Name two classes or more, or " +
+        "choose another column with data.label."
+    )
+  }
+
   test("labels that are words, uint8, gzip, several files, a pattern") {
     write("many/1.csv", "cat,0,255\ndog,1,2\n")
     write("many/2.csv.gz", gzip("dog,7,8\ncat,9,10\n".getBytes))

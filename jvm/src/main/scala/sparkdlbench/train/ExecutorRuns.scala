@@ -24,7 +24,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
         ResourceSampler.BatchMillis,
         batch => {
           val report = ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost)
-          DriverLink.reportResources(report, awaited = batch.last)
+          DriverChannel.reportResources(report, awaited = batch.last)
         }
       )
     }

@@ -411,7 +411,7 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
     if (SparkEnv.get.executorId == ExecutorRuns.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
     else
-      DriverLink.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
+      DriverChannel.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
   }
 
   private def byDriver(boards: DriverBoards, text: String, millis: Long): IndexedSeq[String] = {

@@ -138,7 +138,8 @@ lazy val jvm = (project in file("jvm"))
     Test / javaOptions += "-XX:TieredStopAtLevel=4", // this one lives for minutes
     // Two of them at once: suites that wait for executors leave the cores idle for half of their time.
     Test / testGrouping := {
-      val ofSynchronising = Seq("algorithm", "codec", "topology", "transport").map(name => s"sparkdlbench.$name.")
+      val ofSynchronising =
+        Seq("algorithm", "codec", "job", "topology", "transport").map(name => s"sparkdlbench.$name.")
       val (some, others) =
         (Test / definedTests).value.partition(test => ofSynchronising.exists(test.name.startsWith))
       val process = Tests.SubProcess((Test / forkOptions).value)

@@ -279,3 +279,73 @@ def test_clean_removes_what_was_made_and_nothing_else(tmp_path: Path) -> None:
     for target, left in (("clean", [*INSTALLED, *KEPT]), ("distclean", KEPT)):
         subprocess.run(["make", target], cwd=tmp_path, env=environment, check=True, timeout=TIMEOUT_SECONDS)
         assert files_in(tmp_path) == {"Makefile", *left}, target
+
+
+CODEC = "package sparkdlbench.codec\n\ntrait Codec\ntrait SixteenBit extends Codec\n"
+# By case: what a file beside the trait holds, and what the scan makes of it.
+DECLARED = {
+    "plain": ("final class New extends Codec {\n", "sparkdlbench.codec.New"),
+    "wrapped": ("final class New\n    extends Codec\n    with Serializable {\n", "sparkdlbench.codec.New"),
+    "sub_trait": ("final class New extends SixteenBit {\n", "sparkdlbench.codec.New"),
+    "second_parent": ("final class New extends Other[Int](1, (2)) with Codec {\n", "sparkdlbench.codec.New"),
+    "comments_and_texts": (
+        '// final class Old extends Codec\nobject Texts { val text = "\\"final class Old extends Codec" }\n',
+        "",
+    ),
+    "hidden": ("private final class Chosen(bits: Int) extends Codec\nabstract class Half extends Codec\n", ""),
+    "not_final": ("class New extends Codec\n", "New is a Codec and would not be found, because it is not final"),
+    "object": ("object New extends SixteenBit {\n", "because it is an object"),
+    "inner": ("object All {\n  final class New extends Codec\n}\n", "because it stands inside another declaration"),
+    "parameters": ("final class New[T](bits: Int = 1) extends Codec\n", "because its constructor has parameters"),
+}
+# Prints for each folder of cases which codecs the scan finds, or why it stops.
+SCANNING = """
+lazy val scan = taskKey[Unit]("Scans each folder of cases by itself")
+scan := IO.listFiles(baseDirectory.value / "cases").foreach { folder =>
+  val texts = (folder ** "*.scala").get.map(file => file.getName -> IO.read(file))
+  val told = scala.util.Try(Services.providers(texts)).fold(_.getMessage, _.values.flatten.mkString(" "))
+  println(s"case ${folder.getName}: $told.")
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """By case what project/Services.scala makes of it."""
+    build = tmp_path_factory.mktemp("scan")
+    (build / "project").mkdir()
+    for name in ("build.properties", "Services.scala"):
+        shutil.copy(ROOT / "project" / name, build / "project" / name)
+    (build / "build.sbt").write_text(SCANNING)
+    for name, (code, _) in DECLARED.items():
+        folder = build / "cases" / name
+        folder.mkdir(parents=True)
+        (folder / "Codec.scala").write_text(CODEC)
+        (folder / "New.scala").write_text(f"package sparkdlbench.codec\n\n{code}")
+    away = build / "cases" / "another_package"
+    away.mkdir()
+    (away / "Codec.scala").write_text(CODEC)
+    imports = "import sparkdlbench.codec.{Codec, SixteenBit}"
+    (away / "Far.scala").write_text(f"package sparkdlbench.far\n\n{imports}\n\nfinal class Far extends SixteenBit\n")
+    done = subprocess.run(
+        [str(ROOT / "project" / "sbt"), "scan"],
+        env=os.environ | {"SBT_PROJECT": str(build)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dict(re.findall(r"^case (\w+): (.*)\.$", done.stdout, re.MULTILINE))
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_a_variant_is_found_or_stops_the_build(scanned: dict[str, str], case: str) -> None:
+    expected = DECLARED[case][1]
+    told = scanned[case]
+    assert (expected in told and "final class" in told) if "because" in expected else told == expected
+
+
+def test_a_variant_of_another_package_is_found_through_its_imports(scanned: dict[str, str]) -> None:
+    assert scanned["another_package"] == "sparkdlbench.far.Far"

@@ -2,9 +2,9 @@ package sparkdlbench
 
 import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.SparkSession
+import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.{Failures, Json}
 import sparkdlbench.config.{CheckpointKeys, RunFile, RunKeys}
-import sparkdlbench.data.Statistics
 import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
 
 import java.io.IOException
@@ -111,7 +111,7 @@ object CommandLine {
     val file = read.withProfile
     RunKeys.resolve(file.settings)
     withSession(file) { spark =>
-      println(s"results ${Json.read(Statistics.run(spark.sparkContext, file.settings)).path("folder").asText}")
+      println(s"results ${Json.read(DataStatistics.run(spark.sparkContext, file.settings)).path("folder").asText}")
     }
     0
   }

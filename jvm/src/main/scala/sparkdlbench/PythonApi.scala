@@ -169,7 +169,7 @@ object PythonApi {
   def netRefusal(raw: java.util.Map[String, String]): String = NetBench.refusal(raw)
 
   /** One pass over a data set: its `statistics.json`, which is also written to a results folder. */
-  def statistics(raw: java.util.Map[String, String]): String = data.Statistics.run(context, raw.asScala.toMap)
+  def statistics(raw: java.util.Map[String, String]): String = bench.DataStatistics.run(context, raw.asScala.toMap)
 
   /** Loads a data set into all executors, `samples` times (see DataBench); JSON. */
   def loadData(raw: java.util.Map[String, String], samples: Int, memory: Boolean): String =

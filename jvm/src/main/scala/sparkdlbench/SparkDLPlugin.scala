@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
-import sparkdlbench.train.{DriverLink, MeetingMessage, RankMeetings, RankReport, RankReports}
+import sparkdlbench.train.{DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports}
 
 import java.util.{Collections, Map => JMap}
 
@@ -50,10 +50,10 @@ final class SparkDLPlugin extends SparkPlugin {
   override def executorPlugin(): ExecutorPlugin = new ExecutorPlugin {
     override def init(plugin: PluginContext, extra: JMap[String, String]): Unit = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
-      DriverLink.begin(plugin)
+      DriverChannel.begin(plugin)
       ResourceGauges.register(plugin.metricRegistry)
     }
 
-    override def shutdown(): Unit = DriverLink.end()
+    override def shutdown(): Unit = DriverChannel.end()
   }
 }

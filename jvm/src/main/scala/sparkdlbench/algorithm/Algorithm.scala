@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.BatchPlan
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{CollectiveMemory, Topology}
-import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, Transport}
 
 /** When workers exchange, and what. */
@@ -16,7 +16,7 @@ trait Algorithm extends Variant {
   def refuses(settings: Settings): Option[String] = None
 
   /** The same once data and model are known. */
-  def refusesModel(setup: RunSetup): Option[String] = None
+  def refusesModel(setup: RunContext): Option[String] = None
 
   /** Whether a step takes all training rows, whatever `batch` says. */
   def fullBatch: Boolean = false
@@ -36,10 +36,10 @@ trait Algorithm extends Variant {
   def kept(optimizer: Seq[String]): Seq[String]
 
   /** One rank of a one-stage run; a collective call. */
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm
 
   /** What `start` will need at the rank that needs most, besides weights and gradient. */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory
 }
 
 /**
@@ -66,7 +66,7 @@ final case class AlgorithmMemory(
 object AlgorithmMemory {
 
   /** Of an algorithm whose weights have one owner each, who updates them. */
-  def owned(setup: RunSetup, collective: CollectiveMemory, weightCopies: Long, owned: Long): AlgorithmMemory = {
+  def owned(setup: RunContext, collective: CollectiveMemory, weightCopies: Long, owned: Long): AlgorithmMemory = {
     val values = 1L + setup.optimizerValues
     AlgorithmMemory(collective, weightCopies, owned, owned * values, setup.spec.parameterCount * values)
   }

@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
-import sparkdlbench.train.RankState
+import sparkdlbench.rank.RankContext
 import sparkdlbench.transport.Transport
 
 /**
@@ -54,7 +54,7 @@ object BackupWorkers {
   }
 }
 
-private[algorithm] final class BackupRank(rank: RankState, transport: Transport)
+private[algorithm] final class BackupRank(rank: RankContext, transport: Transport)
     extends ShardRank(rank, transport.size) {
   private val workers = setup.workers
   private val quorum = workers - settings(BackupWorkers.count)

@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, Shares}
-import sparkdlbench.train.RankState
-import sparkdlbench.transport.{JobTransport, SummingTransport, TransportVariant}
+import sparkdlbench.rank.{JobTransport, RankContext}
+import sparkdlbench.transport.{SummingTransport, TransportVariant}
 
 /**
  * Shares of the global batch by speed, for workers that are not alike (as in Chen et al., "Fast distributed deep learning via worker-adaptive
@@ -58,7 +58,7 @@ object BatchShares {
 }
 
 /** One worker's side. @param sums of as many numbers as there are workers */
-private[algorithm] final class SpeedShares(rank: RankState, sums: SummingTransport, every: Int) {
+private[algorithm] final class SpeedShares(rank: RankContext, sums: SummingTransport, every: Int) {
   private var steps = 0
   private var rows, nanos = 0L
 

@@ -3,8 +3,8 @@ package sparkdlbench.algorithm
 import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{OptimizerVariant, Schedule, SgdVariant}
+import sparkdlbench.rank.{RankContext, RunContext}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, RunSetup}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.FloatOps
 
@@ -66,12 +66,12 @@ final class Downpour extends Algorithm {
     else None
   }
 
-  override def refusesModel(setup: RunSetup): Option[String] = ShardRank.refusesModel(setup)
+  override def refusesModel(setup: RunContext): Option[String] = ShardRank.refusesModel(setup)
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new DownpourRank(rank, transport)
 
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = ShardRank.memory(setup)
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = ShardRank.memory(setup)
 }
 
 object Downpour {
@@ -95,7 +95,7 @@ object Downpour {
   )
 }
 
-private final class DownpourRank(rank: RankState, transport: Transport) extends ShardRank(rank, transport.size) {
+private final class DownpourRank(rank: RankContext, transport: Transport) extends ShardRank(rank, transport.size) {
   private val workers = setup.workers
   private val bound = Some(settings(Downpour.stale)).filter(_ >= 0)
   private val shared = // N pushes make a step

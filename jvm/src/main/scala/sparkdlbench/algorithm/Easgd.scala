@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
+import sparkdlbench.rank.{RankContext, RunContext}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, RunSetup}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -39,11 +39,11 @@ final class Easgd extends Algorithm {
 
   def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new EasgdRank(rank, transport, topology)
 
   /** The centre, and the rank's weights while the centre is evaluated. */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
     SharedVector.memory(setup, topology, groups, vectors = 2, setup.codec)
 }
 
@@ -61,7 +61,7 @@ object Easgd {
     (if (settings(rho) == 0) 0.9 / workers else settings(rho) * settings(RunKeys.learningRate)).toFloat
 }
 
-private final class EasgdRank(rank: RankState, transport: Transport, topology: Topology)
+private final class EasgdRank(rank: RankContext, transport: Transport, topology: Topology)
     extends OwnWeightsRank(transport.size) {
   private val setup = rank.setup
   private val alpha = Easgd.alpha(setup.settings, transport.size)

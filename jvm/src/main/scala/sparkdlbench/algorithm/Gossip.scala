@@ -3,8 +3,8 @@ package sparkdlbench.algorithm
 import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.metrics.Phase
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot}
 import sparkdlbench.topology.{Inbox, Topology}
-import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -31,7 +31,7 @@ final class Gossip extends Algorithm {
 
   def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
 
-  override def refusesModel(setup: RunSetup): Option[String] = {
+  override def refusesModel(setup: RunContext): Option[String] = {
     val bytes = 4L * setup.spec.parameterCount
     if (bytes <= MostBytes) None
     else
@@ -42,11 +42,11 @@ final class Gossip extends Algorithm {
       )
   }
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new GossipRank(rank, transport, topology)
 
   /** The mean, the rank's weights while it is evaluated, and what neighbours send. */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val needs = SharedVector.memory(setup, topology, groups, vectors = 2, meanCodec(setup))
     val most = Neighbours.of(setup.settings, groups.size).most
     val vectors = Inbox(most, 4L * setup.spec.parameterCount, destination = false, withinGroup = false)
@@ -68,7 +68,7 @@ object Gossip {
   )
 
   /** The mean is for evaluation, and no way of anybody's: it is not worth a codec that keeps residuals. */
-  private[algorithm] def meanCodec(setup: RunSetup): Codec = if (setup.codec.keepsResidual) new Fp32 else setup.codec
+  private[algorithm] def meanCodec(setup: RunContext): Codec = if (setup.codec.keepsResidual) new Fp32 else setup.codec
 }
 
 /** Who exchanges with whom; every rank knows it of every rank. */
@@ -133,7 +133,7 @@ private final class NeighbourTransport(inner: Transport, plan: Neighbours, lengt
   }
 }
 
-private final class GossipRank(rank: RankState, outer: Transport, topology: Topology)
+private final class GossipRank(rank: RankContext, outer: Transport, topology: Topology)
     extends OwnWeightsRank(outer.size) {
   private val setup = rank.setup
   private val plan = Neighbours.of(setup.settings, outer.size)

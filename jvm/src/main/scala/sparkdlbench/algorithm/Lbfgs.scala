@@ -13,8 +13,8 @@ import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
 import sparkdlbench.model.DropoutKind
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
 import sparkdlbench.vector.FlatBuffer
 
@@ -74,7 +74,7 @@ final class Lbfgs extends Algorithm {
       }
   }
 
-  override def refusesModel(setup: RunSetup): Option[String] = {
+  override def refusesModel(setup: RunContext): Option[String] = {
     val drops = setup.spec.layers.find(DropoutKind.drops).map { layer =>
       s"Algorithm lbfgs compares the loss at several points, which must not change from pass to pass, and layer '${layer.name}' of model " +
         s"${setup.spec.name} drops other values in every pass. Use a model without dropout, or another algorithm, such as sync-sgd."
@@ -87,7 +87,7 @@ final class Lbfgs extends Algorithm {
     drops.orElse(decays)
   }
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new LbfgsRank(rank, new SummingTransport(transport, 1), topology)
 
   /**
@@ -95,7 +95,7 @@ final class Lbfgs extends Algorithm {
    * and ended at, the direction, the point and the gradient that the function remembers, the new pair, and the run's first point. A line search needs
    * fewer.
    */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val parameters = setup.spec.parameterCount
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective = topology.memory(groups, parameters, bucketLength, setup.codec, setup.parameterCodec)
@@ -226,7 +226,8 @@ private final class OpenLbfgs(memory: Int, tolerance: Double)(implicit space: Mu
   def finished(state: State): Boolean = convergenceCheck(state, state.convergenceInfo).isDefined
 }
 
-private final class LbfgsRank(rank: RankState, transport: SummingTransport, topology: Topology) extends RankAlgorithm {
+private final class LbfgsRank(rank: RankContext, transport: SummingTransport, topology: Topology)
+    extends RankAlgorithm {
   private val settings = rank.setup.settings
   private val gradient = rank.gradients
   private val collective =

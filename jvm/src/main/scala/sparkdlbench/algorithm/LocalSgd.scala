@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.metrics.Phase
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot}
 import sparkdlbench.topology.Topology
-import sparkdlbench.train.{RankState, RunSetup, Snapshot}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -28,11 +28,11 @@ final class LocalSgd extends Algorithm {
 
   def kept(optimizer: Seq[String]): Seq[String] = LocalSteps.kept(optimizer)
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new LocalSgdRank(rank, transport, topology)
 
   /** The mean. */
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
     SharedVector.memory(setup, topology, groups, vectors = 1, setup.codec)
 }
 
@@ -46,7 +46,7 @@ object LocalSgd {
     step < settings(fromEpoch).toLong * stepsPerEpoch || (step + 1) % settings(tau) == 0
 }
 
-private final class LocalSgdRank(rank: RankState, transport: Transport, topology: Topology)
+private final class LocalSgdRank(rank: RankContext, transport: Transport, topology: Topology)
     extends OwnWeightsRank(transport.size) {
   private val setup = rank.setup
   private val (parameters, ways) = (rank.parameters, rank.gradients)

@@ -4,7 +4,7 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.Optimizer
-import sparkdlbench.train.{RankState, Snapshot, StateRange}
+import sparkdlbench.rank.{RankContext, Snapshot, StateRange}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 /**
@@ -14,7 +14,7 @@ import sparkdlbench.vector.{FlatBuffer, FloatOps}
  * The weights that are evaluated and kept may be others than the rank's own: `show` puts them in the engine's place, and the
  * next step takes the own ones back.
  */
-private[algorithm] final class LocalSteps(rank: RankState, ranks: Int) {
+private[algorithm] final class LocalSteps(rank: RankContext, ranks: Int) {
   private val settings = rank.setup.settings
   private val optimizer = rank.setup.newOptimizer(0, rank.parameters.length)
   private lazy val aside = new FlatBuffer(rank.parameters.length)

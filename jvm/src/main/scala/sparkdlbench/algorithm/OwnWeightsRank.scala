@@ -1,6 +1,6 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.train.{Snapshot, StateRange}
+import sparkdlbench.rank.{Snapshot, StateRange}
 
 /** A rank with weights of its own beside a vector that all ranks share: what of both is kept, and how both come back. */
 private[algorithm] abstract class OwnWeightsRank(ranks: Int) extends RankAlgorithm {

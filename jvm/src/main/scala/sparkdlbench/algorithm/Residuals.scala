@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
+import sparkdlbench.rank.Snapshot
 import sparkdlbench.topology.EncodedRange
-import sparkdlbench.train.Snapshot
 
 /** What ranks' messages have left out, on its way through a checkpoint. */
 private[algorithm] object Residuals {

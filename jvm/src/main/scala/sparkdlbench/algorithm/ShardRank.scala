@@ -3,13 +3,13 @@ package sparkdlbench.algorithm
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.metrics.Phase
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps}
-import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.vector.{FloatOps, Slices}
 
 /** A rank of an algorithm whose weights lie in shards of a parameter server: what is kept, and how it comes back. */
-private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends RankAlgorithm {
-  protected final val setup: RunSetup = rank.setup
+private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extends RankAlgorithm {
+  protected final val setup: RunContext = rank.setup
   protected final val settings: Settings = setup.settings
   protected final val servers: IndexedSeq[Int] = Ps.servers(size, settings)
   protected def exchange: ShardExchange
@@ -75,7 +75,7 @@ private[algorithm] abstract class ShardRank(rank: RankState, size: Int) extends 
 private[algorithm] object ShardRank {
   private val MostBytes = 1L << 29
 
-  def refusesModel(setup: RunSetup): Option[String] = {
+  def refusesModel(setup: RunContext): Option[String] = {
     val largest = Slices(setup.spec.parameterCount, setup.settings(Ps.shards)).maxSize
     val bytes = math.max(setup.codec.maxBytes(largest), setup.parameterCodec.maxBytes(largest))
     if (bytes <= MostBytes) None
@@ -87,7 +87,7 @@ private[algorithm] object ShardRank {
   }
 
   /** Of the server with the largest shard: what others ask it and what it answers, and this rank's requests to the other servers. */
-  def memory(setup: RunSetup): AlgorithmMemory = {
+  def memory(setup: RunContext): AlgorithmMemory = {
     val (size, shards) = (setup.ranks, setup.settings(Ps.shards))
     val slices = Slices(setup.spec.parameterCount, shards)
     val lanes = ShardExchange.lanes(

@@ -2,8 +2,8 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.metrics.{Phase, PhaseTimer}
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{Collective, Topology}
-import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -17,7 +17,7 @@ import sparkdlbench.vector.{FlatBuffer, FloatOps}
  *   the vector, as it travelled
  */
 private[algorithm] final class SharedVector private (
-    rank: RankState,
+    rank: RankContext,
     collective: Collective,
     contributions: FlatBuffer,
     values: FlatBuffer
@@ -92,7 +92,7 @@ private[algorithm] object SharedVector {
   def over(
       topology: Topology,
       transport: Transport,
-      rank: RankState,
+      rank: RankContext,
       values: FlatBuffer,
       codec: Codec
   ): SharedVector = {
@@ -113,7 +113,7 @@ private[algorithm] object SharedVector {
    *   as that of `over`
    */
   def memory(
-      setup: RunSetup,
+      setup: RunContext,
       topology: Topology,
       groups: RankGroups,
       vectors: Int,

@@ -5,8 +5,8 @@ import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{Clipping, LayerwiseOptimizer}
+import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{Collective, Ps, Topology}
-import sparkdlbench.train.{RankState, RunSetup, Snapshot, StateRange}
 import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -27,17 +27,17 @@ final class SyncSgd extends Algorithm {
   override def refuses(settings: Settings): Option[String] =
     BackupWorkers.refuses(settings).orElse(BatchShares.refuses(settings))
   override def rowsAtOnce(settings: Settings, plan: BatchPlan): Int = BatchShares.rowsAtOnce(settings, plan)
-  override def refusesModel(setup: RunSetup): Option[String] =
+  override def refusesModel(setup: RunContext): Option[String] =
     if (setup.settings(BackupWorkers.count) > 0) ShardRank.refusesModel(setup)
     else Ps.refusesBuckets(setup.settings, setup.spec.parameterCount, SyncSgd.bucketLength(setup.settings))
 
   def kept(optimizer: Seq[String]): Seq[String] = "weights" +: optimizer.map("optimizer." + _)
 
-  def start(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm =
+  def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     if (rank.setup.settings(BackupWorkers.count) > 0) new BackupRank(rank, transport)
     else together(rank, transport, topology)
 
-  private def together(rank: RankState, transport: Transport, topology: Topology): RankAlgorithm = {
+  private def together(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm = {
     val settings = rank.setup.settings
     // The innermost, so that a server hears of its workers in every wait.
     val signs =
@@ -58,10 +58,10 @@ final class SyncSgd extends Algorithm {
     new SyncSgdRank(rank, speeds.getOrElse(outer), topology, norm, layers, shares, signs)
   }
 
-  def memory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory =
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
     if (setup.settings(BackupWorkers.count) > 0) ShardRank.memory(setup) else ownedMemory(setup, topology, groups)
 
-  private def ownedMemory(setup: RunSetup, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+  private def ownedMemory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective =
       topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
@@ -95,7 +95,7 @@ object SyncSgd {
  *   tells servers of their own that this worker lives
  */
 private final class SyncSgdRank(
-    rank: RankState,
+    rank: RankContext,
     transport: Transport,
     topology: Topology,
     norm: Option[SummingTransport],

@@ -2,9 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
-import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
-
-import java.nio.{FloatBuffer, LongBuffer}
+import sparkdlbench.config.{Settings, Variant}
 
 /**
  * What a data set is, known before any row is read by a worker.
@@ -31,25 +29,6 @@ final case class DataFacts(
     skipped: Skipped = Skipped.none,
     rowsIdentity: String = ""
 ) extends Serializable
-
-/** Rows by id, held compactly in an executor and shared by its ranks. Thread-safe, immutable. */
-trait RowStore {
-  def rows: Int
-
-  /** fp32 values a row. */
-  def width: Int
-
-  /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its class at `labels`(at). */
-  def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
-
-  /**
-   * `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster.
-   */
-  def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
-    var at = from
-    while (at < until) { read(ids(at), at - from, features, labels); at += 1 }
-  }
-}
 
 /** @param augmentation what is done to the training rows as they are read; the test rows are as they shall be */
 final case class DataSets(train: RowStore, test: RowStore, augmentation: Option[Augmentation] = None)
@@ -91,15 +70,4 @@ trait DataSource extends Variant {
 
   /** Decodes the rows. Runs in each executor once a run. */
   def open(settings: Settings, hadoop: Configuration): DataSets
-}
-
-final class DataAxis extends Axis {
-  def place = 7
-  def name = "data"
-  override def title = "data source"
-  def key: Key[String] = RunKeys.data
-  def variants: Seq[Variant] = Variants.all[DataSource]
-
-  override def check(settings: Settings): Unit =
-    UnreadKeys.check(Variants.find[DataSource](title, settings(key)), settings)
 }

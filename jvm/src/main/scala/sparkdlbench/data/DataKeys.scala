@@ -64,13 +64,6 @@ object DataKeys {
       Seq("fail", "skip"),
       "What a bad record does: end the run, or be left out and counted"
     )
-  val maxSkipped: Key[Int] =
-    Key.int(
-      "data.max_skipped",
-      "100",
-      0,
-      "With data.on_error = skip: more bad records than this end the run all the same"
-    )
 
   /** TakenRows says which rows these are. */
   val share: Key[Double] = Key(

@@ -16,7 +16,7 @@ final class Idx extends DataSource {
   def name = "idx"
   def doc = "Images and labels in IDX files (MNIST, Fashion-MNIST), gzip or not, from any Hadoop file system"
   override def keys: Seq[Key[_]] =
-    Seq(DataKeys.path, DataKeys.classes, DataKeys.scale, DataKeys.onError, DataKeys.maxSkipped) ++ DataKeys.pipeline
+    Seq(DataKeys.path, DataKeys.classes, DataKeys.scale, DataKeys.onError, Skipped.most) ++ DataKeys.pipeline
 
   override def qualified(settings: Settings, hadoop: Configuration): Settings =
     settings.updated(DataKeys.path, IdxFolder.open(settings(DataKeys.path), hadoop).path.toString)

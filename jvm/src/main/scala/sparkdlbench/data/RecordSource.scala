@@ -90,11 +90,11 @@ private[data] object RecordSource {
       "",
       "Folder of this set's decoded rows; set by the run, or by hand to use those of another run"
     )
-  val decodeKeys: Seq[Key[_]] = Seq(DataKeys.classes, DataKeys.onError, DataKeys.maxSkipped)
+  val decodeKeys: Seq[Key[_]] = Seq(DataKeys.classes, DataKeys.onError, Skipped.most)
   val readKeys: Seq[Key[_]] = Seq(cacheDir, decodedDir, RowsFolder.testEvery, DataKeys.scale) ++ DataKeys.pipeline
 
   def badRecords(settings: Settings): BadRecords =
-    BadRecords(settings(DataKeys.onError) == "skip", settings(DataKeys.maxSkipped))
+    BadRecords(settings(DataKeys.onError) == "skip", settings(Skipped.most))
 }
 
 /**

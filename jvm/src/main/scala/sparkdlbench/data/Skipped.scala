@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.ConfigurationException
-import sparkdlbench.config.Settings
+import sparkdlbench.config.{Key, Settings}
 
 import scala.collection.immutable.ListMap
 
@@ -18,6 +18,14 @@ final case class Skipped(count: Long, listed: Seq[String]) extends Serializable 
 }
 
 object Skipped {
+  val most: Key[Int] =
+    Key.int(
+      "data.max_skipped",
+      "100",
+      0,
+      "With data.on_error = skip: more bad records than this end the run all the same"
+    )
+
   val MostListed = 100
   val none: Skipped = Skipped(0, Nil)
 
@@ -26,7 +34,7 @@ object Skipped {
   /** All of them together; a ConfigurationException where they are more than `data.max_skipped`. */
   def limited(all: Seq[Skipped], settings: Settings): Skipped = {
     val sum = all.foldLeft(none)(_ + _)
-    val limit = settings(DataKeys.maxSkipped)
+    val limit = settings(most)
     if (sum.count > limit) throw new ConfigurationException(overLimit(sum, limit))
     sum
   }

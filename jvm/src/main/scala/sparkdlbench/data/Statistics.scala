@@ -5,22 +5,18 @@ import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.ConfigurationException
 import sparkdlbench.common.Json
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.results.RunFolder
 
 import java.nio.{FloatBuffer, LongBuffer}
 import scala.collection.immutable.ListMap
 
 /**
  * One pass over a data set as one Spark job: map, each task takes the moments of its part; reduce, the driver merges them in the parts'
- * order, so the same set gives the same digits. Values are the stored ones, before `data.scale`, `data.normalize` and augmentation;
- * nothing is stored but the result, `statistics.json` in a results folder of its own.
+ * order, so the same set gives the same digits. Values are the stored ones, before `data.scale`, `data.normalize` and augmentation.
  */
 object Statistics {
-  val File = "statistics.json"
 
-  /** What came out, as JSON, with `folder`. */
-  def run(sc: SparkContext, raw: Map[String, String]): String = {
-    val settings = RunKeys.resolve(raw)
+  /** What came out, for JSON. */
+  def of(sc: SparkContext, settings: Settings): ListMap[String, Any] = {
     val source = Variants.find[DataSource]("data source", settings(RunKeys.data))
     val start = System.nanoTime()
     val qualified = source.qualified(settings, sc.hadoopConfiguration)
@@ -36,21 +32,15 @@ object Statistics {
       throw new ConfigurationException(
         s"The data set ($description) has no rows, so there is nothing to take statistics of."
       )
-    val folder = RunFolder.create(settings(RunKeys.results), s"${settings(RunKeys.name)}-statistics")
-    val result = Json.fields(
-      "schema" -> RunFolder.Schema,
+    Json.fields(
       "source" -> source.name,
       "description" -> description,
       "parts" -> parts.size,
       "seconds" -> (System.nanoTime() - start) / 1e9,
       "skipped" -> skipped.toMap,
       "train" -> sets.head.toMap,
-      "test" -> Some(sets(1)).filter(_.count > 0).map(_.toMap),
-      "folder" -> folder.path.toString
+      "test" -> Some(sets(1)).filter(_.count > 0).map(_.toMap)
     )
-    try folder.write(File, Json.line(result))
-    finally folder.close()
-    Json.line(result)
   }
 
   private def ofRecords(source: RecordSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {

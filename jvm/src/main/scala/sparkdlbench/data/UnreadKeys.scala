@@ -16,7 +16,7 @@ private[sparkdlbench] object UnreadKeys {
     RecordSource.cacheDir,
     DataKeys.memoryLimit,
     DataKeys.onError,
-    DataKeys.maxSkipped,
+    Skipped.most,
     Synthetic.testRows
   )
 

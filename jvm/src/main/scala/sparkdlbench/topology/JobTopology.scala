@@ -2,7 +2,8 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
-import sparkdlbench.transport.{JobTransport, RankGroups, Transport, TransportVariant}
+import sparkdlbench.rank.JobTransport
+import sparkdlbench.transport.{RankGroups, Transport, TransportVariant}
 import sparkdlbench.vector.FlatBuffer
 
 /**

@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import com.fasterxml.jackson.databind.JsonNode
 import sparkdlbench.common.Json
+import sparkdlbench.rank.{CheckpointAuthor, DataPosition, Snapshot}
 
 import java.io.IOException
 import scala.jdk.CollectionConverters._

@@ -1,5 +1,7 @@
 package sparkdlbench.train
 
+import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
+
 import java.io.{
   BufferedInputStream,
   BufferedOutputStream,

@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import sparkdlbench.ConfigurationException
+import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, Snapshot}
 
 import java.io.IOException
 

@@ -3,6 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.RunFailedException
 import sparkdlbench.common.WriteFailure
 import sparkdlbench.config.{CheckpointKeys, Key}
+import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, StateRange}
 
 import java.util.concurrent.{ExecutionException, Executors, Future, TimeUnit, TimeoutException}
 

@@ -6,8 +6,9 @@ import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
+import sparkdlbench.rank.JobTransport
 import sparkdlbench.topology.{Ps, Topology}
-import sparkdlbench.transport.{JobTransport, TransportVariant}
+import sparkdlbench.transport.TransportVariant
 
 /** Refuses combinations of variants that make no sense, with the reason. */
 object Combination {

@@ -16,7 +16,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
   private val ranks = new ConcurrentHashMap[Int, RankState]()
   private val sampler = Option(SparkEnv.get)
     // The driver of a local master samples itself already.
-    .filter(_.executorId != RankTask.DriverId && setup.settings(ResourceSampler.hertz) > 0)
+    .filter(_.executorId != ExecutorRuns.DriverId && setup.settings(ResourceSampler.hertz) > 0)
     .map { env =>
       val host = env.blockManager.blockManagerId.host
       new ResourceSampler(
@@ -24,7 +24,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
         ResourceSampler.BatchMillis,
         batch => {
           val report = ResourceReport(setup.runId, env.executorId, host, batch.samples, batch.cost)
-          DriverLink.reportResources(report, awaited = batch.last)
+          DriverChannel.reportResources(report, awaited = batch.last)
         }
       )
     }
@@ -63,6 +63,9 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
 object ExecutorRuns {
   private final class Entry(val run: ExecutorRun) { var users: Int = 0 }
   private val runs = new ConcurrentHashMap[String, Entry]()
+
+  /** Spark's name of the executor inside a local master's driver. */
+  val DriverId = "driver"
 
   /** The run's part in this executor, made where there is none; it stays until as many `release`s, or `close`. */
   def acquire(setup: RunSetup): ExecutorRun = runs

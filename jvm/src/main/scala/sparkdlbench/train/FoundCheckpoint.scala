@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.CheckpointKeys
+import sparkdlbench.rank.Snapshot
 import sparkdlbench.transport.{GroupContext, RankGroups}
 
 import scala.annotation.tailrec

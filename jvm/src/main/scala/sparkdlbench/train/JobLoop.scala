@@ -5,7 +5,7 @@ import sparkdlbench.common.Outcome
 import sparkdlbench.config.RunKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.transport.{Exchange, JobTransport}
+import sparkdlbench.rank.{Exchange, JobTransport}
 
 import scala.util.Failure
 
@@ -86,7 +86,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
         recorder.does(Progress.Evaluating)
         exchange.synchronize()
         shareStatistics(setup, group)
-        val (evaluations, bytes) = group.run(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
+        val (evaluations, bytes) = group.states(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
         val found = evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _)
         recorder.evaluated(epoch, found)
         NonFinite.check(setup, step - 1, found)
@@ -98,27 +98,24 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       recorder.epochStopped(epoch, losses / math.max(1L, rows), (System.nanoTime() - stepped) / 1e9)
     }
     val weights = exchange.weights()
-    val facts = group.run(_.engine.facts).head
-    val bytes = ByteCounter.sum(group.run(_.bytes.toMap) :+ exchange.unrankedBytes)
+    val facts = group.states(_.engine.facts).head
+    val bytes = ByteCounter.sum(group.states(_.bytes.toMap) :+ exchange.unrankedBytes)
     if (NonFinite.skips(setup.settings))
-      recorder.counted(Seq(Map(NonFinite.Skipped -> Seq(group.run(_.guard.skipped).head))))
+      recorder.counted(Seq(Map(NonFinite.Skipped -> Seq(group.states(_.guard.skipped).head))))
     Trained(weights, statistics(setup, group), bytes, facts, best = best)
   }
 
   private def statistics(setup: RunSetup, group: RankGroup): Array[Float] =
-    if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.run(_.engine.statistics.toArray).head
+    if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.states(_.engine.statistics.toArray).head
 
   /** Makes every rank's running statistics the mean over the ranks: two jobs, where the model has any. */
   private def shareStatistics(setup: RunSetup, group: RankGroup): Unit =
     if (setup.spec.statisticsCount > 0 && setup.workers > 1) {
-      val mean = Statistics.mean(group.run(_.engine.statistics.toArray))
-      group.run { rank => rank.engine.statistics.floats.put(0, mean); () }
+      val mean = Statistics.mean(group.states(_.engine.statistics.toArray))
+      group.states { rank => rank.engine.statistics.floats.put(0, mean); () }
       ()
     }
 }
-
-/** The user ended the run. */
-final class CancelledException extends RuntimeException("the run was cancelled")
 
 private[train] object Evaluations {
   def due(setup: RunSetup, epoch: Int, last: Boolean): Boolean = {

@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.metrics.{Phase, ResourceLog, ResourceUse, StepPhases}
+import sparkdlbench.rank.Placement
 
 import scala.collection.immutable.ListMap
 import scala.collection.mutable

@@ -3,15 +3,9 @@ package sparkdlbench.train
 import sparkdlbench.algorithm.AlgorithmMemory
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
+import sparkdlbench.rank.{ExchangeMemory, JobTransport}
 import sparkdlbench.topology.Topology
-import sparkdlbench.transport.{
-  ExchangeMemory,
-  ExchangingTransport,
-  JobTransport,
-  OneStageTransport,
-  RankGroups,
-  TransportVariant
-}
+import sparkdlbench.transport.{ExchangingTransport, OneStageTransport, RankGroups, TransportVariant}
 
 import scala.collection.immutable.ListMap
 

@@ -7,19 +7,17 @@ import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
 import sparkdlbench.RunFailedException
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.metrics.{Phase, StepPhases}
+import sparkdlbench.rank.{JobRank, JobRanks, KeptRanks, Placement}
 
 import scala.reflect.ClassTag
 import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
 
-/** Where a rank's state lives. */
-final case class Placement(rank: Int, host: String, executorId: String)
-
 /**
  * The ranks of a job-a-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
  * executor that holds it.
  */
-final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoCloseable {
+final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRanks with AutoCloseable {
   private val critical = new Array[Long](Phase.names.size)
   private val ofRanks = IndexedSeq.fill(setup.workers)(new Array[Long](Phase.names.size))
 
@@ -33,11 +31,10 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
     () => sc.cancelJobGroup(setup.runId)
   )
 
-  /**
-   * Runs `body` on every rank; returns the results by rank. The job's time is added to the phases: what the slowest rank
-   * measured, and the rest of the job's wall clock as `scheduler`.
-   */
-  def run[T: ClassTag](body: RankState => T): IndexedSeq[T] = {
+  def run[T: ClassTag](body: JobRank => T): IndexedSeq[T] = states(body)
+
+  /** As `run`, with all that a rank has. */
+  def states[T: ClassTag](body: RankState => T): IndexedSeq[T] = {
     val start = System.nanoTime()
     val runId = setup.runId
     val results = new Array[(T, Array[Long])](setup.workers)
@@ -55,27 +52,14 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends AutoClo
       placements.indices,
       (rank: Int, result: (T, Array[Long])) => results(rank) = result
     )
-    countJob(System.nanoTime() - start, Seq(results.map(_._2).toSeq))
+    countJob(System.nanoTime() - start, Seq(results.map(_._2).toSeq), Nil)
     results.toIndexedSeq.map(_._1)
   }
 
-  /** The preferred locations of each rank's tasks: the executor that holds its state. */
+  def kept: KeptRanks = KeptHere(setup.runId)
   def locations: IndexedSeq[Seq[String]] = placements.map(RankGroup.location)
 
-  /**
-   * Adds a job of an exchange's own to the phases.
-   *
-   * For the driver the slowest task of each stage counts. A rank has its own tasks' time, and waits for the slowest one of each
-   * stage: so the rank that waits least is the one that the others wait for, as in the one-stage shape.
-   *
-   * @param wall
-   *   its nanoseconds
-   * @param atRanks
-   *   what the tasks of each stage at the ranks measured, by rank
-   * @param elsewhere
-   *   the same of stages whose tasks are no rank's, and of the driver
-   */
-  def countJob(wall: Long, atRanks: Seq[Seq[Array[Long]]], elsewhere: Seq[Seq[Array[Long]]] = Nil): Unit = {
+  def countJob(wall: Long, atRanks: Seq[Seq[Array[Long]]], elsewhere: Seq[Seq[Array[Long]]]): Unit = {
     val slowest = (atRanks ++ elsewhere).map(_.maxBy(_.sum))
     val scheduler = math.max(0L, wall - slowest.map(_.sum).sum)
     slowest.foreach(RankGroup.add(_, critical))
@@ -169,3 +153,7 @@ private final class PinnedRanks(sc: SparkContext, placements: IndexedSeq[Placeme
 }
 
 private final class RankPartition(val index: Int) extends Partition
+
+private final case class KeptHere(runId: String) extends KeptRanks {
+  override def apply(rank: Int): JobRank = ExecutorRuns.rank(runId, rank)
+}

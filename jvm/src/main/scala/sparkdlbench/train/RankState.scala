@@ -1,22 +1,24 @@
 package sparkdlbench.train
 
 import org.apache.spark.SparkEnv
+import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.config.RunKeys
 import sparkdlbench.data.{Batch, BatchPlan, BatchReader, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.Optimizer
+import sparkdlbench.rank.JobRank
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{FloatBuffer, LongBuffer}
+import java.util.concurrent.ExecutorService
 
 /** One rank in its executor: engine, rows, timers. What a topology or an exchange keeps for it is theirs. */
-final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends AutoCloseable {
+final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends JobRank with AutoCloseable {
   def plan: BatchPlan = setup.plan
   private val evaluationRows = RankState.evaluationRows(setup)
 
-  /** False for a parameter server that has a task of its own: it reads no rows. */
   val computes: Boolean = rank < setup.workers
   private val capacity = math.max(evaluationRows, setup.rowsAtOnce)
   val engine: Engine = setup.engine.load(setup.spec, capacity, setup.threads, setup.settings)
@@ -33,7 +35,6 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   val timer = new PhaseTimer
   private[train] val guard = new StepGuard(setup, engine)
 
-  /** For the values [`from`, `until`) of the gradients' sum, which is not finite where a step is to be left out. */
   def newOptimizer(from: Int, until: Int): Optimizer =
     guard.around(setup.newOptimizer(from, until), first = from == 0 && until > 0)
 
@@ -42,16 +43,15 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
    * other. A server that shares the driver's process with the workers waits for them here.
    */
   def openData(): Unit = if (computes) { val _ = training }
-  else if (executorId == RankTask.DriverId) { val _ = run.data }
+  else if (executorId == ExecutorRuns.DriverId) { val _ = run.data }
 
-  /** Rows that this rank computes in a step. */
   def rows(step: Long): Int = if (computes) training.rows(step) else 0
 
-  /** All ranks call it before the same step. */
   def deal(shares: Shares): Unit = if (computes) training.shares = shares
   val bytes = new ByteCounter
+  def blocks: BlockStore = run.blocks
+  def fetchers: ExecutorService = run.fetchers
 
-  /** Whatever the run's exchange keeps at this rank between jobs. */
   var exchangeState: AutoCloseable = _
 
   Initializers.fill(setup.spec, setup.settings(RunKeys.seed), engine.parameters)
@@ -61,16 +61,6 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   def host: String = SparkEnv.get.blockManager.blockManagerId.host
   def executorId: String = SparkEnv.get.executorId
 
-  /**
-   * Loss and gradient of this rank's share of the step's global batch.
-   *
-   * The timer is left in the compute phase.
-   *
-   * @param step
-   *   number of the step from the start of the run
-   * @return
-   *   the sum of the rows' losses
-   */
   def computeGradient(step: Long, onBucketReady: (Int, Int) => Unit): Double = {
     timer.switch(Phase.Data)
     val batch = if (computes) training.read(step) else Batch(0, FloatBuffer.allocate(0), LongBuffer.allocate(0))
@@ -80,7 +70,6 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     else engine.step(batch, weight, onBucketReady)
   }
 
-  /** The same `RunSetup.rowsAtOnce` rows at a time, whose gradients are added up. */
   def computeGradientInParts(step: Long): Double = {
     val rows = this.rows(step)
     if (rows <= setup.rowsAtOnce) computeGradient(step, (_, _) => ())

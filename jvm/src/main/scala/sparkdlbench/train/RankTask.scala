@@ -377,8 +377,6 @@ private final case class Beginning(algorithm: RankAlgorithm, groups: GroupsRepor
 
 private object RankTask {
 
-  /** Spark's name of the executor inside a local master's driver. */
-  val DriverId = "driver"
   val ReportNanos = 1000000000L
 
   /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
@@ -410,10 +408,10 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
   def allGather(text: String): IndexedSeq[String] = {
     val leftMillis = math.max(1L, (end - System.nanoTime()) / 1000000L)
     gathered += 1
-    if (SparkEnv.get.executorId == RankTask.DriverId)
+    if (SparkEnv.get.executorId == ExecutorRuns.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
     else
-      DriverLink.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
+      DriverChannel.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
   }
 
   private def byDriver(boards: DriverBoards, text: String, millis: Long): IndexedSeq[String] = {

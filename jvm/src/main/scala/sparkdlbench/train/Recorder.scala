@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord, StepPhases, Waits}
+import sparkdlbench.rank.Placement
 import sparkdlbench.results.{RunFolder, RunLogger}
 import sparkdlbench.transport.RankGroups
 

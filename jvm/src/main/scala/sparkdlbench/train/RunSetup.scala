@@ -2,12 +2,13 @@ package sparkdlbench.train
 
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.codec.{ChosenCodecs, Codec}
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
+import sparkdlbench.rank.{DataPosition, RunContext}
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.RunSecret
 
@@ -32,25 +33,20 @@ final case class RunSetup(
     hadoop: SerializableConfiguration,
     secret: RunSecret,
     submission: Int = 0
-) {
+) extends RunContext {
 
-  /** Ranks that compute: the first ones. */
   def workers: Int = settings(RunKeys.workers)
 
-  /** Those and the servers that have tasks of their own. */
   def ranks: Int = workers + Ps.ownServers(settings)
   lazy val batch: Int = RunKeys.globalBatch(settings)
 
-  /** Which rows belong to which step and rank. */
   lazy val plan: BatchPlan = BatchPlan(data.trainRows, batch, workers)
 
-  /** The most rows that a rank's engine is given at once in training. */
   lazy val rowsAtOnce: Int = algorithm.rowsAtOnce(settings, plan)
   def dataPosition: DataPosition = DataPosition(batch, settings(RunKeys.seed), data.trainRows, data.rowsIdentity)
   def stepsPerEpoch: Int = plan.stepsPerEpoch
   def timeoutMillis: Long = settings(RunKeys.timeoutSeconds) * 1000L
 
-  /** Rows of the global batch of a step; an epoch's last one may be smaller. */
   def rowsOf(step: Long): Int = plan.batchRows(plan.stepInEpoch(step))
 
   /** Rows that an epoch trains on: all of them, fewer where `max_steps` ends the run in it. */
@@ -59,7 +55,6 @@ final case class RunSetup(
     math.min(steps * batch, data.trainRows.toLong)
   }
 
-  /** Steps that the whole run makes. */
   def totalSteps: Long = {
     val all = settings(RunKeys.epochs).toLong * stepsPerEpoch
     val limit = settings(RunKeys.maxSteps)
@@ -74,10 +69,8 @@ final case class RunSetup(
 
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
 
-  /** Values that the optimiser keeps for each weight. */
   def optimizerValues: Int = optimizer.create(1, settings).state.values.map(_.length).sum
 
-  /** For the values [`from`, `until`) of the model's parameters. */
-  def newOptimizer(from: Int, until: Int, settings: Settings = settings): Optimizer =
+  def newOptimizer(from: Int, until: Int, settings: Settings): Optimizer =
     optimizer.create(ParameterSlice(from, until, spec.layout), settings)
 }

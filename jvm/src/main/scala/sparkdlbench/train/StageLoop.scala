@@ -158,7 +158,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         .barrier()
         .mapPartitions { _ =>
           val context = TaskContext.get().asInstanceOf[BarrierTaskContext]
-          val done = new RankTask(shipped.value, context, DriverLink.report).run()
+          val done = new RankTask(shipped.value, context, DriverChannel.report).run()
           Iterator((done.rank, done))
         }
         .partitionBy(new HashPartitioner(1))

@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.rank.{Snapshot, StateRange}
 import sparkdlbench.transport.AveragingTransport
 import sparkdlbench.vector.FlatBuffer
 

@@ -4,9 +4,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
 import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.rank.JobTransport
 import sparkdlbench.topology.Topology
 import sparkdlbench.train.{Combination, RunResult}
-import sparkdlbench.transport.{JobTransport, RankGroups, TransportVariant}
+import sparkdlbench.transport.{RankGroups, TransportVariant}
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
 import scala.collection.mutable

@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.rank.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.topology.{EncodedRange, Sliced, TestCodecs}
-import sparkdlbench.train.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
 import sparkdlbench.vector.FlatBuffer
 

@@ -4,6 +4,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
+import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 
@@ -149,7 +150,7 @@ class HdfsSuite extends AnyFunSuite with SourceFixture {
     def train(path: String) = {
       val settings = Map("data.source" -> "csv", "data.path" -> path, "data.classes" -> "3") ++
         Map("data.split_bytes" -> "5000", "results" -> folder.resolve("statistics").toString)
-      Json.read(Statistics.run(sc, settings)).path("train")
+      Json.read(DataStatistics.run(sc, settings)).path("train")
     }
     val found = train(s"${put("statistics/a.csv", text.getBytes)}/a.csv")
     assert(found.path("rows").asInt == 3000 && found == train(write("statistics.csv", text).toString))

@@ -3,6 +3,7 @@ package sparkdlbench.data
 import com.fasterxml.jackson.databind.JsonNode
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
+import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.Json
 
 import java.nio.file.{Files, Paths}
@@ -10,7 +11,7 @@ import scala.jdk.CollectionConverters._
 
 class StatisticsSuite extends AnyFunSuite with SourceFixture {
   private def run(settings: (String, String)*): JsonNode =
-    Json.read(Statistics.run(sc, Map("results" -> folder.resolve("results").toString) ++ settings))
+    Json.read(DataStatistics.run(sc, Map("results" -> folder.resolve("results").toString) ++ settings))
   private def numbers(node: JsonNode): Seq[Double] = node.elements.asScala.map(_.asDouble).toSeq
 
   test("minimum, maximum, mean and deviation of each column, whatever the parts") {
@@ -42,7 +43,7 @@ class StatisticsSuite extends AnyFunSuite with SourceFixture {
         assert(math.abs(numbers(train.path("standard_deviation"))(column - 1) / deviation - 1) < 1e-9)
       }
       (0 to 2).foreach(label => assert(train.path("labels").path(label.toString).asInt == table.count(_.head == label)))
-      val file = Paths.get(result.path("folder").asText, Statistics.File)
+      val file = Paths.get(result.path("folder").asText, DataStatistics.File)
       assert(Json.read(Files.readString(file)).path("train") == train)
     }
   }

@@ -5,7 +5,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.WriteFailure
 import sparkdlbench.data.RowBlocks
 import sparkdlbench.engine.libtorch.NativeCache
-import sparkdlbench.train.{CheckpointStore, DataPosition, RankSnapshot, StateRange}
+import sparkdlbench.rank.{DataPosition, RankSnapshot, StateRange}
+import sparkdlbench.train.CheckpointStore
 
 import java.io.IOException
 import java.nio.file.{Files, Path}

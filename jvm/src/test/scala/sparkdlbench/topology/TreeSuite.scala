@@ -4,8 +4,9 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Fp32
 import sparkdlbench.config.{RunKeys, Variants}
+import sparkdlbench.rank.JobTransport
 import sparkdlbench.train.Combination
-import sparkdlbench.transport.{JobTransport, ThreadGroup, TransportVariant}
+import sparkdlbench.transport.{ThreadGroup, TransportVariant}
 import sparkdlbench.vector.FlatBuffer
 
 class TreeSuite extends AnyFunSuite {

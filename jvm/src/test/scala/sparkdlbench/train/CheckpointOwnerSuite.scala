@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.common.Facts
+import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
 
 import java.nio.file.{Files, Path}
 

@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
 
 import java.nio.file.{Files, Path, StandardCopyOption}
 import java.util.concurrent.{BrokenBarrierException, CyclicBarrier, Executors, TimeUnit}

@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.config.Settings
+import sparkdlbench.rank.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.transport.{GroupContext, RankGroups, RunSecret, ThreadGroup}
 
 import java.nio.file.Files

@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.RunFailedException
+import sparkdlbench.rank.Placement
 import sparkdlbench.transport.LocalCluster
 
 import java.net.URI

@@ -124,7 +124,7 @@ private[transport] final class MpiTransport private (
     slots
   }
 
-  override def release(lane: Lane, sequence: Long): Unit = lanes.getOrNull(lane.id.toLong).release(sequence)
+  override def release(lane: Lane, sequence: Long): Unit = incoming(lane).release(sequence)
 
   override def bytesSent: Map[String, Long] = if (payload > 0) Map("mpi" -> payload) else Map.empty
 

@@ -99,7 +99,7 @@ final class PushTransport(
     arrival
   }
 
-  override def release(lane: Lane, sequence: Long): Unit = incoming.getOrNull(lane.id).slots.release(sequence)
+  override def release(lane: Lane, sequence: Long): Unit = arrivalOf(lane).slots.release(sequence)
 
   override def bytesSent: Map[String, Long] = {
     val payloads = names.indices.map(channel => names(channel) -> payload(channel)).filter(_._2 > 0).toMap

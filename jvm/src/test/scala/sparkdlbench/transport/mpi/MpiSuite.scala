@@ -99,16 +99,18 @@ class MpiSuite extends AnyFunSuite {
       val transport = new Mpi().connect(group)
       try {
         transport.open(own, _ => None)
+        val refused = Try(transport.release(Lane(9, 1 - group.rank, group.rank, 64), 0)).failed.get.getMessage
         transport.send(own(1 - group.rank), 0, ByteBuffer.allocateDirect(8))
         transport.receive(own(group.rank), 0)
         transport.release(own(group.rank), 0)
         group.allGather("both have received") // or the other rank is still about that when its job ends
         if (group.rank == 1) ProcessHandle.of(transport.asInstanceOf[MpiTransport].process.number).get.destroyForcibly()
-        Try(transport.receive(own(group.rank), 1)).failed.get.getMessage
+        s"$refused ${Try(transport.receive(own(group.rank), 1)).failed.get.getMessage}"
       } finally transport.close()
     }
     for (rank <- 0 to 1) assert(results(rank).contains(s"beside rank $rank has ended"), results(rank))
     assert(results(0).contains("signal 9"), results(0))
+    for (rank <- 0 to 1) assert(results(rank).startsWith(s"Rank $rank was asked for Lane(9,"), results(rank))
   }
 
   private def namesTheLostExecutor(sc: SparkContext): Unit = {

@@ -144,6 +144,21 @@ class PushSuite extends AnyFunSuite {
       }
     }
 
+  test("what is asked of a lane that was not opened, or that does not end here, names it") {
+    val opened = Lane(0, 0, 1, 64)
+    val unknown = Lane(7, 0, 1, 64, "gradient of bucket 7")
+    run(World(Seq("a", "b"))) { transport =>
+      transport.open(Seq(opened), _ => None)
+      def refusal(of: Lane)(use: Lane => Any): String = intercept[RunFailedException](use(of)).getMessage
+      for (lane <- if (transport.rank == 0) Seq(unknown, opened) else Seq(unknown)) {
+        val messages = Seq[Lane => Any](transport.release(_, 0), transport.receive(_, 0), transport.hasArrived(_, 0))
+          .map(refusal(lane)(_))
+        val expected = s"Rank ${transport.rank} was asked for $lane, which was not opened or ends at another rank."
+        assert(messages == Seq.fill(3)(expected))
+      }
+    }.foreach(_.get)
+  }
+
   test("who has sent all may end beside a rank that has got it and left before the network said that it was sent") {
     val lane = Lane(0, 1, 0, 64)
     val results = run(World(Seq("a", "b"), drains = false)) { transport =>

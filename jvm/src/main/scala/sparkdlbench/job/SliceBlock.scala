@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 /**
  * Name of one block of one step.

@@ -1,4 +1,4 @@
-package sparkdlbench.train
+package sparkdlbench.rank
 
 import sparkdlbench.ConfigurationException
 import sparkdlbench.transport.RankGroups
@@ -84,7 +84,7 @@ object Snapshot {
    * @param length
    *   of the vector, where it is known
    */
-  private[train] def untiled(ranges: Seq[(Int, Int)], length: Option[Int]): Option[String] = {
+  private[sparkdlbench] def untiled(ranges: Seq[(Int, Int)], length: Option[Int]): Option[String] = {
     val sorted = ranges.sorted
     val starts = sorted.scanLeft(0L) { case (_, (from, count)) => from.toLong + count }
     val end = starts.last

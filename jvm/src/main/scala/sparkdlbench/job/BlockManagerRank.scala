@@ -1,10 +1,10 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
-import sparkdlbench.train.{Placement, RankState}
+import sparkdlbench.rank.{JobRank, Placement}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
@@ -18,12 +18,12 @@ import java.util.concurrent.{Callable, ExecutionException, Future, TimeUnit, Tim
  * @param placements
  *   where every rank lives, by rank
  */
-private[transport] final class BlockManagerRank(state: RankState, placements: IndexedSeq[Placement])
+private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: IndexedSeq[Placement])
     extends AutoCloseable {
   private val size = placements.size
   private val rank = state.rank
   private val runId = state.setup.runId
-  private val blocks = state.run.blocks
+  private val blocks = state.blocks
   private val slices = Slices(state.parameters.length, size)
   private val codec = state.setup.codec
   private val weightCodec = state.setup.parameterCodec
@@ -169,7 +169,7 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
 
   private def request(from: Int, piece: Piece): Future[Option[Array[ByteBuffer]]] = {
     val fetch: Callable[Option[Array[ByteBuffer]]] = () => blocks.fetch(piece.block.print)
-    state.run.fetchers.submit(fetch)
+    state.fetchers.submit(fetch)
   }
 
   private def await(from: Int, piece: Piece, future: Future[Option[Array[ByteBuffer]]]): ByteBuffer = {
@@ -200,10 +200,10 @@ private[transport] final class BlockManagerRank(state: RankState, placements: In
 /** One block of a slice: values `first` until `first + length` of the slice. */
 private final case class Piece(block: SliceBlock, first: Int, length: Int)
 
-private[transport] object BlockManagerRank {
+private[sparkdlbench] object BlockManagerRank {
   val NoStep: Long = -1L
 
-  def of(state: RankState): BlockManagerRank = state.exchangeState match {
+  def of(state: JobRank): BlockManagerRank = state.exchangeState match {
     case rank: BlockManagerRank => rank
     case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its block-manager state")
   }

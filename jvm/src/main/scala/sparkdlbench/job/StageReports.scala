@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.{SparkContext, TaskContext}
 import org.apache.spark.util.CollectionAccumulator
@@ -15,7 +15,7 @@ import scala.jdk.CollectionConverters._
  * @param bytes
  *   payload bytes sent by channel, where the task has no rank that counts them
  */
-private[transport] final case class StageReport(
+private[sparkdlbench] final case class StageReport(
     stage: Int,
     task: Int,
     loss: Double,
@@ -24,7 +24,7 @@ private[transport] final case class StageReport(
 )
 
 /** The reports of one job. Driver side. */
-private[transport] final class StageReports(val sink: CollectionAccumulator[StageReport]) {
+private[sparkdlbench] final class StageReports(val sink: CollectionAccumulator[StageReport]) {
   def reset(): Unit = sink.reset()
 
   /** One a task: the last, where a task was repeated. */
@@ -38,7 +38,7 @@ private[transport] final class StageReports(val sink: CollectionAccumulator[Stag
   def phases: Seq[Seq[Array[Long]]] = all.groupBy(_.stage).toSeq.sortBy(_._1).map(_._2.map(_.phases))
 }
 
-private[transport] object StageReports {
+private[sparkdlbench] object StageReports {
   def apply(sc: SparkContext): StageReports = new StageReports(sc.collectionAccumulator[StageReport])
 
   /** Reports when the running task has ended, its shuffle written. */

@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
@@ -9,8 +9,8 @@ import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.{Clipping, Optimizer}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, KeptRanks, RunContext}
 import sparkdlbench.topology.Tree
-import sparkdlbench.train.{RankGroup, RankState, RunSetup}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.ByteBuffer
@@ -20,7 +20,7 @@ import java.nio.ByteBuffer
  * sends it to its aggregator; level by level the aggregators (tasks anywhere) sum and send on; the driver sums what the last
  * level returns as task results, updates, and broadcasts the new weights for the next step.
  */
-private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
+private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange {
   private val setup = group.setup
   private val shuffles = new RankShuffles(group.sc)
   private val reports = StageReports(group.sc)
@@ -69,7 +69,7 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
 
   /** The records that reach the driver. */
   private def runTree(step: Long): Seq[Array[Byte]] = {
-    val leaves = TreeGradientWork(setup.runId, step, broadcast, levels.headOption.getOrElse(0), reports.sink)
+    val leaves = TreeGradientWork(group.kept, step, broadcast, levels.headOption.getOrElse(0), reports.sink)
     if (levels.isEmpty) shuffles.collect(group.locations, None, leaves).flatten.map(_._2)
     else {
       val first = shuffles.plan(group.locations, None, levels.head, leaves)
@@ -108,7 +108,7 @@ private[transport] final class TreeExchange(group: RankGroup) extends Exchange {
   }
 }
 
-private[transport] object TreeExchange {
+private[sparkdlbench] object TreeExchange {
 
   /** Spark's name of the executor inside a local master's driver. */
   val DriverId = "driver"
@@ -120,7 +120,7 @@ private[transport] object TreeExchange {
    * again within the task's (an aggregator's own are no more than the children's that it has done with then). The driver holds what reaches it,
    * the sum and the weights, and updates all of them.
    */
-  def memory(setup: RunSetup): ExchangeMemory = {
+  def memory(setup: RunContext): ExchangeMemory = {
     val parameters = setup.spec.parameterCount
     val scratch = new TreePieces(setup.settings, parameters).scratchBytes
     val levels = Tree.levels(setup.workers, setup.settings(Tree.depth))
@@ -148,7 +148,7 @@ private[transport] object TreeExchange {
 }
 
 /** How gradients and weights are cut up and travel in the tree. */
-private[transport] final class TreePieces(settings: Settings, length: Int) {
+private[sparkdlbench] final class TreePieces(settings: Settings, length: Int) {
   private val whole = Slices(length, 1)
   val codec: Codec = ChosenCodecs.gradient(settings)
   val weightCodec: Codec = ChosenCodecs.parameters(settings)
@@ -190,7 +190,7 @@ private[transport] final class TreePieces(settings: Settings, length: Int) {
 }
 
 /** One rank's side of the tree. */
-private[transport] final class TreeRank(val state: RankState) extends AutoCloseable {
+private[sparkdlbench] final class TreeRank(val state: JobRank) extends AutoCloseable {
   private val pieces = new TreePieces(state.setup.settings, state.parameters.length)
   private var computed = ShuffleRank.NoStep
   private var records = Array.empty[Array[Byte]]
@@ -224,8 +224,8 @@ private[transport] final class TreeRank(val state: RankState) extends AutoClosea
   override def close(): Unit = ()
 }
 
-private[transport] object TreeRank {
-  def of(state: RankState): TreeRank = state.exchangeState match {
+private[sparkdlbench] object TreeRank {
+  def of(state: JobRank): TreeRank = state.exchangeState match {
     case rank: TreeRank => rank
     case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its tree state")
   }
@@ -242,18 +242,18 @@ private[transport] object TreeRank {
 }
 
 private final case class TreeGradientWork(
-    runId: String,
+    ranks: KeptRanks,
     step: Long,
     weights: Option[Broadcast[Array[Array[Byte]]]],
     aggregators: Int,
     reports: CollectionAccumulator[StageReport]
 ) extends RankStageWork {
   def stage = 0
-  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+  protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
     weights.foreach(TreeRank.of(state).takeIn)
     TreeRank.of(state).gradient(step, aggregators)
   }
-  override protected def loss(state: RankState): Double = TreeRank.of(state).loss
+  override protected def loss(state: JobRank): Double = TreeRank.of(state).loss
 }
 
 /** An aggregator's work, in any executor. */

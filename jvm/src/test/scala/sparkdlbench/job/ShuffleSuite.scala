@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.{RankShuffles, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite

@@ -4,7 +4,7 @@ import org.apache.spark.api.plugin.PluginContext
 import sparkdlbench.metrics.ResourceReport
 
 /** An executor's way to the driver, in a session that has the plugin; what it sends there, the plugin hands on. */
-private[sparkdlbench] object DriverLink {
+private[sparkdlbench] object DriverChannel {
   @volatile private var executor: PluginContext = _
 
   /** The plugin calls it when its executor begins. */
@@ -37,12 +37,14 @@ private[sparkdlbench] object DriverLink {
     }
   }
 
-  private def send(message: AnyRef): Unit = {
+  /** One way; nothing where there is no plugin. */
+  def send(message: AnyRef): Unit = {
     val context = executor
     if (context != null) context.send(message)
   }
 
-  private def ask(message: AnyRef): Unit = {
+  /** Returns once the driver has answered; at once where there is no plugin. */
+  def ask(message: AnyRef): Unit = {
     val context = executor
     if (context != null) context.ask(message): Unit
   }

@@ -1,7 +1,8 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import sparkdlbench.common.{MemoryKind, MemoryPart}
-import sparkdlbench.train.{RankGroup, RunSetup}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRanks, JobTransport, RunContext}
+import sparkdlbench.transport.TransportVariant
 import sparkdlbench.vector.Slices
 
 /**
@@ -18,10 +19,10 @@ final class BlockManagerTransport extends TransportVariant with JobTransport {
   def doc = "In-band, BigDL's way: two Spark jobs a step, slices in the BlockManager, found through the driver"
   def inBand = true
   def topologies: Set[String] = Set("sliced")
-  def exchange(group: RankGroup): Exchange = new BlockManagerExchange(group)
+  def exchange(group: JobRanks): Exchange = new BlockManagerExchange(group)
 
   /** A rank's slice, summed and in full precision, and all slices as they are fetched. */
-  def memory(setup: RunSetup): ExchangeMemory = {
+  def memory(setup: RunContext): ExchangeMemory = {
     val parameters = setup.spec.parameterCount
     val owned = Slices(parameters, setup.workers).maxSize
     val encoded = Seq(setup.codec -> parameters, setup.parameterCodec -> owned).collect {
@@ -39,7 +40,7 @@ final class BlockManagerTransport extends TransportVariant with JobTransport {
   }
 }
 
-private final class BlockManagerExchange(group: RankGroup) extends Exchange {
+private final class BlockManagerExchange(group: JobRanks) extends Exchange {
   private var newest = BlockManagerRank.NoStep
 
   {

@@ -1,8 +1,8 @@
-package sparkdlbench.transport
+package sparkdlbench.rank
 
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.Settings
-import sparkdlbench.train.{RankGroup, RunSetup}
+import sparkdlbench.transport.TransportVariant
 
 /** A transport of the job-a-step shape: the training loop runs in the driver. */
 trait JobTransport extends TransportVariant {
@@ -16,10 +16,10 @@ trait JobTransport extends TransportVariant {
   /** Whether whoever updates weights has all of them, and so the lengths of whole layers (`LayerwiseOptimizer`). */
   def updatesWhole(settings: Settings): Boolean = false
 
-  def exchange(group: RankGroup): Exchange
+  def exchange(group: JobRanks): Exchange
 
   /** What the exchange needs besides the weights, gradient and engine of each rank. Without any memory being taken. */
-  def memory(setup: RunSetup): ExchangeMemory
+  def memory(setup: RunContext): ExchangeMemory
 }
 
 /**
@@ -40,13 +40,13 @@ final case class ExchangeMemory(
 object ExchangeMemory {
 
   /** What a rank's codec left out of its gradients. */
-  def residual(setup: RunSetup): MemoryPart = {
+  def residual(setup: RunContext): MemoryPart = {
     val bytes = if (setup.codec.keepsResidual) 4L * setup.spec.parameterCount else 0L
     MemoryPart("what the codec left out", MemoryKind.Direct, bytes)
   }
 
   /** @param owned number of weights that are updated there */
-  def optimizer(setup: RunSetup, owned: Int): MemoryPart =
+  def optimizer(setup: RunContext, owned: Int): MemoryPart =
     MemoryPart("optimiser's state", MemoryKind.Heap, 4L * owned * setup.optimizerValues)
 }
 

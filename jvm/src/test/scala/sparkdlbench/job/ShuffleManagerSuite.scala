@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
@@ -6,6 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.Json
 import sparkdlbench.config.Settings
 import sparkdlbench.train.{RunResult, TrainingRun}
+import sparkdlbench.transport.LocalCluster
 
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._

@@ -1,11 +1,11 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.RankShuffles
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{Clipping, Optimizer}
-import sparkdlbench.train.{Placement, RankState}
+import sparkdlbench.rank.{JobRank, Placement}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
@@ -18,7 +18,7 @@ import java.nio.{ByteBuffer, ByteOrder}
  * @param placements
  *   where every rank lives, by rank
  */
-private[transport] final class ShuffleRank(state: RankState, placements: IndexedSeq[Placement]) extends AutoCloseable {
+private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: IndexedSeq[Placement]) extends AutoCloseable {
   import ShuffleRank._
 
   private val size = placements.size
@@ -167,17 +167,17 @@ private[transport] final class ShuffleRank(state: RankState, placements: Indexed
     }
 }
 
-private[transport] object ShuffleRank {
+private[sparkdlbench] object ShuffleRank {
   val NoStep: Long = -1L
 
-  def of(state: RankState): ShuffleRank = state.exchangeState match {
+  def of(state: JobRank): ShuffleRank = state.exchangeState match {
     case rank: ShuffleRank => rank
     case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its shuffle state")
   }
 }
 
 /** Values to records. */
-private[transport] object Encoding {
+private[sparkdlbench] object Encoding {
 
   /** Direct memory for the largest encoded piece; none where all codecs are raw. */
   def scratch(uses: Seq[(Codec, Seq[VectorPiece])]): ByteBuffer =

@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.{RankShuffle, RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
@@ -6,7 +6,8 @@ import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.train.{ExecutorRuns, RankGroup, RankState, RunSetup}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, JobTransport, KeptRanks, RunContext}
+import sparkdlbench.transport.TransportVariant
 import sparkdlbench.vector.Slices
 
 /**
@@ -43,10 +44,10 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
   override def updatesWhole(settings: Settings): Boolean =
     settings(RunKeys.topology) == "tree" || settings(ShuffleTransport.exchanges) == ShuffleTransport.One
 
-  def exchange(group: RankGroup): Exchange =
+  def exchange(group: JobRanks): Exchange =
     if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
 
-  def memory(setup: RunSetup): ExchangeMemory =
+  def memory(setup: RunContext): ExchangeMemory =
     if (setup.settings(RunKeys.topology) == "tree") TreeExchange.memory(setup) else slicedMemory(setup)
 
   /**
@@ -54,7 +55,7 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
    * times the most of: those of all others, where the first sender's come last; and its next gradient's, which are made while the last
    * one's are still kept.
    */
-  private def slicedMemory(setup: RunSetup): ExchangeMemory = {
+  private def slicedMemory(setup: RunContext): ExchangeMemory = {
     val two = setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
     val parameters = setup.spec.parameterCount
     val slices = Slices(parameters, setup.workers)
@@ -92,10 +93,10 @@ object ShuffleTransport {
   )
 }
 
-private final class ShuffleExchange(group: RankGroup) extends Exchange {
+private final class ShuffleExchange(group: JobRanks) extends Exchange {
   private val shuffles = new RankShuffles(group.sc)
   private val reports = StageReports(group.sc)
-  private val runId = group.setup.runId
+  private val ranks = group.kept
   private val two = group.setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
 
   /** Written by the last step, to be read by the next one. */
@@ -110,8 +111,8 @@ private final class ShuffleExchange(group: RankGroup) extends Exchange {
   def step(step: Long): Double = {
     val start = System.nanoTime()
     reports.reset()
-    val gradients = plan(carried, GradientWork(runId, step, newest, reports.sink))
-    val last = if (two) plan(Some(gradients), UpdateWork(runId, step, reports.sink)) else gradients
+    val gradients = plan(carried, GradientWork(ranks, step, newest, reports.sink))
+    val last = if (two) plan(Some(gradients), UpdateWork(ranks, step, reports.sink)) else gradients
     val consumed = carried.toSeq ++ Seq(gradients).filter(_ ne last)
     try shuffles.write(last)
     catch { case cause: Throwable => (consumed :+ last).foreach(shuffles.remove); carried = None; throw cause }
@@ -125,7 +126,7 @@ private final class ShuffleExchange(group: RankGroup) extends Exchange {
 
   def synchronize(): Unit = if (carried.nonEmpty) {
     reports.reset()
-    shuffles.collect(group.locations, carried, ArrivalWork(runId, newest, reports.sink))
+    shuffles.collect(group.locations, carried, ArrivalWork(ranks, newest, reports.sink))
     carried.foreach(shuffles.remove)
     carried = None
   }
@@ -150,16 +151,16 @@ private final class ShuffleExchange(group: RankGroup) extends Exchange {
 
 /** Work of a stage at the ranks: the rank's state found, its time and loss reported when the task ends. */
 private trait RankStageWork extends StageWork {
-  def runId: String
+  def ranks: KeptRanks
   def reports: CollectionAccumulator[StageReport]
 
   /** Number of the stage in its job. */
   def stage: Int
-  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])]
-  protected def loss(state: RankState): Double = 0.0
+  protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])]
+  protected def loss(state: JobRank): Double = 0.0
 
   final def run(task: Int, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
-    val state = ExecutorRuns.rank(runId, task)
+    val state = ranks(task)
     state.timer.restart(Phase.Wait)
     StageReports.atTaskEnd(reports, StageReport(stage, task, loss(state), state.timer.take()))
     val output = run(state, input)
@@ -169,31 +170,31 @@ private trait RankStageWork extends StageWork {
 }
 
 private final case class GradientWork(
-    runId: String,
+    ranks: KeptRanks,
     step: Long,
     previous: Long,
     reports: CollectionAccumulator[StageReport]
 ) extends RankStageWork {
   def stage = 0
-  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+  protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
     val rank = ShuffleRank.of(state)
     rank.takeIn(previous, input)
     rank.gradient(step)
   }
-  override protected def loss(state: RankState): Double = ShuffleRank.of(state).loss
+  override protected def loss(state: JobRank): Double = ShuffleRank.of(state).loss
 }
 
-private final case class UpdateWork(runId: String, step: Long, reports: CollectionAccumulator[StageReport])
+private final case class UpdateWork(ranks: KeptRanks, step: Long, reports: CollectionAccumulator[StageReport])
     extends RankStageWork {
   def stage = 1
-  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] =
+  protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] =
     ShuffleRank.of(state).update(step, input)
 }
 
-private final case class ArrivalWork(runId: String, step: Long, reports: CollectionAccumulator[StageReport])
+private final case class ArrivalWork(ranks: KeptRanks, step: Long, reports: CollectionAccumulator[StageReport])
     extends RankStageWork {
   def stage = 0
-  protected def run(state: RankState, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
+  protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
     ShuffleRank.of(state).takeIn(step, input)
     Iterator.empty
   }

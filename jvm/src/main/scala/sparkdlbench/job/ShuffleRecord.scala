@@ -1,4 +1,4 @@
-package sparkdlbench.transport
+package sparkdlbench.job
 
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
@@ -10,7 +10,7 @@ import java.nio.{ByteBuffer, ByteOrder}
  * One record of a shuffle among ranks: a piece's encoded values behind a header of 16 bytes (step 8, sender 4, number of the
  * piece 4), in the byte order of the hosts.
  */
-private[transport] object ShuffleRecord {
+private[sparkdlbench] object ShuffleRecord {
   val HeaderBytes = 16
 
   /** A record of `payload` bytes whose values are still to be written, from `HeaderBytes` on. */
@@ -29,11 +29,11 @@ private[transport] object ShuffleRecord {
 }
 
 /** Values `from` until `until` of the whole vector, which belong to slice `slice`. */
-private[transport] final case class VectorPiece(slice: Int, from: Int, until: Int) {
+private[sparkdlbench] final case class VectorPiece(slice: Int, from: Int, until: Int) {
   def length: Int = until - from
 }
 
-private[transport] object VectorPiece {
+private[sparkdlbench] object VectorPiece {
 
   /** All pieces of all slices, in order; none over `limit` bytes (but each of one value at least). */
   def all(slices: Slices, codec: Codec, limit: Int): IndexedSeq[VectorPiece] = {
@@ -53,7 +53,7 @@ private[transport] object VectorPiece {
  * @param use
  *   called with (piece, record), for each piece in the order of senders 0, 1, 2, …
  */
-private[transport] final class InSenderOrder(senders: Int => IndexedSeq[Int], pieces: Seq[Int])(
+private[sparkdlbench] final class InSenderOrder(senders: Int => IndexedSeq[Int], pieces: Seq[Int])(
     use: (Int, Array[Byte]) => Unit
 ) {
   private final class Queue(val expected: IndexedSeq[Int]) {

@@ -1,0 +1,22 @@
+package sparkdlbench.data
+
+import java.nio.{FloatBuffer, LongBuffer}
+
+/** Rows by id, held compactly in an executor and shared by its ranks. Thread-safe, immutable. */
+trait RowStore {
+  def rows: Int
+
+  /** fp32 values a row. */
+  def width: Int
+
+  /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its class at `labels`(at). */
+  def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
+
+  /**
+   * `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster.
+   */
+  def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
+    var at = from
+    while (at < until) { read(ids(at), at - from, features, labels); at += 1 }
+  }
+}

@@ -73,6 +73,8 @@ lazy val jvm = (project in file("jvm"))
       "org.scala-lang" % "scala-library" % scalaVersion.value % Provided,
       "org.apache.spark" %% "spark-core" % sparkVersion(scalaBinaryVersion.value) % Provided,
       "org.apache.spark" %% "spark-sql" % sparkVersion(scalaBinaryVersion.value) % Provided,
+      // Vectors as columns of predictions.
+      "org.apache.spark" %% "spark-mllib" % sparkVersion(scalaBinaryVersion.value) % Provided,
       // Algorithm lbfgs; every distribution of Spark brings it for MLlib.
       "org.scalanlp" %% "breeze" % "2.1.0" % Provided,
       // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.

@@ -36,6 +36,7 @@ LAYERS = (
     "algorithm",
     "results",
     "train",
+    "predict",
     "SparkDLPlugin",
     "Trainer",
     "doctor",

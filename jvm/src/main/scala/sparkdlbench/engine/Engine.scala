@@ -86,6 +86,12 @@ trait Engine extends AutoCloseable {
   /** Forward pass only. */
   def evaluate(batch: Batch): Evaluation
 
+  /**
+   * Forward pass only: writes the class scores before any softmax, rows × classes, to `scores` from its start on. The batch's labels are
+   * not read.
+   */
+  def predict(batch: Batch, scores: FloatBuffer): Unit
+
   /** What is really loaded, for run.json: library versions, BLAS, threads, instruction set, MKL_CBWR. */
   def facts: Map[String, String]
 }

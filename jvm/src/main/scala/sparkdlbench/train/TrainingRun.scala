@@ -7,12 +7,23 @@ import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException}
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.config.{Redaction, RunKeys, Settings, Variants}
-import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.data.{DataFacts, DataSource, RowInput}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
-import sparkdlbench.results.{Facts, Json, MlFlow, ModelFolder, Page, Recorder, RunFolder, RunLogger, TensorBoard}
+import sparkdlbench.results.{
+  Facts,
+  Json,
+  MlFlow,
+  ModelFolder,
+  Page,
+  Recorder,
+  RunFolder,
+  RunLogger,
+  SavedModel,
+  TensorBoard
+}
 import sparkdlbench.transport.{JobTransport, OneStageTransport, RunSecret, TransportVariant}
 
 import java.io.IOException
@@ -28,6 +39,8 @@ import scala.util.control.NonFatal
  *   the weights of the best evaluation, in one part, where they are kept (`keep_best`)
  * @param warning
  *   where the results are in place of their folder, or that they are lost; None where all is well
+ * @param input
+ *   how stored rows become rows of the model
  */
 final case class RunResult(
     folder: String,
@@ -36,8 +49,12 @@ final case class RunResult(
     weights: Array[Float],
     statistics: Array[Float],
     best: Option[Best] = None,
-    warning: Option[String] = None
+    warning: Option[String] = None,
+    input: RowInput = RowInput(Nil)
 ) {
+
+  /** What predicts on new rows. */
+  def model: SavedModel = SavedModel(spec, weights, statistics, input)
 
   /** Writes the trained model to `model` in the results folder, and the best one to `best`, where it was kept. */
   def saveModels(): Path = {
@@ -49,8 +66,11 @@ final case class RunResult(
   }
 
   private def saveModels(folder: Path): Path = {
-    best.foreach(each => ModelFolder.write(folder.resolve("best"), spec, each.weights.head._2, each.statistics))
-    ModelFolder.write(folder.resolve("model"), spec, weights, statistics)
+    best.foreach { each =>
+      val kept = SavedModel(spec, each.weights.head._2, each.statistics, input)
+      ModelFolder.write(folder.resolve("best"), kept)
+    }
+    ModelFolder.write(folder.resolve("model"), model)
     folder.resolve("model")
   }
 }
@@ -123,7 +143,8 @@ final class TrainingRun private (
       progress.resultsAt(folder.path.toString)
       progress.ended("done", None)
       val path = folder.path.toString
-      RunResult(path, summary, setup.spec, trained.weights, trained.statistics, trained.best, folder.warning)
+      val input = setup.data.input.copy(change = trained.change)
+      RunResult(path, summary, setup.spec, trained.weights, trained.statistics, trained.best, folder.warning, input)
     } catch {
       case e: Throwable => fail(recorder, e)
     }

@@ -3,7 +3,7 @@ package sparkdlbench.engine.bigdl
 import sparkdlbench.engine.{Batch, Engine, Evaluation, FlatBuffer, RankExchange}
 import sparkdlbench.model.{Initializers, ModelSpec}
 
-import java.nio.LongBuffer
+import java.nio.{FloatBuffer, LongBuffer}
 import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
 
 /**
@@ -62,6 +62,13 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
       val loss = new Loss(batch.rows, forward(batch, training = false))
       Evaluation(batch.rows.toLong, loss.sum(batch.labels), loss.correct(batch.labels))
     }
+
+  def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
+    whole.evaluate()
+    val dense = forward(batch, training = false).contiguous
+    scores.put(0, dense.array, dense.offset, batch.rows * spec.classes)
+    ()
+  }
 
   def facts: Map[String, String] = {
     library.pinThread()

@@ -70,7 +70,8 @@ class SparkDLClassifier(
     Labels are 0, 1, …, as `StringIndexer` makes them of words. Its metadata says how many classes there are and what
     they are called; without metadata, the largest label does. Runs of one process follow each other, so that
     `CrossValidator(parallelism=…)` works with slots for one. The test figures of a run's results are those of the first
-    1,000 rows, which it was trained on as well: measure a model on other rows, with an evaluator of Spark ML's.
+    1,000 rows, which it was trained on as well (and `keep_best` chooses by them): measure a model on other rows, with
+    an evaluator of Spark ML's.
 
     Args:
         featuresCol: a column of arrays or vectors, or one of numbers.
@@ -172,7 +173,7 @@ class SparkDLClassifier(
                 epochs=self.getEpochs(),
                 **asked,
             ).fit(dataset.sparkSession)
-        trained = fitted.model("last" if "keep_best" not in asked else "best")
+        trained = fitted.model("best" if asked.get("keep_best", "off") != "off" else "last")
         model = SparkDLClassificationModel(trained.with_labels(names if len(names) == trained.classes else []))
         model._resetUid(self.uid)  # as a model of Spark ML's own has its estimator's
         return self._copyValues(model)
@@ -303,7 +304,7 @@ def _label_names(dataset: DataFrame, label: str) -> list[str]:
 
 
 def _count_classes(rows: DataFrame, label: str) -> int:
-    found = rows.agg(functions.max(_LABEL)).collect()[0][0]
+    found = rows.filter(~functions.isnan(_LABEL)).agg(functions.max(_LABEL)).collect()[0][0]
     if found is None:
         raise ConfigurationError(
             f"No row has a label in the column '{label}' (labelCol), so there is nothing to learn."

@@ -97,7 +97,8 @@ private[predict] object FeatureColumns {
 
   private def isList(kind: DataType): Boolean = kind match {
     case ArrayType(element, _) => RowConverter.isNumber(element)
-    case other => other == SQLDataTypes.VectorType || other.typeName == "vector"
+    // Of the older MLlib, too, by name.
+    case other => other == SQLDataTypes.VectorType || other.getClass.getName.endsWith(".mllib.linalg.VectorUDT")
   }
 
   private def remedy(kind: DataType): String = kind.typeName match {

@@ -7,8 +7,8 @@ import sparkdlbench.results.SavedModel
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
 /**
- * A model in an engine, for one thread at a time. Its native memory depends on the model and the batch alone, and is given back by
- * `close`.
+ * A model in an engine. Its native memory depends on the model and the batch alone, and is given back by `close`, which may come from
+ * another thread than `scores`: where Python reads a task's rows, Spark ends the task while a thread of its own may still compute.
  *
  * @param batch
  *   most rows that are computed at once
@@ -32,7 +32,7 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
    * @param rows
    *   at most `batch`, of `model.input.width` finite values each, which are overwritten
    */
-  def scores(rows: Seq[Array[Float]]): Seq[Array[Double]] = {
+  def scores(rows: Seq[Array[Float]]): Seq[Array[Double]] = synchronized {
     require(rows.size <= batch, s"${rows.size} rows were given to a predictor of at most $batch")
     var at = 0
     rows.foreach { row =>
@@ -43,7 +43,7 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
     (0 until at).map(row => Array.tabulate(spec.classes)(index => scores(row * spec.classes + index).toDouble))
   }
 
-  def close(): Unit = engine.close()
+  def close(): Unit = synchronized(engine.close())
 }
 
 private[sparkdlbench] object Predictor {

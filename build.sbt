@@ -6,6 +6,9 @@ val scalaForSpark35 = "2.12.18"
 def sparkLine(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5" else "4"
 def sparkVersion(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5.8" else "4.1.0"
 
+// The registries lack spark-mllib-local 3.5.8.
+def mllibVersion(scalaBinary: String): String = if (scalaBinary == "2.12") "3.5.9" else sparkVersion(scalaBinary)
+
 // As in python/sparkdl_bench/ucx.py, which brings it, and in UcxLibraries.scala.
 val ucxVersion = "1.18.1"
 
@@ -73,6 +76,9 @@ lazy val jvm = (project in file("jvm"))
       "org.scala-lang" % "scala-library" % scalaVersion.value % Provided,
       "org.apache.spark" %% "spark-core" % sparkVersion(scalaBinaryVersion.value) % Provided,
       "org.apache.spark" %% "spark-sql" % sparkVersion(scalaBinaryVersion.value) % Provided,
+      // Vectors as columns of predictions. Of what these need besides, nothing is used, and not all is in the registries.
+      ("org.apache.spark" %% "spark-mllib" % mllibVersion(scalaBinaryVersion.value) % Provided).intransitive(),
+      ("org.apache.spark" %% "spark-mllib-local" % mllibVersion(scalaBinaryVersion.value) % Provided).intransitive(),
       // Algorithm lbfgs; every distribution of Spark brings it for MLlib.
       "org.scalanlp" %% "breeze" % "2.1.0" % Provided,
       // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.

@@ -162,12 +162,12 @@ def test_the_first_tutorial_does_what_it_says(
     for language, block in blocks(ROOT / "docs" / "tutorial" / "first-model.md"):
         assert language == "python"
         exec(compile(block, "first-model.md", "exec"), found)
-    accuracy, predicted, names = capsys.readouterr().out.strip().splitlines()[-3:]
+    accuracy, *table, labels, loaded = capsys.readouterr().out.strip().splitlines()[-10:]
     assert float(accuracy) > 0.9
-    assert predicted == "[1 0]"
-    assert names == "['fc1.bias', 'fc1.weight', 'fc2.bias', 'fc2.weight']"
+    assert [line.split("|")[3].strip() for line in table if line.startswith("|")] == ["prediction", "1.0", "0.0"]
+    assert (labels, loaded) == ("[1 0]", "[1] ['x', 'y']")
     # Its predictions are the run's own: as right on all rows as the run says of its test rows.
-    right = found["predict"](found["points"].astype("float32")) == [row[2] for row in found["rows"]]
+    right = found["model"].predict(found["points"])[0] == [row[2] for row in found["rows"]]
     assert right.mean() > 0.9
 
 

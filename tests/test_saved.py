@@ -17,13 +17,19 @@ def test_save_and_load_give_the_same_bits(tmp_path: Path) -> None:
         "fc1.weight": np.random.default_rng(1).normal(size=(3, 4)).astype(np.float32),
         "fc1.bias": np.zeros(3, np.float32),
     }
-    saved.save(tmp_path / "a" / "model", {"name": "mlp", "layers": []}, weights)
+    saved.save(tmp_path / "a" / "model", {"name": "mlp", "layers": []}, weights, {"shape": [4], "labels": ["a", "ü"]})
     loaded = saved.load(tmp_path / "a" / "model")
+    assert loaded.input == {"shape": [4], "labels": ["a", "ü"]}
     assert loaded.specification == {"name": "mlp", "layers": []}
     assert loaded.weights.keys() == weights.keys()
     for name, array in weights.items():
         assert loaded.weights[name].dtype == np.float32
         np.testing.assert_array_equal(loaded.weights[name], array)
+
+
+def test_a_model_of_an_older_version_says_nothing_of_its_rows(tmp_path: Path) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    assert saved.load(tmp_path).input == {}
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ LAYERS = (
     "algorithm",
     "job",
     "train",
+    "predict",
     "SparkDLPlugin",
     "Trainer",
     "doctor",

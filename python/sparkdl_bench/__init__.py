@@ -1,6 +1,7 @@
 """Train neural nets on a Spark cluster, with parameters that travel through Spark's own data plane.
 
 `Trainer(model="mlp", data="digits", workers=2).fit(spark)` trains in a session that `configure(builder)` prepared.
+`fitted.model().transform(frame)` adds the predictions of what was trained.
 `compare(data=frame, label="class", workers=[1, 2], minutes=10, spark=spark)` says whether a cluster pays off.
 
 Names are loaded when they are first used, so that a command line which refuses its input does so at once.
@@ -14,6 +15,7 @@ from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
     from sparkdl_bench.comparison_api import ComparisonResult, compare
+    from sparkdl_bench.prediction import Model, load_model
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
     from sparkdl_bench.trainer import FitResult, Trainer
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "ComparisonResult": "comparison_api",
     "FitResult": "trainer",
+    "Model": "prediction",
     "SavedModel": "saved",
     "Trainer": "trainer",
     "check_session": "session",
     "compare": "comparison_api",
     "configure": "session",
     "load": "saved",
+    "load_model": "prediction",
 }
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "ConfigurationError",
     "DivergedError",
     "FitResult",
+    "Model",
     "RunCancelledError",
     "RunFailedError",
     "SavedModel",
@@ -44,6 +49,7 @@ __all__ = [
     "compare",
     "configure",
     "load",
+    "load_model",
 ]
 
 

@@ -139,6 +139,20 @@ class Api:
         """The specification of the model that a run with these settings trains on such rows. Needs no session."""
         return self._object("model", dict(settings), ",".join(str(size) for size in shape), classes)
 
+    def model_input(self, run_id: str) -> dict[str, Any]:
+        """How a finished run's rows became the model's, as in `input.json` of a saved model."""
+        return self._object("modelInput", run_id)
+
+    def transform(
+        self, folder: str, view: str, result: str, columns: Sequence[str], settings: Mapping[str, str]
+    ) -> None:
+        """Makes the view `result` of the view `view`, with the predictions of the model in the folder."""
+        self._call("transform", folder, view, result, list(columns), dict(settings))
+
+    def scores(self, folder: str, rows: str, scores: str) -> None:
+        """Writes to the file `scores` what the model in the folder makes of the file `rows`, both flat fp32."""
+        self._call("scores", folder, rows, scores)
+
     def model_spec(self, run_id: str) -> dict[str, Any]:
         return self._object("modelSpec", run_id)
 

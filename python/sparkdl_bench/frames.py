@@ -31,6 +31,27 @@ def named(data: Any) -> Iterator[str | Path | Mapping[str, Any]]:
             spark.catalog.dropGlobalTempView(name)
 
 
+@contextmanager
+def view_of(frame: Any) -> Iterator[str]:
+    """A global temporary view of a DataFrame, by name, while the context lasts."""
+    views: dict[str, Any] = {}
+    try:
+        yield _view(frame, views)
+    finally:
+        for name, spark in views.items():
+            spark.catalog.dropGlobalTempView(name)
+
+
+@contextmanager
+def result_view(spark: Any) -> Iterator[str]:
+    """A name for a global temporary view that somebody makes while the context lasts; then it is dropped."""
+    name = f"sparkdl_{uuid.uuid4().hex}"
+    try:
+        yield f"{_database(spark)}.{name}"
+    finally:
+        spark.catalog.dropGlobalTempView(name)
+
+
 def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
     """The settings with the label's column where `data` holds DataFrames: the column `label` where none is named.
 
@@ -76,4 +97,9 @@ def _view(frame: Any, views: dict[str, Any]) -> str:
     name = f"sparkdl_{uuid.uuid4().hex}"
     frame.createOrReplaceGlobalTempView(name)
     views[name] = frame.sparkSession
-    return f"{frame.sparkSession.conf.get('spark.sql.globalTempDatabase', 'global_temp')}.{name}"
+    return f"{_database(frame.sparkSession)}.{name}"
+
+
+def _database(spark: Any) -> str:
+    """Where global temporary views are."""
+    return str(spark.conf.get("spark.sql.globalTempDatabase", "global_temp"))

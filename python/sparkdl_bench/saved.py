@@ -1,4 +1,5 @@
-"""A trained model on disk: `model.json` (the layer specification) beside `weights.npz` (an array per parameter)."""
+"""A trained model on disk: `model.json` (the layer specification), `weights.npz` (an array per parameter) and
+`input.json` (how rows become the model's)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,30 @@ Weights = dict[str, npt.NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class SavedModel:
-    """What `save` wrote: the layer specification, and the weights by parameter name (`fc1.weight`: [out, in])."""
+    """What `save` wrote: the layer specification, and the weights by parameter name (`fc1.weight`: [out, in]).
+
+    Attributes:
+        input: how rows become the model's: their `shape`, the `columns` of a table, the `factor` from stored values to
+            features, `subtract` and `multiply` for each value, the side `crop` of the window in the centre (0: all),
+            and the `labels` of class 0, 1, …; empty where an older version saved the model.
+    """
 
     specification: dict[str, Any]
     weights: Weights
+    input: dict[str, Any] = field(default_factory=dict)
 
 
-def save(folder: Path, specification: Mapping[str, Any], weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
-    """Writes `model.json` and `weights.npz` into `folder`, which is made where it is not there."""
+def save(
+    folder: Path,
+    specification: Mapping[str, Any],
+    weights: Mapping[str, npt.NDArray[np.float32]],
+    rows: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the model's files into `folder`, which is made where it is not there; `rows` is `SavedModel.input`."""
     with replacing(folder / "weights.npz") as partial:
         _write_arrays(partial, weights)
+    if rows:
+        replace_text(folder / "input.json", json.dumps(rows) + "\n")
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
 
 
@@ -50,6 +65,8 @@ def load(folder: str | Path) -> SavedModel:
     folder = Path(folder)
     try:
         specification = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        about = folder / "input.json"
+        rows = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
         _check_sizes(folder / "weights.npz")
         with np.load(folder / "weights.npz", allow_pickle=False) as archive:
             weights = {name: archive[name] for name in archive.files}
@@ -58,7 +75,7 @@ def load(folder: str | Path) -> SavedModel:
             f"'{folder}' holds no saved model: {error}. A saved model is a folder with model.json and weights.npz, as "
             "FitResult.save(folder) writes it."
         ) from error
-    return SavedModel(specification, weights)
+    return SavedModel(specification, weights, rows)
 
 
 def _check_sizes(path: Path) -> None:

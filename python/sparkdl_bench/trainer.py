@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +18,7 @@ from sparkdl_bench import frames, plot, progress, saved
 from sparkdl_bench._jvm import Api
 from sparkdl_bench.config import as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.prediction import Model
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.results import RunResults
 from sparkdl_bench.runner import follow, start
@@ -158,6 +159,7 @@ class FitResult:
     _weights: saved.Weights
     _best: saved.Weights | None = None
     warning: str = ""
+    _input: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{name} {value}" if name != "transport" else value for name, value in self._facts())
@@ -215,7 +217,11 @@ class FitResult:
 
     def save(self, path: str | Path, which: str = "last") -> None:
         """Writes the model to a folder; `sparkdl_bench.load` reads it. `which` is as in `weights`."""
-        saved.save(Path(path), self.specification, self._of(which))
+        saved.save(Path(path), self.specification, self._of(which), self._input)
+
+    def model(self, which: str = "last") -> Model:
+        """What predicts on new rows: `fitted.model().transform(frame)`. `which` is as in `weights`."""
+        return Model(saved.SavedModel(self.specification, self._of(which), self._input))
 
     def _of(self, which: str) -> saved.Weights:
         if which not in ("last", "best"):
@@ -322,6 +328,13 @@ def _result(api: Api, run_id: str, done: Progress) -> FitResult:
         best = None
         if api.best_weights(run_id, str(path)):
             best = saved.split(np.fromfile(path, dtype="<f4").astype(np.float32, copy=False), layout)
-    result = FitResult(Path(str(done.results)), api.model_spec(run_id), weights, best, api.warning(run_id))
+    result = FitResult(
+        Path(str(done.results)),
+        api.model_spec(run_id),
+        weights,
+        best,
+        api.warning(run_id),
+        api.model_input(run_id),
+    )
     api.forget(run_id)
     return result

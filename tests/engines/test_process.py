@@ -21,7 +21,7 @@ from sparkdl_bench.engines import Batch
 from sparkdl_bench.version import __version__
 
 ROWS = 20
-STEP, EVALUATION = 1, 2
+STEP, EVALUATION, PREDICTION = 1, 2, 3
 
 
 class Asking:
@@ -78,6 +78,15 @@ class Asking:
             return status, 0.0, 0
         loss, correct = struct.unpack(">dq", self._read(16))
         return 0, loss, correct
+
+    def predict(self, features: Any) -> Any:
+        """The class scores of rows."""
+        rows = len(features)
+        self.features[:rows] = features.reshape(rows, -1)
+        self._write(struct.pack(">iiqd", PREDICTION, rows, 0, 1.0))
+        status, length = struct.unpack(">ii", self._read(8))
+        assert status == 0
+        return np.frombuffer(self._read(length), ">f4").reshape(rows, -1)
 
     def end(self) -> int:
         """Its exit status; what it wrote to standard error is `said`."""
@@ -138,6 +147,12 @@ def test_it_computes_what_the_engine_computes(asking: Callable[..., Asking], eng
         status, loss, _ = other.compute(STEP, batch, 1 / rows, ids)
         wanted = own.step(Batch(batch.features, batch.labels, ids, batch.step), 1 / rows)
         assert (status, loss) == (0, pytest.approx(wanted, rel=1e-5))
+        scores = other.predict(batch.features)
+        own.parameters[:], own.statistics[:] = other.parameters, other.statistics[: own.statistics.size]
+        np.testing.assert_allclose(scores, own.predict(batch), rtol=1e-5, atol=1e-5)
+        shifted = np.exp(scores.astype(float))
+        losses = -np.log((shifted / shifted.sum(axis=1, keepdims=True))[np.arange(rows), batch.labels])
+        assert own.evaluate(batch).loss_sum == pytest.approx(losses.sum(), rel=1e-4)
         np.testing.assert_allclose(other.gradients, own.gradients, rtol=1e-3, atol=1e-6)
         for one in (other.parameters, own.parameters):
             one[:] -= np.float32(0.05) * own.gradients

@@ -97,6 +97,10 @@ class Engine(Protocol):
         """Forward pass only."""
         ...
 
+    def predict(self, batch: Batch) -> Values:
+        """Forward pass only: the class scores before any softmax, rows × classes. Labels only say how many rows."""
+        ...
+
     @property
     def facts(self) -> Mapping[str, str]:
         """What really computes: device, versions."""

@@ -8,8 +8,9 @@ weights and gradients stand in files that both map, numbers as the host has them
                 "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's file holds features (fp32),
                 and from those bytes on labels (int64) and ids (int32), room for `rows` rows each
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
-    request n   int32 what (1 step, 2 evaluation), int32 rows, int64 number of the step, float64 weight
-    answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0)
+    request n   int32 what (1 step, 2 evaluation, 3 prediction), int32 rows, int64 number of the step, float64 weight
+    answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0);
+                of a prediction: int32 0, int32 length, that many bytes of class scores, fp32, big-endian
     any answer  int32 1 (the user can fix it) or 2, int32 length, that many bytes of UTF-8: why there is no other
 """
 
@@ -35,7 +36,7 @@ from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.version import __version__
 
 _DONE, _MENDABLE, _FAILED = 0, 1, 2
-_STEP, _EVALUATION = 1, 2
+_STEP, _EVALUATION, _PREDICTION = 1, 2, 3
 _REQUEST = struct.Struct(">iiqd")
 _RESULT = struct.Struct(">idq")
 _WORDS = struct.Struct(">ii")
@@ -61,12 +62,17 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         return
     _tell(answers, _DONE, json.dumps(served.facts))
     while len(request := requests.read(_REQUEST.size)) == _REQUEST.size:
+        what, rows, step, weight = _REQUEST.unpack(request)
         try:
-            loss, correct = served.compute(*_REQUEST.unpack(request))
+            if what == _PREDICTION:
+                scores = served.predict(rows)
+                answer = _WORDS.pack(_DONE, len(scores)) + scores
+            else:
+                answer = _RESULT.pack(_DONE, *served.compute(what, rows, step, weight))
         except Exception as error:
             _refuse(answers, error)
         else:
-            answers.write(_RESULT.pack(_DONE, loss, correct))
+            answers.write(answer)
             answers.flush()
 
 
@@ -101,9 +107,7 @@ class _Served:
 
     def compute(self, what: int, rows: int, step: int, weight: float) -> tuple[float, int]:
         """The sum of the losses, and of an evaluation the rows that are classified rightly."""
-        if not 0 < rows <= self._rows:
-            raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
-        batch = Batch(self._features[:rows], self._labels[:rows], self._ids[:rows].tolist(), step)
+        batch = self._batch(rows, step)
         if what == _STEP:
             loss = self._engine.step(batch, weight)
             _ = self._engine.gradients  # copies them out of a GPU
@@ -111,7 +115,16 @@ class _Served:
         if what == _EVALUATION:
             found = self._engine.evaluate(batch)
             return found.loss_sum, found.correct
-        raise ValueError(f"request {what} is neither a step ({_STEP}) nor an evaluation ({_EVALUATION})")
+        raise ValueError(f"request {what} is no step ({_STEP}), evaluation ({_EVALUATION}), prediction ({_PREDICTION})")
+
+    def predict(self, rows: int) -> bytes:
+        """The class scores of the rows, fp32, big-endian."""
+        return self._engine.predict(self._batch(rows, 0)).astype(">f4").tobytes()
+
+    def _batch(self, rows: int, step: int) -> Batch:
+        if not 0 < rows <= self._rows:
+            raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
+        return Batch(self._features[:rows], self._labels[:rows], self._ids[:rows].tolist(), step)
 
 
 def _mapped(path: str) -> mmap.mmap:

@@ -64,6 +64,9 @@ class NumpyEngine:
         correct = int(np.sum(np.argmax(logits_BC, axis=1) == batch.labels))
         return Evaluation(len(batch.labels), loss, correct)
 
+    def predict(self, batch: Batch) -> Values:
+        return self._forward(batch)[-1]
+
     def _forward(self, batch: Batch) -> list[Values]:
         values: list[Values] = [batch.features.reshape(len(batch.labels), -1).astype(self._type, copy=False)]
         for layer in self._spec.layers:

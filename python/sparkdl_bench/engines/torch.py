@@ -109,6 +109,12 @@ class TorchEngine:
             correct = (logits.argmax(dim=1) == labels).sum()
         return Evaluation(len(batch.labels), float(loss.item()), int(correct.item()))
 
+    def predict(self, batch: Batch) -> Values:
+        self._take_in()
+        with _torch().no_grad(), self._exact():
+            scores: Values = self._forward(batch, training=False).cpu().numpy()
+        return scores
+
     def _take_in(self) -> None:
         """What was written to the host's arrays since the last step."""
         self._copy(self._flat, self._host_parameters, to_host=False)

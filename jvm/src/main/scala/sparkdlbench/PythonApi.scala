@@ -7,6 +7,7 @@ import sparkdlbench.bench.{DataBench, NetBench, NetEffort}
 import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.model.ModelFamily
+import sparkdlbench.predict.Predictions
 import sparkdlbench.train.{Catalogue, RunResult, TrainingRun}
 
 import java.nio.channels.FileChannel
@@ -124,6 +125,34 @@ object PythonApi {
   }
 
   def modelSpec(runId: String): String = handle(runId).run.spec.toJson
+
+  /** How a finished run's rows became the model's: `input.json` of its saved model. */
+  def modelInput(runId: String): String = results.ModelFolder.inputJson(finished(runId).input)
+
+  /**
+   * Applies the model in a folder of this host to a view of the session, whose rows may be a stream's, and makes the result a global
+   * temporary view.
+   *
+   * @param columns
+   *   names of the features' columns; empty: those of the training
+   * @param raw
+   *   `raw_prediction`, `probability`, `prediction`, `label` (names of columns), `batch`, `handle_invalid`, as in PredictSettings, and the
+   *   engine's keys
+   */
+  def transform(
+      folder: String,
+      view: String,
+      result: String,
+      columns: java.util.List[String],
+      raw: java.util.Map[String, String]
+  ): Unit = Predictions.transform(folder, view, result, columns.asScala.toList, raw.asScala.toMap)
+
+  /**
+   * Class scores of rows in a file, flat little-endian fp32 as they are stored before the model's own preprocessing, written to another in
+   * the same way; needs no session.
+   */
+  def scores(folder: String, rows: String, scores: String): Unit =
+    Predictions.scores(Paths.get(folder), Paths.get(rows), Paths.get(scores))
 
   /** Writes the trained weights, then the running statistics, to `path` as flat little-endian fp32; returns the layout as JSON. */
   def weights(runId: String, path: String): String = {

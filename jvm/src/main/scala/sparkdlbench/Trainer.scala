@@ -1,7 +1,8 @@
 package sparkdlbench
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.SparkSession
+import org.apache.spark.sql.{DataFrame, SparkSession}
+import sparkdlbench.predict.{PredictSettings, Transform}
 import sparkdlbench.train.{RunResult, TrainingRun}
 
 /**
@@ -44,6 +45,13 @@ object Trainer {
       java.util.Optional.ofNullable(
         result.best.map(each => named(each.weights.head._2, each.statistics)).orNull
       )
+
+    /**
+     * Adds the trained model's predictions to a frame of rows like those of the training: `rawPrediction`, `probability` and `prediction`,
+     * as Spark ML's classifiers do.
+     */
+    def transform(frame: DataFrame): DataFrame = transform(frame, PredictSettings())
+    def transform(frame: DataFrame, settings: PredictSettings): DataFrame = Transform(frame, result.model, settings)
 
     /** Where the results are in place of their folder, which could not be written; empty where all is well. */
     def warning: String = result.warning.getOrElse("")

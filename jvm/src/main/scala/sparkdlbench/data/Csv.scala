@@ -113,15 +113,21 @@ final class Csv extends DataSource with FileSource {
           )
       }
   }
-
-  /** The label's column by number, negative ones from the end; -1 where it is none. */
-  private def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
-    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
-    case _ => -1
-  }
 }
 
 private object Csv {
+
+  /** The label's column by number, negative ones from the end; -1 where it is none. */
+  def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
+    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
+    case _ => -1
+  }
+
+  /** The columns of a file that hold a row's values: all of them but the label's. */
+  def valueColumns(names: Seq[String], settings: Settings): Seq[String] = {
+    val byName = names.indexOf(settings(label))
+    names.patch(if (byName >= 0) byName else position(settings, names.size), Nil, 1)
+  }
   val header: Key[Boolean] = Key.flag("data.header", "false", "The first line of each file names the columns")
   val label: Key[String] =
     Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")

@@ -18,6 +18,8 @@ import sparkdlbench.config.{Settings, Variant}
  * @param rowsIdentity
  *   the same for the same training rows in the same order, of all that there are: `trainRows` tells which of them are
  *   taken; empty where files or settings tell which rows they are and in which order, so that they are found again
+ * @param input
+ *   how a stored row becomes one of `shape`, but for what the rows themselves tell (`DataSets.change`)
  */
 final case class DataFacts(
     trainRows: Int,
@@ -27,11 +29,22 @@ final case class DataFacts(
     description: String,
     heldBytes: Long,
     skipped: Skipped = Skipped.none,
-    rowsIdentity: String = ""
+    rowsIdentity: String = "",
+    input: RowInput = RowInput(Nil)
 ) extends Serializable
 
-/** @param augmentation what is done to the training rows as they are read; the test rows are as they shall be */
-final case class DataSets(train: RowStore, test: RowStore, augmentation: Option[Augmentation] = None)
+/**
+ * @param augmentation
+ *   what is done to the training rows as they are read; the test rows are as they shall be
+ * @param change
+ *   the normalisation, which both sets have been through already
+ */
+final case class DataSets(
+    train: RowStore,
+    test: RowStore,
+    augmentation: Option[Augmentation] = None,
+    change: Option[Normalization.Change] = None
+)
 
 /**
  * @param settings

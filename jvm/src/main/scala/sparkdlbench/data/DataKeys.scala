@@ -90,7 +90,10 @@ private[data] object Pipeline {
 
   /** The same where nobody has counted the rows. */
   def shaped(stored: DataFacts, settings: Settings): DataFacts =
-    stored.copy(shape = Augmentation.of(stored.shape, settings).fold(stored.shape)(_.outShape))
+    stored.copy(
+      shape = Augmentation.of(stored.shape, settings).fold(stored.shape)(_.outShape),
+      input = stored.input.copy(shape = stored.shape, crop = settings(Augmentation.crop))
+    )
 
   /**
    * @param training

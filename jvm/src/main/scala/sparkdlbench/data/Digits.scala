@@ -24,7 +24,8 @@ final class Digits extends DataSource {
         Digits.Shape,
         Digits.Classes,
         "optical digits, 8 × 8 pixels, every fifth row tests (Alpaydin and Kaynak, UCI 1998, CC BY 4.0)",
-        (sets.train.rows + sets.test.rows) * (Digits.Width + 4L)
+        (sets.train.rows + sets.test.rows) * (Digits.Width + 4L),
+        input = RowInput(Digits.Shape, factor = Digits.Scale)
       ),
       settings
     )
@@ -37,6 +38,7 @@ object Digits {
   val Shape: Seq[Int] = Seq(1, 8, 8)
   val Width: Int = Shape.product
   val Classes = 10
+  private val Scale = 1.0 / 16
   private val Resource = "/sparkdlbench/digits.txt"
 
   private lazy val sets: DataSets = {
@@ -58,6 +60,6 @@ object Digits {
       blocks.write(row, Array.tabulate(Width)(column => Character.digit(line.charAt(column), 17).toByte))
     }
     val labels = lines.map(line => line.substring(Width + 1).trim.toInt).toArray
-    new HeldRowStore(blocks, ValueKind.UInt8, labels, 1.0 / 16)
+    new HeldRowStore(blocks, ValueKind.UInt8, labels, Scale)
   }
 }

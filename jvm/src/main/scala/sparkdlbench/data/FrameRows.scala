@@ -166,7 +166,8 @@ private[data] object FrameRows {
       TableKeys.classes(settings),
       description,
       settings(TableKeys.labelNames),
-      if (single) Nil else values.map(_.name)
+      if (single) Nil else values.map(_.name),
+      if (single) values.head.name else ""
     )
   }
 
@@ -255,7 +256,7 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
   }
 }
 
-private[data] object RowConverter {
+private[sparkdlbench] object RowConverter {
   def isNumber(kind: DataType): Boolean = kind.isInstanceOf[NumericType] || kind == BooleanType
 
   def float(value: Any): Float = value match {

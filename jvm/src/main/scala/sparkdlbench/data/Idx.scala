@@ -39,7 +39,8 @@ final class Idx extends DataSource {
         settings(DataKeys.classes),
         s"IDX images of ${pixels(ours)} from ${folder.path}",
         Pipeline.heldBytes(held(TakenRows.of(train.rows, settings), test), ours.shape.product, settings),
-        Skipped.limited(Seq(train.skipped, test.skipped), settings)
+        Skipped.limited(Seq(train.skipped, test.skipped), settings),
+        input = RowInput(1 +: ours.shape, factor = DataKeys.scaleOf(settings, ValueKind.UInt8))
       ),
       settings
     )

@@ -36,7 +36,7 @@ object Normalization {
       }
       def changed(store: RowStore) =
         new ChangedRows(store, store.width, (_: Int, row: Array[Float], out: Array[Float]) => change(row, out))
-      sets.copy(train = changed(sets.train), test = changed(sets.test))
+      sets.copy(train = changed(sets.train), test = changed(sets.test), change = Some(change))
   }
 
   /** A value that never changes stays where it is: its deviation is no scale. */

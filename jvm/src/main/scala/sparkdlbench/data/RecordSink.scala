@@ -12,6 +12,8 @@ import scala.collection.mutable.ArrayBuffer
  *   the labels of class 0, 1, …, where they are words or other numbers; empty where labels are the classes' numbers
  * @param columns
  *   the names of a table's columns, where it has names
+ * @param column
+ *   the name of the one column that holds a row's values as a list, in place of `columns`
  */
 private[data] final case class RecordLayout(
     shape: Seq[Int],
@@ -19,7 +21,8 @@ private[data] final case class RecordLayout(
     classes: Int,
     description: String,
     labelNames: Seq[String] = Nil,
-    columns: Seq[String] = Nil
+    columns: Seq[String] = Nil,
+    column: String = ""
 ) extends Serializable {
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes

@@ -41,6 +41,7 @@ private[data] final case class RowsManifest(
       "classes" -> layout.classes,
       "label_names" -> layout.labelNames,
       "columns" -> layout.columns,
+      "column" -> layout.column,
       "description" -> layout.description,
       "seconds" -> seconds,
       "rows_identity" -> identity,
@@ -74,11 +75,23 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         layout.description,
         Pipeline.heldBytes(TakenRows.of(training, settings).rows.toLong + testing, layout.rowBytes, settings),
         manifest.skipped,
-        manifest.identity
+        manifest.identity,
+        RowInput(
+          layout.shape,
+          valueColumns(settings),
+          DataKeys.scaleOf(settings, layout.kind),
+          labels = layout.labelNames
+        )
       ),
       settings
     )
   }
+
+  /** Where a table's row has its values. A CSV file's names are those of all its columns, the label's as well. */
+  private def valueColumns(settings: Settings): Seq[String] =
+    if (layout.column.nonEmpty) Seq(layout.column)
+    else if (layout.columns.size > layout.width) Csv.valueColumns(layout.columns, settings)
+    else layout.columns
 
   /** All rows to train on, and those to test on. */
   private def counts(settings: Settings): (Int, Int) = {
@@ -249,7 +262,8 @@ private[data] object RowsFolder {
         int(json, "classes", 2),
         json.path("description").asText,
         texts(json.path("label_names")),
-        texts(json.path("columns"))
+        texts(json.path("columns")),
+        json.path("column").asText("")
       )
       val parts = partsOf(json.path("parts"))
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))

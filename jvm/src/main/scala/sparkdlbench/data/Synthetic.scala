@@ -28,6 +28,7 @@ final class Synthetic extends DataSource {
         features,
         settings(DataKeys.classes),
         s"synthetic rows of ${features.mkString(" × ")} values, seed ${settings(RunKeys.seed)}",
+        input = RowInput(features, factor = DataKeys.scaleOf(settings, ValueKind.Float32)),
         heldBytes =
           2L * SyntheticRowStore.CircleLength * 4 // rows are made when they are read; the two stores' signs are kept
       ),

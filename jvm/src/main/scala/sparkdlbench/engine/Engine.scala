@@ -5,6 +5,8 @@ import sparkdlbench.data.Batch
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.vector.FlatBuffer
 
+import java.nio.FloatBuffer
+
 /** Sums over rows; add them up over ranks and divide by `rows`. */
 final case class Evaluation(rows: Long, lossSum: Double, correct: Long) {
   def +(other: Evaluation): Evaluation =
@@ -52,6 +54,12 @@ trait Engine extends AutoCloseable {
 
   /** Forward pass only. */
   def evaluate(batch: Batch): Evaluation
+
+  /**
+   * Forward pass only: writes the class scores before any softmax, rows × classes, to `scores` from its start on. The batch's labels are
+   * not read.
+   */
+  def predict(batch: Batch, scores: FloatBuffer): Unit
 
   /** What is really loaded, for run.json: library versions, BLAS, threads, instruction set, MKL_CBWR. */
   def facts: Map[String, String]

@@ -1,6 +1,8 @@
 package sparkdlbench.results
 
-import sparkdlbench.model.{ModelSpec, ParameterSpec}
+import sparkdlbench.common.Json
+import sparkdlbench.data.RowInput
+import sparkdlbench.model.ParameterSpec
 
 import java.nio.charset.StandardCharsets.{ISO_8859_1, UTF_8}
 import java.nio.file.{Files, Path}
@@ -8,16 +10,19 @@ import java.nio.{ByteBuffer, ByteOrder}
 import java.util.zip.{CRC32, ZipEntry, ZipOutputStream}
 
 /**
- * A trained model on disk, as `sparkdl_bench.load` reads it: `model.json` (the layer specification) beside `weights.npz`, which is NumPy's
- * own format: a zip of `.npy` files, one for each parameter and running statistic by its name.
+ * A trained model on disk, as `sparkdl_bench.load` reads it: `model.json` (the layer specification), `input.json` (how rows become the
+ * model's) and `weights.npz`, which is NumPy's own format: a zip of `.npy` files, one for each parameter and running statistic by its name.
  */
 object ModelFolder {
   private val ChunkValues = 1 << 18
 
-  /** @param weights flat, in the layout of `spec`; as are `statistics` */
-  def write(folder: Path, spec: ModelSpec, weights: Array[Float], statistics: Array[Float]): Unit = {
+  val InputFile = "input.json"
+
+  def write(folder: Path, model: SavedModel): Unit = {
+    import model.{spec, statistics, weights}
     Files.createDirectories(folder)
     Files.write(folder.resolve("model.json"), (spec.toJson + "\n").getBytes(UTF_8))
+    Files.write(folder.resolve(InputFile), (inputJson(model.input) + "\n").getBytes(UTF_8))
     val zip = new ZipOutputStream(Files.newOutputStream(folder.resolve("weights.npz")))
     try {
       zip.setMethod(ZipOutputStream.STORED)
@@ -25,6 +30,19 @@ object ModelFolder {
       spec.statistics.foreach(add(zip, _, statistics))
     } finally zip.close()
   }
+
+  /** The fields of RowInput; `subtract` and `multiply` are those of its change, value by value. */
+  def inputJson(input: RowInput): String = Json.line(
+    Json.fields(
+      "shape" -> input.shape,
+      "columns" -> input.columns,
+      "factor" -> input.factor,
+      "crop" -> input.crop,
+      "labels" -> input.labels,
+      "subtract" -> input.change.map(_.subtract).getOrElse(Array.emptyFloatArray),
+      "multiply" -> input.change.map(_.factor).getOrElse(Array.emptyFloatArray)
+    )
+  )
 
   private def add(zip: ZipOutputStream, place: ParameterSpec, values: Array[Float]): Unit = {
     val header = npyHeader(place.shape)

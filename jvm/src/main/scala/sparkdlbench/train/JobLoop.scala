@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.SparkContext
 import sparkdlbench.common.Outcome
 import sparkdlbench.config.RunKeys
+import sparkdlbench.data.Normalization
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.rank.{Exchange, JobTransport}
@@ -24,6 +25,8 @@ import scala.util.Failure
  *   what really carried each rank's bytes, as the transport says; empty where it says nothing
  * @param best
  *   the weights of the best evaluation, in one part, where they are kept
+ * @param change
+ *   the normalisation of the rows, where there is one
  */
 final case class Trained(
     weights: Array[Float],
@@ -31,7 +34,8 @@ final case class Trained(
     bytes: Map[String, Long],
     engine: Map[String, String],
     channels: Seq[Map[String, String]] = Nil,
-    best: Option[Best] = None
+    best: Option[Best] = None,
+    change: Option[Normalization.Change] = None
 )
 
 /** A way to train: one of the two execution shapes. Knows no variant. */
@@ -98,11 +102,12 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
       recorder.epochStopped(epoch, losses / math.max(1L, rows), (System.nanoTime() - stepped) / 1e9)
     }
     val weights = exchange.weights()
-    val facts = group.states(_.engine.facts).head
+    val (facts, change) =
+      group.states(rank => (rank.engine.facts, if (rank.rank == 0) rank.run.data.change else None)).head
     val bytes = ByteCounter.sum(group.states(_.bytes.toMap) :+ exchange.unrankedBytes)
     if (NonFinite.skips(setup.settings))
       recorder.counted(Seq(Map(NonFinite.Skipped -> Seq(group.states(_.guard.skipped).head))))
-    Trained(weights, statistics(setup, group), bytes, facts, best = best)
+    Trained(weights, statistics(setup, group), bytes, facts, best = best, change = change)
   }
 
   private def statistics(setup: RunSetup, group: RankGroup): Array[Float] =

@@ -5,6 +5,7 @@ import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.common.{BoundedWait, Outcome}
 import sparkdlbench.config.{CheckpointKeys, Settings}
+import sparkdlbench.data.Normalization
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
 import sparkdlbench.topology.Topology
@@ -42,6 +43,8 @@ import scala.util.Try
  *   what the algorithm counted at this rank
  * @param best
  *   the same of the best evaluation, where it is kept
+ * @param change
+ *   the rows' normalisation, of rank 0 alone
  */
 final case class RankOutcome(
     rank: Int,
@@ -57,7 +60,8 @@ final case class RankOutcome(
     epochs: Seq[EpochReport],
     groups: GroupsReport,
     counts: Map[String, Seq[Long]],
-    best: Option[Best]
+    best: Option[Best],
+    change: Option[Normalization.Change] = None
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -360,7 +364,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       epochs.toSeq,
       groups,
       algorithm.counts ++ refusedHere(groups) ++ skipped(rank),
-      keeper.best
+      keeper.best,
+      if (group.rank == 0) rank.run.data.change else None
     )
   }
 }

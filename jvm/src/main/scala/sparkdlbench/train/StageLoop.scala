@@ -47,7 +47,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
           ByteCounter.sum(outcomes.map(_.bytes)),
           outcomes.head.engine,
           outcomes.map(_.channels).filter(_.nonEmpty),
-          best(setup, outcomes)
+          best(setup, outcomes),
+          outcomes.head.change
         )
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException

@@ -7,13 +7,13 @@ import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.common.{Facts, Failures, Json, Outcome}
 import sparkdlbench.config.{CheckpointKeys, Redaction, RunKeys, Settings, Variants}
-import sparkdlbench.data.{DataFacts, DataSource}
+import sparkdlbench.data.{DataFacts, DataSource, RowInput}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
 import sparkdlbench.rank.{DataPosition, JobTransport}
-import sparkdlbench.results.{MlFlow, ModelFolder, Page, RunFolder, RunLogger, TensorBoard}
+import sparkdlbench.results.{MlFlow, ModelFolder, Page, RunFolder, RunLogger, SavedModel, TensorBoard}
 import sparkdlbench.transport.{OneStageTransport, RunSecret, TransportVariant}
 import sparkdlbench.{ConfigurationException, RunFailedException}
 
@@ -30,6 +30,8 @@ import scala.util.control.NonFatal
  *   the weights of the best evaluation, in one part, where they are kept (`keep_best`)
  * @param warning
  *   where the results are in place of their folder, or that they are lost; None where all is well
+ * @param input
+ *   how stored rows become rows of the model
  */
 final case class RunResult(
     folder: String,
@@ -38,8 +40,12 @@ final case class RunResult(
     weights: Array[Float],
     statistics: Array[Float],
     best: Option[Best] = None,
-    warning: Option[String] = None
+    warning: Option[String] = None,
+    input: RowInput = RowInput(Nil)
 ) {
+
+  /** What predicts on new rows. */
+  def model: SavedModel = SavedModel(spec, weights, statistics, input)
 
   /** Writes the trained model to `model` in the results folder, and the best one to `best`, where it was kept. */
   def saveModels(): Path = {
@@ -51,8 +57,11 @@ final case class RunResult(
   }
 
   private def saveModels(folder: Path): Path = {
-    best.foreach(each => ModelFolder.write(folder.resolve("best"), spec, each.weights.head._2, each.statistics))
-    ModelFolder.write(folder.resolve("model"), spec, weights, statistics)
+    best.foreach { each =>
+      val kept = SavedModel(spec, each.weights.head._2, each.statistics, input)
+      ModelFolder.write(folder.resolve("best"), kept)
+    }
+    ModelFolder.write(folder.resolve("model"), model)
     folder.resolve("model")
   }
 }
@@ -125,7 +134,8 @@ final class TrainingRun private (
       progress.resultsAt(folder.path.toString)
       progress.ended("done", None)
       val path = folder.path.toString
-      RunResult(path, summary, setup.spec, trained.weights, trained.statistics, trained.best, folder.warning)
+      val input = setup.data.input.copy(change = trained.change)
+      RunResult(path, summary, setup.spec, trained.weights, trained.statistics, trained.best, folder.warning, input)
     } catch {
       case e: Throwable => fail(recorder, e)
     }

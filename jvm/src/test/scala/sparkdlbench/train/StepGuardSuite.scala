@@ -19,6 +19,7 @@ class StepGuardSuite extends AnyFunSuite with LocalRuns {
     def join(exchange: RankExchange): Unit = ()
     def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = 0.0
     def evaluate(batch: Batch): Evaluation = Evaluation(0, 0.0, 0)
+    def predict(batch: Batch, scores: FloatBuffer): Unit = ()
     def facts: Map[String, String] = Map.empty
     def close(): Unit = ()
   }

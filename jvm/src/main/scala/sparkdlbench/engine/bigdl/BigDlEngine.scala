@@ -5,7 +5,7 @@ import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
-import java.nio.LongBuffer
+import java.nio.{FloatBuffer, LongBuffer}
 import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
 
 /**
@@ -64,6 +64,13 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
       val loss = new Loss(batch.rows, forward(batch, training = false))
       Evaluation(batch.rows.toLong, loss.sum(batch.labels), loss.correct(batch.labels))
     }
+
+  def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
+    whole.evaluate()
+    val dense = forward(batch, training = false).contiguous
+    scores.put(0, dense.array, dense.offset, batch.rows * spec.classes)
+    ()
+  }
 
   def facts: Map[String, String] = {
     library.pinThread()

@@ -85,6 +85,14 @@ private[libtorch] final class LibtorchEngine(
     }
   }
 
+  def predict(batch: Batch, scores: FloatBuffer): Unit = configured {
+    if (batch.rows > 0) {
+      forward(batch, training = false)
+      scores.put(0, logits.floats, 0, batch.rows * spec.classes)
+      ()
+    }
+  }
+
   def facts: Map[String, String] = libraries.facts ++ libraries.threadFacts(threads) ++ Map(
     "engine" -> "libtorch",
     "threads" -> threads.toString,

@@ -8,6 +8,8 @@ import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, Rank
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
+import java.nio.FloatBuffer
+
 /**
  * An engine of `python/sparkdl_bench/engines/` under our synchronisation: the same rows, order, optimiser and evaluation as any other engine's,
  * the passes alone are Python's. Over memory that both processes map; a step costs one question and one answer (some 0.1 ms)
@@ -16,6 +18,7 @@ import sparkdlbench.vector.FlatBuffer
 private[python] final class PythonEngine private (
     memory: SharedMemory,
     maxRows: Int,
+    classes: Int,
     process: PythonProcess,
     val facts: Map[String, String]
 ) extends Engine {
@@ -45,6 +48,12 @@ private[python] final class PythonEngine private (
       val (loss, correct) = process.evaluate(batch.rows)
       Evaluation(batch.rows.toLong, loss, correct)
     }
+
+  def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
+    give(batch)
+    scores.put(0, process.predict(batch.rows, batch.rows * classes))
+    ()
+  }
 
   def close(): Unit = process.close()
 
@@ -109,7 +118,13 @@ private[python] object PythonEngine {
       val process = PythonProcess.start(name, threads, settings)
       try {
         val facts = process.begin(question(name, spec, rows, memory, settings))
-        new PythonEngine(memory, rows, process, facts ++ Map("engine" -> name, "threads" -> threads.toString))
+        new PythonEngine(
+          memory,
+          rows,
+          spec.classes,
+          process,
+          facts ++ Map("engine" -> name, "threads" -> threads.toString)
+        )
       } catch {
         case error: Throwable =>
           process.close()

@@ -61,12 +61,27 @@ private[python] final class PythonProcess private (
   /** Of the batch that lies there: the sum of the losses, and the rows that are classified rightly. */
   def evaluate(rows: Int): (Double, Long) = compute(EvaluationRequest, rows, 0L, 1.0)
 
-  private def compute(what: Int, rows: Int, step: Long, weight: Double): (Double, Long) = exchange { out =>
+  /** The class scores of the rows of the batch that lies there, `count` values. */
+  def predict(rows: Int, count: Int): Array[Float] =
+    exchange(ask(PredictionRequest, rows, 0L, 1.0)) { in =>
+      val length = in.readInt()
+      if (length != 4 * count) throw new IOException(s"it announced $length bytes of scores, and $count were asked for")
+      val content = in.readNBytes(length)
+      if (content.length < length) throw new EOFException("its answer ends in the middle")
+      val values = new Array[Float](count)
+      ByteBuffer.wrap(content).asFloatBuffer().get(values)
+      values
+    }
+
+  private def compute(what: Int, rows: Int, step: Long, weight: Double): (Double, Long) =
+    exchange(ask(what, rows, step, weight))(in => (in.readDouble(), in.readLong()))
+
+  private def ask(what: Int, rows: Int, step: Long, weight: Double)(out: DataOutputStream): Unit = {
     out.writeInt(what)
     out.writeInt(rows)
     out.writeLong(step)
     out.writeDouble(weight)
-  }(in => (in.readDouble(), in.readLong()))
+  }
 
   private def exchange[T](ask: DataOutputStream => Unit)(read: DataInputStream => T): T = {
     waitingSince = Some(System.nanoTime())
@@ -146,6 +161,7 @@ private[python] object PythonProcess {
   private val Failed = 2
   private val StepRequest = 1
   private val EvaluationRequest = 2
+  private val PredictionRequest = 3
   private val WatchMillis = 200L
   private val EndMillis = 2000L
   private val CloseMillis = 5000L

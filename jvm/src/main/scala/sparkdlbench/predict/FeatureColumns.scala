@@ -1,0 +1,125 @@
+package sparkdlbench.predict
+
+import org.apache.spark.ml.linalg.{SQLDataTypes, Vector}
+import org.apache.spark.sql.Row
+import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
+import sparkdlbench.ConfigurationException
+import sparkdlbench.data.{RowConverter, RowInput}
+
+/**
+ * Where a DataFrame's rows have the model's values: one column with a list of them, or a numeric column each.
+ *
+ * @param places
+ *   of the columns in a row
+ */
+private[predict] final class FeatureColumns private (
+    names: Seq[String],
+    places: Array[Int],
+    isList: Boolean,
+    input: RowInput
+) extends Serializable {
+
+  /** The row's values, as they are stored; Left: why there are none. */
+  def values(row: Row): Either[String, Array[Float]] =
+    (if (isList) list(row) else numbers(row)).flatMap(finite)
+
+  private def list(row: Row): Either[String, Array[Float]] = row.get(places.head) match {
+    case null => Left(s"column '${names.head}' is null")
+    case other =>
+      val found = other match {
+        case vector: Vector => vector.toArray.map(_.toFloat)
+        case _ => RowConverter.numbers(other)
+      }
+      if (found.length == input.width) Right(found)
+      else
+        Left(
+          s"column '${names.head}' has ${found.length} values, and the model takes rows of ${FeatureColumns.values(input)}"
+        )
+  }
+
+  private def numbers(row: Row): Either[String, Array[Float]] = {
+    val found = new Array[Float](places.length)
+    var at = 0
+    while (at < places.length && !row.isNullAt(places(at))) {
+      found(at) = RowConverter.float(row.get(places(at)))
+      at += 1
+    }
+    if (at == places.length) Right(found) else Left(s"column '${names(at)}' is null")
+  }
+
+  private def finite(found: Array[Float]): Either[String, Array[Float]] = {
+    val wrong = found.indexWhere(value => value.isNaN || value.isInfinite)
+    if (wrong < 0) Right(found)
+    else {
+      val place = if (isList) s"value $wrong of column '${names.head}'" else s"column '${names(wrong)}'"
+      Left(s"$place is ${if (isList && found(wrong).isNaN) "null or NaN" else found(wrong).toString}, no finite number")
+    }
+  }
+}
+
+private[predict] object FeatureColumns {
+
+  /** Looks at names and types alone; a ConfigurationException where they are not what the model takes. */
+  def of(schema: StructType, asked: Seq[String], input: RowInput): FeatureColumns = {
+    val names = if (asked.nonEmpty) asked else if (input.columns.nonEmpty) input.columns else unnamed(schema, input)
+    val places = names.map { name =>
+      schema.fieldNames.count(_ == name) match {
+        case 1 => schema.fieldIndex(name)
+        case 0 => missing(name, schema, asked.isEmpty)
+        case count =>
+          throw new ConfigurationException(
+            s"The DataFrame has $count columns with the name '$name', one of the features. Rename or drop the others first."
+          )
+      }
+    }
+    val types = places.map(schema(_).dataType)
+    val lists = isList(types.head) && names.size == 1
+    if (!lists) types.zip(names).find { case (kind, _) => !RowConverter.isNumber(kind) }.foreach { case (kind, name) =>
+      throw new ConfigurationException(
+        s"Column '$name' is of type ${kind.simpleString}. Features are one column with an array of numbers or a vector, or several numeric columns; the " +
+          s"model takes rows of ${values(input)}. " + remedy(kind)
+      )
+    }
+    if (!lists && names.size != input.width)
+      throw new ConfigurationException(
+        s"The features are ${names.size} numeric column${if (names.size == 1) "" else "s"} (${some(names)}), and the model takes rows of ${values(input)}. " +
+          (if (input.columns.size == input.width) s"It was trained on ${some(input.columns)}."
+           else "Name as many numeric columns, or one column with an array or a vector of them.")
+      )
+    new FeatureColumns(names, places.toArray, lists, input)
+  }
+
+  /** How many values a row has, for people. */
+  def values(input: RowInput): String = {
+    val shape = if (input.shape.size == 1) "" else s" (${input.shape.mkString(" × ")})"
+    s"${input.width} value${if (input.width == 1) "" else "s"}$shape"
+  }
+
+  private def isList(kind: DataType): Boolean = kind match {
+    case ArrayType(element, _) => RowConverter.isNumber(element)
+    // Of the older MLlib, too, by name.
+    case other => other == SQLDataTypes.VectorType || other.getClass.getName.endsWith(".mllib.linalg.VectorUDT")
+  }
+
+  private def remedy(kind: DataType): String = kind.typeName match {
+    case "string" =>
+      "Turn words into numbers as for the training: StringIndexer and OneHotEncoder of pyspark.ml.feature."
+    case "binary" => "Decode images into arrays of numbers first, in the order channel, row, column."
+    case _ => "Name other columns as features."
+  }
+
+  private def unnamed(schema: StructType, input: RowInput): Nothing = throw new ConfigurationException(
+    s"The model was not trained on columns with names, so it does not know where a row's ${values(input)} are. Say so with features: one column with an " +
+      s"array or a vector, or numeric columns. The DataFrame has ${some(schema.fieldNames.toSeq)}."
+  )
+
+  private def missing(name: String, schema: StructType, fromTraining: Boolean): Nothing =
+    throw new ConfigurationException(
+      s"The DataFrame has no column '$name', " +
+        (if (fromTraining)
+           "which the model was trained on. Rename its columns as they were then, or name the features: features=…"
+         else "which is named as a feature") + s". Its columns are ${some(schema.fieldNames.toSeq)}."
+    )
+
+  private def some(names: Seq[String]): String = names.take(20).mkString(", ") + (if (names.size > 20) ", …" else "")
+}

@@ -1,0 +1,116 @@
+package sparkdlbench.predict
+
+import org.apache.spark.TaskContext
+import org.apache.spark.broadcast.Broadcast
+import org.apache.spark.ml.linalg.{SQLDataTypes, Vectors}
+import org.apache.spark.sql.types._
+import org.apache.spark.sql.{Column, DataFrame, Encoders, Row}
+import sparkdlbench.ConfigurationException
+import sparkdlbench.config.Settings
+import sparkdlbench.common.Json
+import sparkdlbench.results.SavedModel
+
+/**
+ * Adds a model's predictions to a DataFrame, of rows at rest or of a stream. Each task has an engine of its own from its first row to
+ * its end; tasks need nothing of each other.
+ */
+object Transform {
+
+  /**
+   * @param raw
+   *   the engine's keys (`engine.name`, …), beside what the session's configuration says
+   * @return
+   *   the frame's columns, then those that `settings` names; nothing is computed before it is asked for
+   */
+  def apply(
+      frame: DataFrame,
+      model: SavedModel,
+      settings: PredictSettings = PredictSettings(),
+      raw: Map[String, String] = Map.empty
+  ): DataFrame = {
+    val schema = frame.schema
+    settings.added.find(name => schema.fieldNames.contains(name)).foreach { name =>
+      throw new ConfigurationException(
+        s"The DataFrame has a column '$name' already, and the predictions would get the same name. Drop or rename it, or name another column for them."
+      )
+    }
+    if (settings.added.distinct != settings.added)
+      throw new ConfigurationException(
+        s"Two columns of the predictions would have the same name: ${settings.added.mkString(", ")}. Name each otherwise."
+      )
+    val columns = FeatureColumns.of(schema, settings.features, model.input)
+    val context = frame.sparkSession.sparkContext
+    val (engine, threads) = PredictSettings.engine(model, context.getConf.getAll.toMap, raw)
+    val fields = schema.fields.toSeq ++ added(settings, model)
+    // Names that no frame makes ambiguous, while the rows are in our hands.
+    val plain = fields.zipWithIndex.map { case (field, at) => field.copy(name = s"c$at", metadata = Metadata.empty) }
+    val rows = new PredictingRows(context.broadcast(model), columns, settings, engine, threads)
+    val predicted =
+      frame.toDF(plain.take(schema.size).map(_.name): _*).mapPartitions(rows)(Encoders.row(StructType(plain)))
+    val named: Seq[Column] = fields.zip(plain).map { case (field, own) =>
+      predicted.col(own.name).as(field.name, field.metadata)
+    }
+    predicted.select(named: _*)
+  }
+
+  private def added(settings: PredictSettings, model: SavedModel): Seq[StructField] = {
+    val vector = SQLDataTypes.VectorType
+    Seq(
+      StructField(settings.rawPrediction, vector),
+      StructField(settings.probability, vector),
+      StructField(settings.prediction, DoubleType, nullable = true, nominal(model.input.labels)),
+      StructField(settings.label, StringType)
+    ).filter(_.name.nonEmpty)
+  }
+
+  /** What IndexToString of Spark ML reads the names of classes from. */
+  private def nominal(labels: Seq[String]): Metadata =
+    if (labels.isEmpty) Metadata.empty
+    else Metadata.fromJson(Json.line(Json.fields("ml_attr" -> Json.fields("type" -> "nominal", "vals" -> labels))))
+}
+
+/** The rows of a partition, with their predictions behind them. */
+private[predict] final class PredictingRows(
+    model: Broadcast[SavedModel],
+    columns: FeatureColumns,
+    settings: PredictSettings,
+    engine: Settings,
+    threads: Int
+) extends (Iterator[Row] => Iterator[Row])
+    with Serializable {
+
+  def apply(rows: Iterator[Row]): Iterator[Row] = if (rows.isEmpty) Iterator.empty
+  else {
+    val predictor = new Predictor(model.value, settings.batch, threads, engine)
+    Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => predictor.close()))
+    rows.zipWithIndex.grouped(settings.batch).flatMap(some => predicted(some, predictor))
+  }
+
+  private def predicted(rows: Seq[(Row, Int)], predictor: Predictor): Seq[Row] = {
+    val read = rows.map { case (row, number) => columns.values(row).left.map(reason => refuse(reason, number)) }
+    val scores = predictor.scores(read.collect { case Right(values) => values }).iterator
+    rows.map(_._1).zip(read).flatMap {
+      case (row, Right(_)) => Some(Row.fromSeq(row.toSeq ++ results(scores.next())))
+      case (_, Left(_)) if settings.handleInvalid == "skip" => None
+      case (row, Left(_)) => Some(Row.fromSeq(row.toSeq ++ settings.added.map(_ => null)))
+    }
+  }
+
+  private def refuse(reason: String, number: Int): Unit = if (settings.handleInvalid == "error")
+    throw new ConfigurationException(
+      s"Row $number of partition ${TaskContext.getPartitionId()} has no prediction: $reason. Leave such rows out beforehand, or set handle_invalid to skip " +
+        "(they are left out) or keep (their predictions are null)."
+    )
+
+  private def results(scores: Array[Double]): Seq[Any] = {
+    val best = Predictor.best(scores)
+    Seq(
+      settings.rawPrediction -> (() => Vectors.dense(scores)),
+      settings.probability -> (() => Vectors.dense(Predictor.softmax(scores))),
+      settings.prediction -> (() => if (best < 0) Double.NaN else best.toDouble),
+      settings.label -> (() =>
+        if (best < 0) null else model.value.input.labels.applyOrElse(best, (at: Int) => at.toString)
+      )
+    ).collect { case (name, value) if name.nonEmpty => value() }
+  }
+}

@@ -1,0 +1,148 @@
+"""`sparkdl-bench predict`: what a trained model says of rows in files."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sparkdl_bench.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from sparkdl_bench.prediction import Model
+
+_FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".json": "json", ".libsvm": "libsvm", ".svm": "libsvm"}
+
+
+@click.command("predict")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("data")
+@click.option("-o", "--output", required=True, metavar="OUT", help="Folder to write, on any file system of Hadoop's.")
+@click.option("--from", "source", type=click.Choice(sorted(set(_FORMATS.values()))), help="[default: by DATA's suffix]")
+@click.option("--to", "target", type=click.Choice(["csv", "parquet"]), help="[default: csv for OUT.csv, else parquet]")
+@click.option("--features", multiple=True, metavar="COLUMN", help="Columns of the features. [default: as trained]")
+@click.option("--header/--no-header", default=True, show_default=True, help="Whether CSV files begin with names.")
+@click.option(
+    "--handle-invalid",
+    type=click.Choice(["error", "skip", "keep"]),
+    default="error",
+    show_default=True,
+    help="Rows without valid values: end the command, leave them out, or keep them without predictions.",
+)
+@click.option("--batch", type=click.IntRange(1), default=256, show_default=True, help="Rows computed at once.")
+@click.option("--master", help="A cluster's master. [default: spark-defaults.conf, else this host's cores]")
+@click.option("--overwrite", is_flag=True, help="Replace OUT where it is there.")
+@click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
+def command(
+    model: Path,
+    data: str,
+    output: str,
+    source: str | None,
+    target: str | None,
+    features: tuple[str, ...],
+    header: bool,
+    handle_invalid: str,
+    batch: int,
+    master: str | None,
+    overwrite: bool,
+    debug: bool,
+) -> None:
+    """Predict the class of each row of DATA with the trained MODEL, a folder that `run` or FitResult.save wrote.
+
+    DATA is a CSV, Parquet, JSON or LIBSVM file or folder. OUT gets its columns, `prediction` (the
+    class's number), `predicted_label` where classes have names, and the classes' probabilities: a vector in Parquet, a
+    column for each class in CSV.
+    """
+    from sparkdl_bench import prediction, session
+
+    trained = prediction.load_model(model)  # before a JVM starts
+    form = source or _FORMATS.get(Path(data).suffix.lower(), "parquet")
+    written = target or ("csv" if output.lower().endswith(".csv") else "parquet")
+    options = {"spark.app.name": "sparkdl-bench predict"}
+    if master or "spark.master" not in session.standing_options():
+        options["spark.master"] = master or "local[*]"
+    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
+        _, settings = session.start_jvm(options, None if debug else log.file)
+        with session.open_session(settings) as spark:
+            rows = _read(spark, data, form, header, trained)
+            predicted = trained.transform(
+                rows,
+                features or (["features"] if form == "libsvm" else []),
+                raw_prediction="",
+                label="predicted_label" if trained.labels else "",
+                batch=batch,
+                handle_invalid=handle_invalid,
+            )
+            _write(predicted, trained, output, written, overwrite)
+    click.echo(f"predictions  {output}")
+
+
+def _read(spark: SparkSession, path: str, form: str, header: bool, model: Model) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    reader = spark.read.format(form)
+    if form == "csv":
+        separator = "\t" if path.lower().endswith(".tsv") else ","
+        reader = reader.options(header=header, inferSchema=True, sep=separator)
+    if form == "libsvm":
+        reader = reader.options(numFeatures=math.prod(model.shape))
+    try:
+        return reader.load(path)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"'{path}' cannot be read as {form}: {_first_line(error)} Name its format with --from, and give a file or "
+            "a folder that Spark can see."
+        ) from error
+
+
+def _write(frame: DataFrame, model: Model, path: str, form: str, overwrite: bool) -> None:
+    from pyspark.errors import PySparkException
+
+    from sparkdl_bench import _jvm
+
+    shown = _flat(frame, model) if form == "csv" else frame
+    writer = shown.write.format(form).mode("overwrite" if overwrite else "error")
+    if form == "csv":
+        writer = writer.options(header=True)
+    try:
+        _jvm.translated(lambda: writer.save(path))
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"The predictions cannot be written to '{path}': {_first_line(error)} Name another folder, or --overwrite "
+            "this one."
+        ) from error
+
+
+def _flat(frame: DataFrame, model: Model) -> DataFrame:
+    """With a column for each class's probability: CSV has no lists."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql import functions
+
+    lists = [
+        field.name
+        for field in frame.schema.fields
+        if field.name != "probability" and field.dataType.typeName() not in _PLAIN
+    ]
+    if lists:
+        raise ConfigurationError(
+            f"Column '{lists[0]}' holds lists or other structures, and CSV has none. Write Parquet: --to parquet."
+        )
+    names = model.labels or [str(index) for index in range(model.classes)]
+    values: Any = vector_to_array(functions.col("probability"))
+    columns = [values[index].alias(f"probability_{name}") for index, name in enumerate(names)]
+    return frame.select("*", *columns).drop("probability")
+
+
+_PLAIN = {
+    *("boolean", "byte", "short", "integer", "long", "float", "double", "decimal"),
+    *("string", "varchar", "char", "date", "timestamp", "timestamp_ntz"),
+}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or ["Spark gave no reason."])[0]

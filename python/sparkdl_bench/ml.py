@@ -1,0 +1,312 @@
+"""Spark ML: a classifier for pipelines, cross-validation and grids, as pyspark's own are used."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.ml.classification import ClassificationModel, Classifier
+from pyspark.ml.linalg import Vector, Vectors
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol
+from pyspark.ml.util import (
+    DefaultParamsReadable,
+    DefaultParamsReader,
+    DefaultParamsWritable,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
+from pyspark.sql import functions
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.prediction import Model, load_model
+from sparkdl_bench.trainer import Trainer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SparkDLClassificationModel", "SparkDLClassifier"]
+
+_FEATURES, _LABEL = "features", "label"
+# Rows that a run's own test figures are of; all rows train.
+_TEST_ROWS = 1000
+_MOST_SKIPPED = 2**31 - 1
+_PART_BYTES = 16 << 20
+# A run takes all of its workers' slots for as long as it trains. Two at once might each hold some of what the other
+# waits for, and neither would begin where there are slots for one.
+_TRAINING = threading.Lock()
+
+
+class _Shared(HasProbabilityCol, HasHandleInvalid):
+    """What estimator and model have besides Spark ML's own parameters of a classifier."""
+
+    def setProbabilityCol(self, value: str) -> Any:
+        """Sets the value of `probabilityCol`; "" leaves the column out."""
+        return self._set(probabilityCol=value)
+
+    def setHandleInvalid(self, value: str) -> Any:
+        """Sets the value of `handleInvalid`: what a row does that has no valid values.
+
+        `error` ends the job; `skip` leaves the row out; `keep` keeps it with null predictions (and trains without it).
+        """
+        return self._set(handleInvalid=value)
+
+
+class SparkDLClassifier(
+    Classifier["SparkDLClassificationModel"],
+    _Shared,
+    DefaultParamsWritable,
+    DefaultParamsReadable["SparkDLClassifier"],
+):
+    """Trains a net with `Trainer`, on all rows of the DataFrame that `fit` gets.
+
+    Labels are 0, 1, …, as `StringIndexer` makes them of words. Its metadata says how many classes there are and what
+    they are called; without metadata, the largest label does. Runs of one process follow each other, so that
+    `CrossValidator(parallelism=…)` works with slots for one. The test figures of a run's results are those of the first
+    1,000 rows, which it was trained on as well (and `keep_best` chooses by them): measure a model on other rows, with
+    an evaluator of Spark ML's.
+
+    Args:
+        featuresCol: a column of arrays or vectors, or one of numbers.
+        labelCol: the classes' numbers.
+        predictionCol, probabilityCol, rawPredictionCol: as in `LogisticRegression`; "" leaves a column out.
+        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
+        workers: number of ranks, each one Spark task.
+        batch: rows per step over all workers.
+        epochs: passes over the rows.
+        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`.
+        handleInvalid: `error`, `skip` or `keep`.
+    """
+
+    model: Param[Any] = Param(
+        Params._dummy(), "model", "name of a model family, or a dict of its keys", typeConverter=TypeConverters.identity
+    )
+    workers: Param[int] = Param(
+        Params._dummy(), "workers", "number of ranks, each one Spark task", typeConverter=TypeConverters.toInt
+    )
+    batch: Param[int] = Param(
+        Params._dummy(), "batch", "rows per step over all workers", typeConverter=TypeConverters.toInt
+    )
+    epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", typeConverter=TypeConverters.toInt)
+    settings: Param[dict[str, Any]] = Param(
+        Params._dummy(), "settings", "further keywords of Trainer, by name", typeConverter=TypeConverters.identity
+    )
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
+        self.setParams(**params)
+
+    def setParams(self, **params: Any) -> SparkDLClassifier:
+        """Sets the parameters that are given, by name; the others stay as they are."""
+        unknown = sorted(name for name in params if not self.hasParam(name))
+        if unknown:
+            known = ", ".join(param.name for param in self.params)
+            raise ConfigurationError(
+                f"SparkDLClassifier has no parameter '{unknown[0]}'. Its parameters are {known}; other keywords of "
+                "Trainer go into settings={…}."
+            )
+        return self._set(**params)
+
+    def setModel(self, value: str | Mapping[str, Any]) -> SparkDLClassifier:
+        """Sets the value of `model`."""
+        return self._set(model=value)
+
+    def getModel(self) -> Any:
+        """Gets the value of `model` or its default value."""
+        return self.getOrDefault(self.model)
+
+    def setWorkers(self, value: int) -> SparkDLClassifier:
+        """Sets the value of `workers`."""
+        return self._set(workers=value)
+
+    def getWorkers(self) -> int:
+        """Gets the value of `workers` or its default value."""
+        return self.getOrDefault(self.workers)
+
+    def setBatch(self, value: int) -> SparkDLClassifier:
+        """Sets the value of `batch`."""
+        return self._set(batch=value)
+
+    def getBatch(self) -> int:
+        """Gets the value of `batch` or its default value."""
+        return self.getOrDefault(self.batch)
+
+    def setEpochs(self, value: int) -> SparkDLClassifier:
+        """Sets the value of `epochs`."""
+        return self._set(epochs=value)
+
+    def getEpochs(self) -> int:
+        """Gets the value of `epochs` or its default value."""
+        return self.getOrDefault(self.epochs)
+
+    def setSettings(self, value: Mapping[str, Any]) -> SparkDLClassifier:
+        """Sets the value of `settings`, all of it."""
+        return self._set(settings=dict(value))
+
+    def getSettings(self) -> dict[str, Any]:
+        """Gets the value of `settings` or its default value."""
+        return self.getOrDefault(self.settings)
+
+    def _fit(self, dataset: DataFrame) -> SparkDLClassificationModel:
+        _check_rule(self.getHandleInvalid())
+        features, label = self.getFeaturesCol(), self.getLabelCol()
+        names = _label_names(dataset, label)
+        rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
+        asked = {name: value for name, value in self.getSettings().items() if value is not None}
+        skipping = {} if self.getHandleInvalid() == "error" else {"on_error": "skip", "max_skipped": _MOST_SKIPPED}
+        classes = asked.pop("classes", None) or len(names) or _count_classes(rows, label)
+        data = {"label": _LABEL, "columns": _FEATURES, "classes": max(2, int(classes)), **skipping}
+        with _TRAINING:
+            fitted = Trainer(
+                self.getModel(),
+                {"table": rows, "test_table": rows.limit(_TEST_ROWS), **data},
+                workers=self.getWorkers(),
+                batch=self.getBatch(),
+                epochs=self.getEpochs(),
+                **asked,
+            ).fit(dataset.sparkSession)
+        trained = fitted.model("best" if asked.get("keep_best", "off") != "off" else "last")
+        model = SparkDLClassificationModel(trained.with_labels(names if len(names) == trained.classes else []))
+        model._resetUid(self.uid)  # as a model of Spark ML's own has its estimator's
+        return self._copyValues(model)
+
+
+class SparkDLClassificationModel(ClassificationModel, _Shared, MLWritable, MLReadable["SparkDLClassificationModel"]):
+    """What `SparkDLClassifier.fit` returns. `transform` needs no Python worker (`Model.transform`)."""
+
+    def __init__(self, net: Model | None = None) -> None:
+        super().__init__()
+        self._setDefault(handleInvalid="error")
+        self._net = net
+
+    @property
+    def net(self) -> Model:
+        """The trained model, which can be saved, and asked without Spark."""
+        if self._net is None:
+            raise ConfigurationError(
+                "This SparkDLClassificationModel has no trained net. SparkDLClassifier.fit(frame) or "
+                "SparkDLClassificationModel.load(path) gives one that has."
+            )
+        return self._net
+
+    @property
+    def numClasses(self) -> int:
+        """Number of classes."""
+        return self.net.classes
+
+    @property
+    def numFeatures(self) -> int:
+        """Values of a row."""
+        return int(np.prod(self.net.shape))
+
+    @property
+    def labels(self) -> list[str]:
+        """What the classes are called, as StringIndexer had it; empty where the label had no metadata."""
+        return self.net.labels
+
+    def predict(self, value: Vector) -> float:
+        """The class of one row."""
+        return float(np.argmax(self.net.scores([value.toArray()])[0]))
+
+    def predictRaw(self, value: Vector) -> Vector:
+        """The class scores of one row, before the softmax."""
+        return Vectors.dense(self.net.scores([value.toArray()])[0].astype(np.float64))
+
+    def predictProbability(self, value: Vector) -> Vector:
+        """The classes' probabilities of one row."""
+        return Vectors.dense(self.net.predict([value.toArray()])[1][0])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        return self.net.transform(
+            dataset,
+            self.getFeaturesCol(),
+            raw_prediction=self.getRawPredictionCol(),
+            probability=self.getProbabilityCol(),
+            prediction=self.getPredictionCol(),
+            handle_invalid=self.getHandleInvalid(),
+        )
+
+    def write(self) -> MLWriter:
+        """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
+        return _ModelWriter(self)
+
+    @classmethod
+    def read(cls) -> MLReader[SparkDLClassificationModel]:
+        """A reader of what `write` wrote."""
+        return _ModelReader()
+
+
+class _ModelWriter(MLWriter):
+    """The parameters as Spark ML writes them, and the model's files as rows of Parquet files in `data`."""
+
+    def __init__(self, instance: SparkDLClassificationModel) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        DefaultParamsWriter.saveMetadata(self._instance, path, self.sc)
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
+            self._instance.net.save(folder)
+            rows = [
+                (file.name, at // _PART_BYTES, bytearray(content[at : at + _PART_BYTES]))
+                for file in sorted(Path(folder).iterdir())
+                for content in [file.read_bytes()]
+                for at in range(0, len(content), _PART_BYTES)
+            ]
+        frame = self.sparkSession.createDataFrame(rows, "file string, part int, content binary")
+        frame.coalesce(1).write.parquet(f"{path}/data")
+
+
+class _ModelReader(MLReader[SparkDLClassificationModel]):
+    def load(self, path: str) -> SparkDLClassificationModel:
+        metadata = DefaultParamsReader.loadMetadata(path, self.sc)
+        rows = self.sparkSession.read.parquet(f"{path}/data").orderBy("file", "part").collect()
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
+            for row in rows:
+                with (Path(folder) / Path(row["file"]).name).open("ab") as file:
+                    file.write(row["content"])
+            model = SparkDLClassificationModel(load_model(folder))
+        model._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model
+
+
+def _check_rule(rule: str) -> None:
+    if rule not in ("error", "skip", "keep"):
+        raise ConfigurationError(f"handleInvalid is {rule!r}; valid are 'error', 'skip' and 'keep'.")
+
+
+def _column(name: str) -> Any:
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _label_names(dataset: DataFrame, label: str) -> list[str]:
+    """The names of the classes, as StringIndexer leaves them in the column's metadata; none where it has no such."""
+    if label not in dataset.columns:
+        raise ConfigurationError(
+            f"The DataFrame has no column '{label}' (labelCol). Its columns are {', '.join(dataset.columns[:20])}."
+        )
+    field = dataset.schema[label]
+    if field.dataType.typeName() == "string":
+        raise ConfigurationError(
+            f"Column '{label}' (labelCol) holds words. Number them first: StringIndexer(inputCol={label!r}, "
+            "outputCol='label') of pyspark.ml.feature, whose names of the classes the model keeps."
+        )
+    return [str(each) for each in field.metadata.get("ml_attr", {}).get("vals", [])]
+
+
+def _count_classes(rows: DataFrame, label: str) -> int:
+    found = rows.filter(~functions.isnan(_LABEL)).agg(functions.max(_LABEL)).collect()[0][0]
+    if found is None:
+        raise ConfigurationError(
+            f"No row has a label in the column '{label}' (labelCol), so there is nothing to learn."
+        )
+    return int(found) + 1

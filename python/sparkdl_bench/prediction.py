@@ -1,0 +1,281 @@
+"""Trained models at work: predictions on DataFrames, by the executors' JVMs, and on arrays, here."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkdl_bench import _jvm, engines, frames, models, saved
+from sparkdl_bench.config import as_text
+from sparkdl_bench.engines.numpy import KINDS, NumpyEngine
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.session import check_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS_AT_ONCE = 1024
+
+
+class Model:
+    """A trained model. `FitResult.model()` gives one, `load_model(folder)` reads one from disk.
+
+    A row goes through what the training did to its test rows: scaling, normalisation and the window in the centre of an
+    image, by the numbers that were saved with the model.
+    """
+
+    def __init__(self, model: saved.SavedModel) -> None:
+        self._saved = model
+        self._spec = models.read(model.specification)
+        self._input = model.input or {"shape": list(self._spec.input_shape)}
+        self._folder: Path | None = None
+        _check_weights(self._spec, model.weights)
+
+    def __repr__(self) -> str:
+        shape = " × ".join(map(str, self.shape))
+        return f"Model({self._spec.name}: rows of {shape} values, {self.classes} classes)"
+
+    @property
+    def classes(self) -> int:
+        """How many classes it tells apart."""
+        return self._spec.classes
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of class 0, 1, …; empty where classes have numbers alone."""
+        return [str(each) for each in self._input.get("labels", [])]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns it was trained on: one of lists, or numeric ones in this order; empty where there were none."""
+        return [str(each) for each in self._input.get("columns", [])]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a row, before the model's own preprocessing."""
+        return tuple(int(size) for size in self._input["shape"])
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """The layers, as `model.json` has them."""
+        return self._saved.specification
+
+    def with_labels(self, labels: Sequence[str]) -> Model:
+        """The same model with other names of its classes; none: numbers alone."""
+        if len(labels) not in (0, self.classes):
+            raise ConfigurationError(
+                f"There are {len(labels)} labels, and the model tells {self.classes} classes apart. Name each class "
+                "once."
+            )
+        rows = {**self._input, "labels": [str(each) for each in labels]}
+        return Model(saved.SavedModel(self._saved.specification, self._saved.weights, rows))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the model to a folder, which `load_model` reads."""
+        saved.save(Path(path), self._saved.specification, self._saved.weights, self._input)
+
+    def transform(
+        self,
+        frame: DataFrame,
+        features: str | Sequence[str] = (),
+        *,
+        raw_prediction: str = "rawPrediction",
+        probability: str = "probability",
+        prediction: str = "prediction",
+        label: str = "",
+        batch: int = 256,
+        handle_invalid: str = "error",
+        **engine: Any,
+    ) -> DataFrame:
+        """The frame with predictions behind its own columns. Nothing is computed before Spark asks for rows.
+
+        The executors' JVMs compute, without a Python worker, each task for itself: any number of tasks, in batch and in
+        Structured Streaming.
+
+        Args:
+            frame: of a classic session with our jar; a stream's, too.
+            features: a column with an array or a vector, or names of numeric columns in the order of the training;
+                none: the columns that the model was trained on.
+            raw_prediction: name of the column of class scores before the softmax, a vector; "" for none.
+            probability: of the classes' probabilities, a vector; "" for none.
+            prediction: of the most likely class's number, a double, as Spark ML has it; "" for none. Where classes have
+                names, the column's metadata has them for `IndexToString`.
+            label: of that class's name, a string; "" for none.
+            batch: rows that are computed at once.
+            handle_invalid: what a row does whose values are null, NaN, infinite or of the wrong number: `error` ends
+                the job and names row and column, `skip` leaves the row out, `keep` keeps it with null predictions.
+            engine: keys of the engine: `engine__name="numpy"`, `engine__blas="openblas"`.
+
+        Raises:
+            ConfigurationError: columns that are not there, or not what the model takes; no job was started.
+        """
+        if not frames.is_frame(frame):
+            raise ConfigurationError(
+                f"transform takes a DataFrame of a classic Spark session, and this is a {type(frame).__name__}. For an "
+                "array call predict(array)."
+            )
+        spark = frame.sparkSession
+        api = check_session(spark)
+        settings = {
+            "raw_prediction": raw_prediction,
+            "probability": probability,
+            "prediction": prediction,
+            "label": label,
+            "batch": str(batch),
+            "handle_invalid": handle_invalid,
+            **{_engine_key(key): as_text(key, value, "the call of transform") for key, value in engine.items()},
+        }
+        columns = [features] if isinstance(features, str) else list(features)
+        with frames.view_of(frame) as view, frames.result_view(spark) as result:
+            api.transform(str(self._on_disk()), view, result, columns, settings)
+            return spark.table(result)
+
+    def predict(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
+        """Labels and probabilities of an array's rows, computed in this process: for a few rows.
+
+        A perceptron needs NumPy alone. Other nets are computed by the JVM of the Spark session that this process has.
+
+        Args:
+            rows: rows × values, or rows × the row's shape; one row may come alone.
+
+        Returns:
+            the label of each row (names where the classes have such, else numbers), and the classes' probabilities,
+            rows × classes.
+
+        Raises:
+            ConfigurationError: rows of another shape; values that are not finite; a net for which there is no JVM.
+        """
+        scores = self.scores(rows)
+        shifted = scores.astype(np.float64)
+        shifted -= shifted.max(axis=1, keepdims=True)
+        powers = np.exp(shifted)
+        best = scores.argmax(axis=1)
+        labels = np.asarray(self.labels)[best] if self.labels else best
+        return labels, powers / powers.sum(axis=1, keepdims=True)
+
+    def scores(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """The class scores before the softmax, rows × classes, of the same rows as `predict` takes."""
+        stored = self._rows(rows)
+        return self._scores(stored) if len(stored) else np.zeros((0, self.classes), np.float32)
+
+    def _rows(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """The rows, flat, fp32."""
+        width = int(np.prod(self.shape))
+        try:
+            found = np.asarray(rows, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"The rows are no array of numbers ({error}). Give an array of rows × {width} values."
+            ) from error
+        if found.shape in ((width,), self.shape):
+            found = found[np.newaxis]
+        if found.shape[1:] not in ((width,), self.shape):
+            shape = " × ".join(map(str, self.shape))
+            raise ConfigurationError(
+                f"The array has the shape {found.shape}, and the model takes rows of {shape} values: an array of shape "
+                f"(rows, {', '.join(map(str, self.shape))})."
+            )
+        flat = found.reshape(len(found), width)
+        wrong = np.argwhere(~np.isfinite(flat))
+        if len(wrong):
+            row, value = wrong[0]
+            name = f" (column '{self.columns[value]}')" if len(self.columns) == width else ""
+            raise ConfigurationError(
+                f"Value {value}{name} of row {row} is {flat[row, value]}, no finite number. Leave such rows out."
+            )
+        return flat
+
+    def _scores(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        if _is_chain(self._spec):
+            return self._numpy_scores(self._features(stored))
+        if not _jvm.is_running() or not _jvm.has_api(_jvm.running()):
+            kinds = sorted({layer.kind for layer in self._spec.layers} - set(KINDS))
+            raise ConfigurationError(
+                f"The model has layers of kind {', '.join(kinds)}, which the JVM computes, and this process has none "
+                "with our jar. Start a session first: "
+                "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()."
+            )
+        api = _jvm.Api(_jvm.running())
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-") as folder:
+            rows, scores = Path(folder) / "rows.f32", Path(folder) / "scores.f32"
+            stored.astype("<f4").tofile(rows)
+            api.scores(str(self._on_disk()), str(rows), str(scores))
+            return np.fromfile(scores, dtype="<f4").astype(np.float32, copy=False).reshape(len(stored), self.classes)
+
+    def _features(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """As RowInput.features in the JVM."""
+        found = (stored.astype(np.float64) * float(self._input.get("factor", 1))).astype(np.float32)
+        if self._input.get("subtract"):
+            subtract, multiply = (np.asarray(self._input[name], np.float32) for name in ("subtract", "multiply"))
+            found = (found - subtract) * multiply
+        if crop := int(self._input.get("crop", 0)):
+            channels, height, width = self.shape
+            top, left = (height - crop) // 2, (width - crop) // 2
+            images = found.reshape(len(found), channels, height, width)
+            found = images[:, :, top : top + crop, left : left + crop].reshape(len(found), -1)
+        return found
+
+    def _numpy_scores(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        flat = np.concatenate([self._saved.weights[place.name].ravel() for place in self._spec.parameters])
+        memory = engines.Memory(flat.astype(np.float32, copy=False), np.empty(0, np.float32), np.empty(0, np.float32))
+        engine = NumpyEngine(self._spec, 0, False, memory)
+        some = range(0, len(features), _ROWS_AT_ONCE)
+        parts = [features[start : start + _ROWS_AT_ONCE] for start in some]
+        scores = [engine.predict(engines.Batch(part, np.zeros(len(part), np.int64))) for part in parts]
+        return np.concatenate(scores).astype(np.float32, copy=False)
+
+    def _on_disk(self) -> Path:
+        """A folder with the model, for the JVM, as long as this object lives."""
+        if self._folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="sparkdl-bench-model-"))
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self.save(folder)
+            self._folder = folder
+        return self._folder
+
+
+def load_model(folder: str | Path) -> Model:
+    """Reads a model that `FitResult.save`, `Model.save` or `sparkdl-bench run` (its folder `model`) wrote.
+
+    Raises:
+        ConfigurationError: the folder holds no saved model, or one that is not whole.
+    """
+    return Model(saved.load(folder))
+
+
+def _engine_key(keyword: str) -> str:
+    name = keyword.replace("__", ".")
+    if not name.startswith("engine."):
+        raise ConfigurationError(
+            f"transform has no argument '{keyword}'. Besides those in its documentation it takes the engine's keys: "
+            "engine__name, engine__blas, …"
+        )
+    return name
+
+
+def _is_chain(spec: models.ModelSpec) -> bool:
+    """Whether NumPy has all that it takes."""
+    before = models.INPUT
+    for layer in spec.layers:
+        if layer.kind not in KINDS or layer.inputs != (before,):
+            return False
+        before = layer.name
+    return True
+
+
+def _check_weights(spec: models.ModelSpec, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
+    for place in (*spec.parameters, *spec.statistics):
+        found = weights.get(place.name)
+        if found is None or found.shape != tuple(place.shape):
+            held = "is not there" if found is None else f"has the shape {found.shape}"
+            raise ConfigurationError(
+                f"The saved weights do not fit the model {spec.name}: '{place.name}' {held}, and it must have the "
+                f"shape {tuple(place.shape)}. Save model and weights together, with FitResult.save(folder)."
+            )

@@ -1,0 +1,56 @@
+"""`sparkdl-bench predict`: rows of files in, predictions out."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import CommandLine
+from sparkdl_bench import models, saved
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Says yes where b is larger than a."""
+    layer = {"name": "fc", "kind": "linear", "options": {"in": 2, "out": 2}, "initializer": "zero"}
+    specification = {"name": "larger", "input_shape": [2], "classes": 2, "layers": [layer]}
+    weights = {place.name: np.zeros(place.shape, np.float32) for place in models.read(specification).parameters}
+    weights["fc.weight"][:] = [[1, -1], [-1, 1]]
+    about = {"shape": [2], "columns": ["a", "b"], "labels": ["no", "yes"]}
+    saved.save(tmp_path / "model", specification, weights, about)
+    return tmp_path / "model"
+
+
+def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("b,id,a\n2,first,1\n-1,second,0.5\n")
+    out = tmp_path / "out.csv"
+    done = command_line.run("predict", str(model), str(rows), "-o", str(out), "--master", "local[1]")
+    assert (done.returncode, done.stdout) == (0, f"predictions  {out}\n"), done.stderr
+    (part,) = out.glob("part-*.csv")
+    with part.open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    names = ["b", "id", "a", "prediction", "predicted_label", "probability_no", "probability_yes"]
+    assert list(found[0]) == names
+    assert [(row["id"], row["prediction"], row["predicted_label"]) for row in found] == [
+        ("first", "1.0", "yes"),
+        ("second", "0.0", "no"),
+    ]
+    assert float(found[0]["probability_yes"]) == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-6)
+
+
+@pytest.mark.on_one_line
+def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, model: Path, tmp_path: Path) -> None:
+    done = command_line.run("predict", str(tmp_path), "rows.csv", "-o", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert "holds no saved model" in done.stderr
+    rows = tmp_path / "rows.csv"
+    rows.write_text("b,id,a\n2,first,1\n,second,0.5\n")
+    words = ("predict", str(model), str(rows), "-o", str(tmp_path / "out"), "--master", "local[1]")
+    done = command_line.run(*words)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr

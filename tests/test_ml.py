@@ -1,0 +1,188 @@
+"""`SparkDLClassifier` beside LogisticRegression: the same idioms of Spark ML, on the same rows."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.feature import IndexToString, StringIndexer, VectorAssembler
+from pyspark.ml.linalg import Vectors
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+
+from sparkdl_bench import ConfigurationError
+from sparkdl_bench.ml import SparkDLClassificationModel, SparkDLClassifier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# pyspark leaves the sockets of `collect`, and CrossValidator's threads, to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning"),
+]
+NAMES = ["cat", "dog", "owl"]
+
+
+@pytest.fixture(autouse=True)
+def sockets_end_here() -> Iterator[None]:
+    yield
+    gc.collect()
+
+
+@pytest.fixture(scope="module")
+def words(spark: SparkSession) -> DataFrame:
+    """Points around three centres, and the names of these."""
+    rng = np.random.default_rng(7)
+    labels = rng.choice(3, 400, p=[0.2, 0.5, 0.3])
+    points = rng.normal(size=(400, 2)) * 0.4 + np.array([[0, 0], [2, 0], [0, 2]])[labels]
+    rows = [(*map(float, point), NAMES[label]) for point, label in zip(points, labels, strict=True)]
+    return spark.createDataFrame(rows, "x double, y double, kind string").cache()
+
+
+@pytest.fixture(scope="module")
+def rows(words: DataFrame) -> DataFrame:
+    """With the features as a vector, and the labels as StringIndexer numbers them: dog, owl, cat."""
+    indexed = StringIndexer(inputCol="kind", outputCol="label").fit(words).transform(words)
+    return VectorAssembler(inputCols=["x", "y"], outputCol="features").transform(indexed).cache()
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> SparkDLClassifier:
+    settings = {"learning_rate": 0.5, "results": str(tmp_path / "results"), "seed": 3}
+    return SparkDLClassifier(model={"name": "mlp", "hidden": [8]}, batch=32, epochs=4, settings=settings)
+
+
+@pytest.fixture(params=["ours", "pyspark's"])
+def estimator(request: pytest.FixtureRequest, ours: SparkDLClassifier) -> Any:
+    return ours if request.param == "ours" else LogisticRegression(maxIter=5)
+
+
+def accuracy(frame: DataFrame, prediction: str = "prediction") -> float:
+    return float(MulticlassClassificationEvaluator(metricName="accuracy", predictionCol=prediction).evaluate(frame))
+
+
+def test_fit_and_transform(estimator: Any, rows: DataFrame) -> None:
+    model = estimator.fit(rows)
+    found = model.transform(rows)
+    assert found.columns == [*rows.columns, "rawPrediction", "probability", "prediction"]
+    assert [found.schema[name].dataType.typeName() for name in found.columns[-3:]] == (
+        [rows.schema["features"].dataType.typeName()] * 2 + ["double"]
+    )
+    assert accuracy(found) > 0.9
+    assert (model.numClasses, model.numFeatures) == (3, 2)
+    assert model.uid == estimator.uid
+    for row in found.limit(5).collect():
+        assert model.predict(row["features"]) == row["prediction"]
+        np.testing.assert_allclose(model.predictRaw(row["features"]), row["rawPrediction"], atol=1e-5)
+        np.testing.assert_allclose(model.predictProbability(row["features"]), row["probability"], atol=1e-5)
+    assert sum(row["probability"].toArray().sum() for row in found.limit(5).collect()) == pytest.approx(5)
+
+
+def test_names_of_columns(estimator: Any, rows: DataFrame) -> None:
+    renamed = rows.select(rows["features"].alias("vector"), rows["label"].alias("class"))
+    estimator.setFeaturesCol("vector").setLabelCol("class").setPredictionCol("p").setProbabilityCol(
+        ""
+    ).setRawPredictionCol("r")
+    found = estimator.fit(renamed).transform(renamed)
+    assert found.columns == ["vector", "class", "r", "p"]
+    assert found.filter("p = class").count() > 360
+
+
+def test_params_and_copy(estimator: Any) -> None:
+    assert estimator.getFeaturesCol() == "features"
+    assert estimator.explainParam("labelCol").startswith("labelCol: label column name")
+    other = estimator.copy({estimator.predictionCol: "other"})
+    assert (other.getPredictionCol(), estimator.getPredictionCol()) == ("other", "prediction")
+    assert other.uid == estimator.uid
+    assert "featuresCol" in estimator.explainParams()
+    with pytest.raises(TypeError):
+        estimator.copy({getattr(estimator, "epochs", getattr(estimator, "maxIter", None)): "many"})
+    assert estimator.isSet("predictionCol") is False
+    estimator.setParams(labelCol="y")
+    assert estimator.getLabelCol() == "y"
+
+
+def test_an_estimator_and_its_model_are_kept(estimator: Any, rows: DataFrame, tmp_path: Path) -> None:
+    estimator.write().overwrite().save(str(tmp_path / "estimator"))
+    read = type(estimator).load(str(tmp_path / "estimator"))
+    assert read.uid == estimator.uid
+    assert {p.name: v for p, v in read.extractParamMap().items()} == {
+        p.name: v for p, v in estimator.extractParamMap().items()
+    }
+    model = read.fit(rows)
+    model.setPredictionCol("mine")
+    model.save(str(tmp_path / "model"))
+    with pytest.raises(Exception, match="already exists"):
+        model.save(str(tmp_path / "model"))
+    model.write().overwrite().save(str(tmp_path / "model"))
+    again = type(model).load(str(tmp_path / "model"))
+    assert (again.uid, again.getPredictionCol(), again.numClasses) == (model.uid, "mine", 3)
+    assert again.transform(rows).collect() == model.transform(rows).collect()
+
+
+def test_a_pipeline_from_words_to_words(estimator: Any, words: DataFrame, tmp_path: Path) -> None:
+    indexer = StringIndexer(inputCol="kind", outputCol="label")
+    assembler = VectorAssembler(inputCols=["x", "y"], outputCol="features")
+    names = IndexToString(inputCol="prediction", outputCol="said", labels=["dog", "owl", "cat"])
+    fitted = Pipeline(stages=[indexer, assembler, estimator, names]).fit(words)
+    fitted.write().overwrite().save(str(tmp_path / "pipeline"))
+    found = PipelineModel.load(str(tmp_path / "pipeline")).transform(words)
+    assert found.filter("said = kind").count() > 360
+
+
+def test_the_names_of_classes_come_from_the_labels_metadata(ours: SparkDLClassifier, rows: DataFrame) -> None:
+    model = ours.fit(rows)
+    assert model.labels == ["dog", "owl", "cat"]
+    # IndexToString finds them in the prediction's metadata.
+    named = IndexToString(inputCol="prediction", outputCol="said").transform(model.transform(rows))
+    assert named.filter("said = kind").count() > 360
+    assert model.net.predict([[2.0, 0.0]])[0][0] == "dog"
+
+
+@pytest.mark.parametrize("kind", ["ours", "pyspark's"])
+def test_cross_validation_with_more_models_than_slots(kind: str, ours: SparkDLClassifier, rows: DataFrame) -> None:
+    if kind == "ours":
+        estimator: Any = ours.setWorkers(2)  # as many as the session has slots
+        grid = ParamGridBuilder().addGrid(estimator.epochs, [1, 3]).build()
+    else:
+        estimator = LogisticRegression()
+        grid = ParamGridBuilder().addGrid(estimator.maxIter, [1, 3]).build()
+    evaluator = MulticlassClassificationEvaluator(metricName="accuracy")
+    validator = CrossValidator(
+        estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator, numFolds=2, parallelism=2, seed=1
+    )
+    best = validator.fit(rows)
+    assert len(best.avgMetrics) == 2
+    assert accuracy(best.transform(rows)) > 0.8
+
+
+def test_what_cannot_be_learned_from_is_told(ours: SparkDLClassifier, rows: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match=r"Column 'kind' \(labelCol\) holds words\. Number them first"):
+        ours.copy().setLabelCol("kind").fit(rows)
+    with pytest.raises(ConfigurationError, match="has no column 'class'"):
+        ours.copy().setLabelCol("class").fit(rows)
+    with pytest.raises(ConfigurationError, match="handleInvalid is 'drop'"):
+        ours.copy().setHandleInvalid("drop").fit(rows)
+    with pytest.raises(ConfigurationError, match="no parameter 'maxIter'"):
+        SparkDLClassifier(maxIter=3)
+    with pytest.raises(ConfigurationError, match="has no trained net"):
+        _ = SparkDLClassificationModel().numClasses
+
+
+def test_rows_with_holes_train_and_are_predicted_by_the_rule(
+    spark: SparkSession, ours: SparkDLClassifier, rows: DataFrame
+) -> None:
+    holes = spark.createDataFrame(
+        [(None, 1.0), (Vectors.dense([1.0, float("nan")]), 0.0)], rows.select("features", "label").schema
+    )
+    mixed = rows.select("features", "label").union(holes)
+    model = ours.setHandleInvalid("skip").fit(mixed)
+    assert model.transform(mixed).count() == 400
+    assert model.setHandleInvalid("keep").transform(mixed).filter("prediction is null").count() == 2

@@ -14,12 +14,12 @@ SOURCES = Path(__file__).resolve().parents[1] / "python" / PACKAGE
 # others of one layer may not. `cli` loads the commands by name, so it imports none of them.
 LAYERS = (
     ("console", "errors", "machine", "nearest", "redaction", "submit", "version"),
-    ("decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth"),
+    ("decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth", "worker"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("runfiles", "saved"),
     ("config", "engines", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
-    ("doctor", "trainer"),
+    ("doctor", "launching", "trainer"),
     ("class_archive_build", "comparison"),
     ("bench", "report"),
     ("comparison_api",),

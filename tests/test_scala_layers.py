@@ -36,6 +36,7 @@ LAYERS = (
     "algorithm",
     "results",
     "train",
+    "worker",
     "SparkDLPlugin",
     "Trainer",
     "doctor",

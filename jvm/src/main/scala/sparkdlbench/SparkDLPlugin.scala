@@ -2,11 +2,14 @@ package sparkdlbench
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
+import org.apache.spark.internal.Logging
+import org.apache.spark.sparkdlbench.{ExecutorAddress, ExecutorFolder, ShuffleManagers, TrainingTab}
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
 import sparkdlbench.train.{DriverBoards, MeetingLeft, MeetingMessage, RankMeetings, RankReport, RankReports}
+import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}
 
 import java.util.{Collections, Map => JMap}
+import scala.util.control.NonFatal
 
 /**
  * `spark.plugins=sparkdlbench.SparkDLPlugin`: prepares a session for the `block-stream` transport, lets ranks meet at the
@@ -37,6 +40,10 @@ final class SparkDLPlugin extends SparkPlugin {
       case report: ResourceReport =>
         ResourceLog.deliver(report)
         null
+      case message: WorkerMessage =>
+        Launches.deliver(message)
+        null
+      case _: WorkerFlush => null // those of one executor come in their order, so what it told before has come
       case other =>
         throw new IllegalArgumentException(
           s"The driver was sent a ${other.getClass.getName}, which it does not know."
@@ -54,7 +61,38 @@ final class SparkDLPlugin extends SparkPlugin {
       ResourceGauges.register(plugin.metricRegistry)
     }
 
-    override def shutdown(): Unit = SparkDLPlugin.executor = null
+    /** Not in `init`, where the executor has no folders yet. */
+    override def onTaskStart(): Unit = WorkerDoor.open()
+
+    override def shutdown(): Unit = {
+      WorkerDoor.close()
+      SparkDLPlugin.executor = null
+    }
+  }
+}
+
+/** This executor's endpoint for Python workers, from its first task to its end. */
+private object WorkerDoor extends Logging {
+  @volatile private var wasOpened = false
+  private var endpoint: Option[WorkerEndpoint] = None
+
+  /** Who needs it finds out that it is not there; a task that does not must not fail. */
+  def open(): Unit = if (!wasOpened) synchronized {
+    if (!wasOpened)
+      try endpoint = Some(WorkerEndpoint.open(ExecutorFolder.blocks, ExecutorAddress.here.host, SparkDLPlugin.link))
+      catch {
+        case NonFatal(cause) =>
+          logWarning(
+            "Python workers of this executor cannot use sparkdl_bench.launch: their way to it was not opened.",
+            cause
+          )
+      } finally wasOpened = true
+  }
+
+  def close(): Unit = synchronized {
+    endpoint.foreach(_.close())
+    endpoint = None
+    wasOpened = false
   }
 }
 
@@ -83,6 +121,15 @@ object SparkDLPlugin {
       override def ask(message: MeetingMessage): Array[String] = plugin.ask(message).asInstanceOf[Array[String]]
       override def tell(message: MeetingLeft): Unit = plugin.send(message)
     }
+  }
+
+  /** The way of Python workers to the driver; of an executor that has the plugin. */
+  private[sparkdlbench] def link: DriverLink = new DriverLink {
+    override def boards: DriverBoards = SparkDLPlugin.boards.getOrElse(
+      throw new RunFailedException("This executor is ending: its way to the driver is closed.")
+    )
+    override def tell(message: WorkerMessage): Unit = send(message)
+    override def flush(request: WorkerFlush): Unit = ask(request)
   }
 
   private def send(message: AnyRef): Unit = {

@@ -2,6 +2,7 @@
 
 `Trainer(model="mlp", data="digits", workers=2).fit(spark)` trains in a session that `configure(builder)` prepared.
 `compare(data=frame, label="class", workers=[1, 2], minutes=10, spark=spark)` says whether a cluster pays off.
+`launch(train_fn, spark, workers=2)` runs a training function of your own, such as a PyTorch script's.
 
 Names are loaded when they are first used, so that a command line which refuses its input does so at once.
 """
@@ -9,11 +10,20 @@ Names are loaded when they are first used, so that a command line which refuses 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench.errors import ConfigurationError, DivergedError, RunCancelledError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import (
+    ConfigurationError,
+    DivergedError,
+    RankFailedError,
+    RunCancelledError,
+    RunFailedError,
+    SparkDLError,
+)
 from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
     from sparkdl_bench.comparison_api import ComparisonResult, compare
+    from sparkdl_bench.launching.driver import LaunchResult, launch
+    from sparkdl_bench.launching.reporting import launch_attempt, report
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
     from sparkdl_bench.trainer import FitResult, Trainer
@@ -21,12 +31,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "ComparisonResult": "comparison_api",
     "FitResult": "trainer",
+    "LaunchResult": "launching.driver",
     "SavedModel": "saved",
     "Trainer": "trainer",
     "check_session": "session",
     "compare": "comparison_api",
     "configure": "session",
+    "launch": "launching.driver",
+    "launch_attempt": "launching.reporting",
     "load": "saved",
+    "report": "launching.reporting",
 }
 
 __all__ = [
@@ -34,6 +48,8 @@ __all__ = [
     "ConfigurationError",
     "DivergedError",
     "FitResult",
+    "LaunchResult",
+    "RankFailedError",
     "RunCancelledError",
     "RunFailedError",
     "SavedModel",
@@ -43,7 +59,10 @@ __all__ = [
     "check_session",
     "compare",
     "configure",
+    "launch",
+    "launch_attempt",
     "load",
+    "report",
 ]
 
 

@@ -4,6 +4,7 @@
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,10 @@ class _Module(ModuleType):
         from sparkdl_bench.launching.reporting import report
 
         report(**numbers)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its name, as all modules: functions that use `sparkdl_bench.report` travel to the executors."""
+        return import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _Module

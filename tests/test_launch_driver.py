@@ -165,6 +165,13 @@ def test_an_exception_is_told_with_rank_host_and_traceback(kept: record.LaunchRe
     assert str(error) == f"Rank 1 of 2 on host h failed: ValueError: no rows.\n{error.traceback}"
 
 
+def test_what_a_rank_printed_before_its_failure_is_kept(kept: record.LaunchRecord) -> None:
+    log = message(1, "log", lines=[["stderr", "last words"]], left_out=0)
+    with pytest.raises(RankFailedError):
+        outcome(kept, RuntimeError(RAISED), [failed(1, "ValueError: no rows")], [log])
+    assert (kept.folder / "logs" / "rank-1.log").read_text() == "last words\n"
+
+
 def test_the_cause_is_told_and_not_its_consequence(kept: record.LaunchRecord) -> None:
     consequence = failed(0, "RuntimeError: Connection closed by peer", exchange=True)
     with pytest.raises(RankFailedError, match=r"Rank 1 of 2 on host h failed: KeyError"):

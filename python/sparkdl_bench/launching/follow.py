@@ -134,11 +134,18 @@ def follow(api: Launches, launch_id: str, stage: Submission, watch: Watch, inter
             for message in api.launch_messages(launch_id, _POLL_MILLIS):
                 watch.take(message)
 
+    def take_the_rest() -> None:
+        """What is there already, such as a rank's last lines, which it tells after its failure."""
+        while messages := api.launch_messages(launch_id, 0):
+            for message in messages:
+                watch.take(message)
+
     stage.start()
     listen(lambda: stage.future.done() or interrupted.is_set())
     if interrupted.is_set():
         stage.cancel()
         listen(stage.future.done, _CANCEL_SECONDS)
+        take_the_rest()
         raise Interrupted(interrupted.number)
     error = stage.future.exception()
     if error is None:
@@ -148,6 +155,7 @@ def follow(api: Launches, launch_id: str, stage: Submission, watch: Watch, inter
         raise error
     ended = why(error)
     listen(lambda: watch.is_over or _is_clear(ended, watch), _CAUSE_SECONDS)
+    take_the_rest()
     raise _raised(ended, watch)
 
 

@@ -1,7 +1,11 @@
 package sparkdlbench.worker
 
 import org.apache.spark.internal.Logging
+import sparkdlbench.collective.Collective
+import sparkdlbench.config.RunKeys
 import sparkdlbench.results.{Facts, Json}
+import sparkdlbench.transport.Transport
+import sparkdlbench.transport.push.Progress
 import sparkdlbench.{AnyOutcome, ConfigurationException, RunFailedException}
 
 import com.fasterxml.jackson.databind.JsonNode
@@ -11,7 +15,7 @@ import java.nio.channels.{ClosedChannelException, SocketChannel}
 import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
 import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.security.MessageDigest
-import java.util.concurrent.TimeUnit
+import java.util.concurrent.{CompletableFuture, ExecutionException, TimeUnit}
 import scala.collection.immutable.ListMap
 import scala.util.{Failure, Success, Try}
 
@@ -24,6 +28,7 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     with AutoCloseable {
   import WorkerConnection._
   private val wire = new Wire(channel)
+  @volatile private var isClosed = false
 
   def run(): Unit =
     try {
@@ -54,6 +59,8 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
       checkVersion(words)
       first.kind match {
         case BeginRank => beginRank(words)
+        case BeginGroup => beginGroup(words)
+        case BeginMessages => beginMessages(words)
         case other => throw new ProtocolException(s"it begins with the unknown request $other")
       }
     } match {
@@ -97,6 +104,89 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     }
   }
 
+  private def beginGroup(words: JsonNode): Long => Unit = {
+    val session = sessionOf(words)
+    val plan = GroupPlan.of(words, session)
+    session.own(this) // from now on it ends with the rank
+    val opened = AnyOutcome.of {
+      val context = new WorkerGroupContext(session, plan, () => isClosed)
+      val (transport, collective) = context.connect(Collective.open(_))
+      new GroupOperations(session.pid, transport, collective)
+    }
+    if (opened.isFailure) session.disown(this)
+    val operations = opened.get
+    id =>
+      try {
+        answer(id, Json.line(ListMap("transport" -> plan.settings(RunKeys.transport))))
+        var usable = true
+        while (usable) usable = operate(operations, wire.read())
+      } finally {
+        session.disown(this)
+        operations.close()
+      }
+  }
+
+  /** The messages of a group; the thread that has their transport is another one. */
+  private def beginMessages(words: JsonNode): Long => Unit = {
+    val session = sessionOf(words)
+    val whole = GroupPlan.of(words, session)
+    // They move while the rank's own thread does something else.
+    val plan = whole.copy(
+      name = s"${whole.name}/messages",
+      settings = whole.settings.updated(Progress.key, "network")
+    )
+    val messages = new GroupMessages(session.pid, plan.timeoutMillis, () => session.isClosed, wire.write)
+    val opened = new CompletableFuture[Transport]
+    id => {
+      session.own(this)
+      val server = WorkerEndpoint.start(s"sparkdl-worker-messages-${session.rank}")(
+        AnyOutcome.of {
+          val context = new WorkerGroupContext(session, plan, () => isClosed)
+          messages.serve(context.connect(_), opened.complete(_): Unit)
+        } match {
+          case Failure(error) if opened.completeExceptionally(error) => () // the other thread tells
+          case _ => close()
+        }
+      )
+      try
+        AnyOutcome.of(opened.get()) match {
+          case Failure(failed: ExecutionException) => refuse(id, failed.getCause)
+          case Failure(error) => throw error
+          case Success(transport) =>
+            answer(id, "{}")
+            while (true) messages.take(wire.read(), transport.rank, transport.size)
+        }
+      finally {
+        messages.end()
+        server.join(JoinMillis)
+        session.disown(this)
+      }
+    }
+  }
+
+  /** Whether the group can be used any more. */
+  private def operate(operations: GroupOperations, request: Frame): Boolean =
+    AnyOutcome.of(operations.run(request)) match {
+      case Success(_) =>
+        wire.write(Answer.Done, request.id, Array.emptyByteArray)
+        true
+      case Failure(refused: ConfigurationException) =>
+        refuse(request.id, refused)
+        true
+      case Failure(hostile @ (_: ProtocolException | _: BufferUnderflowException)) => throw hostile
+      case Failure(error) =>
+        refuse(request.id, error)
+        false
+    }
+
+  private def sessionOf(words: JsonNode): WorkerSession = endpoint
+    .session(words.path("session").asLong(0))
+    .getOrElse(
+      throw new ConfigurationException(
+        "The rank that this group is for has closed its endpoint. Connect again in each task."
+      )
+    )
+
   private def control(session: WorkerSession, request: Frame): Unit = request.kind match {
     case Tell =>
       val kind = stringOf(request.body, request.body.getInt())
@@ -134,16 +224,26 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     Try(wire.write(kind, id, words.getBytes(UTF_8))): Unit
   }
 
-  override def close(): Unit = wire.close()
+  override def close(): Unit = {
+    isClosed = true
+    wire.close()
+  }
 }
 
 private[worker] object WorkerConnection {
   val Magic: Array[Byte] = "SDLW".getBytes(US_ASCII)
   private val GreetingSeconds = 10L
   private val MostRanks = 1 << 20
+  private val JoinMillis = 5000L
 
   // What a connection is for, in its first request: JSON.
   val BeginRank = 1
+
+  /** A group's operations. */
+  val BeginGroup = 2
+
+  /** Messages between two ranks of a group. */
+  val BeginMessages = 3
 
   // Of a rank's first connection.
 

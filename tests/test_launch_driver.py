@@ -138,7 +138,7 @@ def outcome(
 ) -> list[Any]:
     job = FakeStage(end)
     watch = follow.Watch(2, kept, display.Display(2, numbers=False))
-    return follow.follow(FakeLaunches(job, during, after), "one", job, watch, Interruption())
+    return follow.follow(FakeLaunches(job, during, after), "one", job, watch, Interruption(), begin_s=60.0)
 
 
 def test_the_ranks_answers_come_back(kept: record.LaunchRecord) -> None:
@@ -218,7 +218,15 @@ def test_an_interruption_cancels_the_job(kept: record.LaunchRecord) -> None:
     interrupted.set()
     watch = follow.Watch(2, kept, display.Display(2, numbers=False))
     with pytest.raises(errors.Interrupted):
-        follow.follow(FakeLaunches(job, []), "one", job, watch, interrupted)
+        follow.follow(FakeLaunches(job, []), "one", job, watch, interrupted, begin_s=60.0)
+    assert job.cancelled
+
+
+def test_ranks_that_never_begin_are_not_waited_for(kept: record.LaunchRecord) -> None:
+    job = FakeStage([])
+    watch = follow.Watch(2, kept, display.Display(2, numbers=False))
+    with pytest.raises(RunFailedError, match=r"Of 2 ranks 0 began within 0 s. Other jobs of the session may hold"):
+        follow.follow(FakeLaunches(job, []), "one", job, watch, Interruption(), begin_s=0.0)
     assert job.cancelled
 
 

@@ -74,7 +74,8 @@ def launch(
               (docs/reference/variants.md);
             - `gloo`: `torch.distributed` with its own backend, over ports that it opens itself;
             - `none`: no process group; PyTorch need not be there.
-        timeout: longest wait for another rank, at the start and within an operation of the group, seconds.
+        timeout: longest wait for another rank, at the start and within an operation of the group, seconds; and for
+            task slots that other jobs hold.
         attempts: how often the function is started at most: again, on all ranks, where an executor was lost.
             `sparkdl_bench.launch_attempt()` counts from 0.
         settings: keys of a run for the backend `sparkdl`, such as `{"topology": "ring"}`.
@@ -184,7 +185,7 @@ def _attempt(
     try:
         stage = Stage(spark, job, f"sparkdl-bench launch {checked.function}")
         watch = Watch(checked.workers, record, shown)
-        return _values(follow(api, launch_id, stage, watch, interrupted), watch)
+        return _values(follow(api, launch_id, stage, watch, interrupted, checked.timeout_s), watch)
     finally:
         with suppress(SparkDLError):  # a JVM that has ended keeps nothing
             api.launch_close(launch_id)

@@ -64,8 +64,18 @@ class Watch:
         self.size = size
         self._record = record
         self._display = display
+        self._placed: set[int] = set()
         self._done: set[int] = set()
         self._failures: dict[int, _Failure] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Every rank runs, or has run."""
+        return len(self._placed) == self.size
+
+    @property
+    def begun(self) -> int:
+        return len(self._placed)
 
     @property
     def is_over(self) -> bool:
@@ -100,6 +110,7 @@ class Watch:
             for report in payload["reports"]:
                 self._display.reported(rank, {key: value for key, value in report.items() if key != "time_ms"})
         elif kind == PLACE:
+            self._placed.add(rank)
             self._record.placed(rank, str(payload["host"]), int(payload["pid"]))
         elif kind == FAILED:
             self._failures.setdefault(
@@ -119,8 +130,13 @@ class Watch:
             self._record.printed(rank, [f"[{payload['count']} messages of this rank were lost at the driver]"], 0)
 
 
-def follow(api: Launches, launch_id: str, stage: Submission, watch: Watch, interrupted: Interruption) -> list[Any]:
+def follow(
+    api: Launches, launch_id: str, stage: Submission, watch: Watch, interrupted: Interruption, begin_s: float
+) -> list[Any]:
     """Starts the job and waits for its end; returns the ranks' answers.
+
+    Args:
+        begin_s: the longest wait until all ranks run, seconds.
 
     Raises:
         LostError: an executor was lost.
@@ -140,13 +156,24 @@ def follow(api: Launches, launch_id: str, stage: Submission, watch: Watch, inter
             for message in messages:
                 watch.take(message)
 
+    def is_late() -> bool:
+        return not watch.has_begun and time.monotonic() - began_s > begin_s
+
+    began_s = time.monotonic()
     stage.start()
-    listen(lambda: stage.future.done() or interrupted.is_set())
+    listen(lambda: stage.future.done() or interrupted.is_set() or is_late())
     if interrupted.is_set():
         stage.cancel()
         listen(stage.future.done, _CANCEL_SECONDS)
         take_the_rest()
         raise Interrupted(interrupted.number)
+    if not stage.future.done():
+        stage.cancel()
+        listen(stage.future.done, _CANCEL_SECONDS)
+        raise RunFailedError(
+            f"Of {watch.size} ranks {watch.begun} began within {begin_s:g} s. Other jobs of the session may hold its "
+            "task slots, or executors were lost: look at Spark's page. End those jobs, or give a longer timeout."
+        )
     error = stage.future.exception()
     if error is None:
         listen(lambda: watch.is_over, _LAST_WORDS_SECONDS)

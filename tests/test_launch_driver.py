@@ -286,8 +286,10 @@ def test_a_function_that_cannot_be_pickled_is_refused() -> None:
         asked(train_fn=train)
 
 
-def test_too_few_slots_are_refused(monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
-    monkeypatch.setattr(plan, "_STABLE_SECONDS", 0.0)
+@pytest.mark.parametrize("master", ["local-cluster[2,1,1024]", "local[2]", "spark://h:7077"])
+def test_too_few_slots_are_refused(monkeypatch: pytest.MonkeyPatch, spark: Any, master: str) -> None:
+    spark.sparkContext.master = master
+    monkeypatch.setattr(plan, "_STABLE_SECONDS", -1.0 if master.startswith("spark:") else 1e9)
     monkeypatch.setattr(_jvm, "task_slots", lambda _: 2)
     plan.check_session_for(spark, 2)
     with pytest.raises(ConfigurationError, match=r"workers=3 must all run at once.* has 2 task slots. Set workers=2"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from sparkdl_bench.nearest import suggestion
 AUTO, _OF_AUTO = "auto", "block-stream"
 # One Spark job per step: there is no group that goes on within the tasks.
 _JOB_PER_STEP = ("block-manager", "shuffle")
-_SLOTS_SECONDS, _STABLE_SECONDS = 60.0, 5.0
+_SLOTS_SECONDS, _STABLE_SECONDS = 60.0, 15.0
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,")
 
 
 class _Catalogue(Protocol):
@@ -134,7 +136,8 @@ def check_session_for(spark: Any, workers: int, wait_s: float = _SLOTS_SECONDS) 
             "spark.dynamicAllocation.enabled is true, and Spark runs no barrier stage then, which all ranks of a "
             "launch are. Set it to false, and spark.executor.instances to the number of executors."
         )
-    slots = _awaited_slots(lambda: _jvm.task_slots(spark), workers, spark.sparkContext.master, wait_s)
+    most = _most_slots(spark.sparkContext.master, int(properties.get("spark.task.cpus", "1")))
+    slots = _awaited_slots(lambda: _jvm.task_slots(spark), workers, most, wait_s)
     if slots < workers:
         remedy = (
             f"Set workers={slots} or less, or give the session more executors or cores (a slot is spark.task.cpus "
@@ -148,12 +151,20 @@ def check_session_for(spark: Any, workers: int, wait_s: float = _SLOTS_SECONDS) 
         )
 
 
-def _awaited_slots(look: Callable[[], int], workers: int, master: str, wait_s: float) -> int:
-    """The task slots, after a wait for those that still come: none where they have not changed for a while."""
+def _most_slots(master: str, task_cpus: int) -> int | None:
+    """The task slots once all executors have registered, where the master's name says so; 0: those that are there."""
+    if cluster := _LOCAL_CLUSTER.match(master):
+        return int(cluster.group(1)) * (int(cluster.group(2)) // task_cpus)
+    return 0 if master == "local" or master.startswith("local[") else None
+
+
+def _awaited_slots(look: Callable[[], int], workers: int, most: int | None, wait_s: float) -> int:
+    """The task slots, after a wait for those that still come: a lost executor's successor, those of a new session."""
     began = since = time.monotonic()
     seen = look()
     while seen < workers and time.monotonic() - began < wait_s:
-        if seen and (master.startswith("local[") or master == "local" or time.monotonic() - since > _STABLE_SECONDS):
+        is_stable = seen > 0 and time.monotonic() - since > _STABLE_SECONDS
+        if is_stable if most is None else seen >= most:
             break
         time.sleep(0.1)
         now = look()

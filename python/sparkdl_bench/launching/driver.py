@@ -127,7 +127,7 @@ def _kept(record: LaunchRecord) -> Iterator[None]:
     except BaseException as error:
         _close(record, "failed", str(error))
         if isinstance(error, SparkDLError):
-            error.args = (f"{error}\nWhat the ranks printed is in {record.folder / 'logs'}.",)
+            error.args = (f"{error}\nWhat the launch left is in {record.folder}.",)
         raise
     _close(record, "success", None)
     signals.at_last(None)

@@ -16,7 +16,7 @@ LAYERS = (
     ("console", "errors", "machine", "nearest", "redaction", "submit", "version"),
     ("decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth", "worker"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
-    ("runfiles", "saved"),
+    ("runfiles", "saved", "torch"),
     ("config", "engines", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
     ("doctor", "launching", "trainer"),

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,8 @@ TIMEOUT_S = 60.0
 
 
 @pytest.fixture
-def api(spark: SparkSession) -> _jvm.Api:
+def api(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> _jvm.Api:
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", sys.executable)  # with the packages that tests have
     return _jvm.Api(_jvm.jvm_of(spark))
 
 
@@ -205,7 +207,7 @@ print([path.parent.exists() for path in sockets])
 
 
 def test_ranks_of_a_local_master_are_several_to_a_process_and_nothing_is_left(command_line: CommandLine) -> None:
-    done = command_line.python(IN_THE_DRIVER)
+    done = command_line.python(IN_THE_DRIVER, PYSPARK_PYTHON=sys.executable)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "[['0', '1', '2'], ['0', '1', '2'], ['0', '1', '2']]",

@@ -4,5 +4,6 @@
 """
 
 from sparkdl_bench.worker.endpoint import Endpoint, connect, current
+from sparkdl_bench.worker.group import Group
 
-__all__ = ["Endpoint", "connect", "current"]
+__all__ = ["Endpoint", "Group", "connect", "current"]

@@ -7,8 +7,10 @@ have an answer, each with the request's id. Request and answer alike: int32 leng
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import socket
 import struct
 import weakref
@@ -64,11 +66,27 @@ class Wire:
 
     def receive(self) -> tuple[int, bytes]:
         """The next answer: the request's id, the body. Raises the error that it is."""
+        number, body, error = self.receive_any()
+        if error is not None:
+            raise error
+        return number, body
+
+    def receive_any(self) -> tuple[int, bytes, SparkDLError | None]:
+        """The next answer, also where it is an error."""
         length, kind, number = _HEAD.unpack(self._read(_HEAD.size))
         body = self._read(length) if length else b""
-        if kind != _DONE:
-            raise _error(kind, body.decode("utf-8", "replace"))
-        return number, body
+        return number, body, None if kind == _DONE else _error(kind, body.decode("utf-8", "replace"))
+
+    def await_answer(self) -> None:
+        """Waits for an answer as long as it takes, or until somebody calls `shut`."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.poll()
+
+    def shut(self) -> None:
+        """Ends the connection; whoever waits for it hears so."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def ask(self, kind: int, body: bytes | bytearray | memoryview = b"") -> bytes:
         """Sends a request and waits for its answer; for connections with one request at a time."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Mapping, Sequence
+from hashlib import blake2s
 from types import TracebackType
 from typing import Any, final
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.worker import _wire
+from sparkdl_bench.worker.group import Group
 
-_BEGIN_RANK, _TELL, _FLUSH, _MEET = 1, 10, 11, 12
+_BEGIN_RANK, _BEGIN_GROUP, _BEGIN_MESSAGES = 1, 2, 3
+_TELL, _FLUSH, _MEET = 10, 11, 12
 
 _current: Endpoint | None = None
 
@@ -65,6 +69,8 @@ class Endpoint:
         self._sending = threading.Lock()
         self._asking = threading.Lock()
         self._closed = False
+        self._groups: weakref.WeakSet[Group] = weakref.WeakSet()
+        self._opened: dict[tuple[str, tuple[int, ...]], int] = {}
         words = {"launch": launch_id, "attempt": attempt, "rank": rank, "size": size}
         try:
             answer = json.loads(
@@ -127,13 +133,67 @@ class Endpoint:
         texts: list[str] = json.loads(self._ask(_MEET, body))
         return texts
 
+    def group(
+        self,
+        settings: Mapping[str, str],
+        name: str = "world",
+        ranks: Sequence[int] | None = None,
+        timeout_s: float | None = None,
+    ) -> Group:
+        """Opens a process group; a collective call of its ranks.
+
+        Args:
+            settings: of its transport, as a run has them: `transport` (auto: as runs choose it) and that one's keys.
+            name: the same on all of its ranks; may be used again for another group.
+            ranks: of the launch, in the order of the group; None: all. This rank is one of them.
+            timeout_s: the longest wait for any of them, seconds; None: the endpoint's.
+
+        Raises:
+            ConfigurationError: a setting is not valid, or the session does not carry it.
+            RunFailedError: a rank did not come in time.
+        """
+        members = list(range(self.size)) if ranks is None else [int(rank) for rank in ranks]
+        timeout = self.timeout_s if timeout_s is None else timeout_s
+        with self._asking:
+            # All ranks of the group open it as often, so they agree on the number.
+            number = self._opened[name, tuple(members)] = self._opened.get((name, tuple(members)), 0) + 1
+            self._check()
+        unique = f"{name}/{blake2s(repr(members).encode(), digest_size=8).hexdigest()}/{number}"
+        words = _wire.hello(
+            {
+                "session": self._session,
+                "name": unique,
+                "ranks": members,
+                "settings": dict(settings),
+                "timeout_ms": round(1000 * timeout),
+            }
+        )
+        kinds = [_BEGIN_GROUP, _BEGIN_MESSAGES] if len(members) > 1 else [_BEGIN_GROUP]
+        wires = [_wire.Wire(self._path, self._secret, timeout) for _ in kinds]
+        try:
+            for wire, kind in zip(wires, kinds, strict=True):
+                wire.send(kind, words)
+            answers = [json.loads(wire.receive()[1]) for wire in wires]
+            messages = wires[1] if len(wires) > 1 else None
+            transport = str(answers[0]["transport"])
+            group = Group(wires[0], messages, unique, members.index(self.rank), members, transport)
+            self._groups.add(group)
+            return group
+        except BaseException:
+            for wire in wires:
+                wire.close()
+            raise
+
     def close(self) -> None:
         """Ends the rank: the JVM closes all that it holds for it. What was told and not flushed may be lost."""
         global _current
         self._closed = True
         if _current is self:
             _current = None
+        # Who waits in a group hears of the end by this connection, and lets go of it.
         self._wire.close()
+        for group in list(self._groups):
+            group.close()
 
     def _ask(self, kind: int, body: bytes) -> bytes:
         # Answers belong to who asks; words to the driver may be sent meanwhile.

@@ -143,7 +143,7 @@ def test_a_ddp_script_has_gloos_losses(on_ranks: Callable[[Body], list[Any]], tm
 
 
 def test_what_gloo_has_not_on_the_cpu(on_ranks: Callable[[Body], list[Any]]) -> None:
-    """Average, bool, exchanges of unequal parts, and tensors whose values do not lie one after the other."""
+    """Average, bool, unequal parts, tensors whose values do not lie in a row, and an order that no timing changes."""
 
     def operations() -> Any:
         rank, size = dist.get_rank(), dist.get_world_size()
@@ -164,13 +164,16 @@ def test_what_gloo_has_not_on_the_cpu(on_ranks: Callable[[Body], list[Any]]) -> 
         receive = dist.irecv(got, 1 - rank)
         dist.send(turned, 1 - rank)
         receive.wait()
-        return cases._plain([mean, flags, uneven, parts, scattered, turned.t(), got.reshape(4, 3).t()])
+        chained = [cases.callbacks_of_futures(rank) for _ in range(20)]
+        return cases._plain([mean, flags, uneven, parts, scattered, turned.t(), got.reshape(4, 3).t(), chained])
 
     def body(endpoint: worker.Endpoint) -> Any:
         return with_sparkdl(endpoint, operations)
 
     whole = [(torch.arange(12.0) + 10 * rank).tolist() for rank in range(SIZE)]
-    for rank, (mean, flags, uneven, parts, scattered, turned, got) in enumerate(on_ranks(body)):
+    steps = 2 * torch.arange(12.0)
+    for rank, (mean, flags, uneven, parts, scattered, turned, got, chained) in enumerate(on_ranks(body)):
+        assert chained == [[(2 * steps + 22).tolist(), (steps + 14).tolist()]] * 20
         assert turned == (2 * torch.arange(12.0) + 1).tolist()
         assert got == turned
         assert mean == (torch.arange(12.0) + 5).tolist()

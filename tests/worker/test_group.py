@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -253,6 +255,49 @@ def test_what_cannot_be_is_refused_and_the_group_goes_on(on_ranks: Callable[[Bod
         assert "1 arrays" in one
         assert "no messages with rank" in itself
         assert "is closed" in closed
+
+
+def test_hostile_requests_end_their_own_group_alone(on_ranks: Callable[[Body], list[Any]]) -> None:
+    """Memory that is none, parts outside of it, unknown numbers, requests too short and too long."""
+
+    def body(endpoint: worker.Endpoint) -> Any:
+        from sparkdl_bench.errors import RunFailedError
+        from sparkdl_bench.worker._memory import Memory
+
+        world, small, sum_of_fp32 = endpoint.group({}), Memory(4096), struct.pack("<ii", 0, 0)
+        with tempfile.TemporaryFile() as file:
+            file.truncate(4096)
+            attacks = [
+                (20, struct.pack("<iq", file.fileno(), 4096)),
+                (20, struct.pack("<iq", 987, 4096)),
+                (20, struct.pack("<iq", small.descriptor, 1 << 30)),
+                (20, struct.pack("<iq", small.descriptor, -1)),
+                (21, sum_of_fp32 + struct.pack("<qq", 0, 1 << 40)),
+                (21, sum_of_fp32 + struct.pack("<qq", -8, 8)),
+                (21, sum_of_fp32 + struct.pack("<qq", (1 << 63) - 1, 8)),
+                (21, struct.pack("<ii", 99, 0) + struct.pack("<qq", 0, 8)),
+                (21, struct.pack("<ii", 0, -1) + struct.pack("<qq", 0, 8)),
+                (22, sum_of_fp32),
+                (26, b"more"),
+                (99, b""),
+            ]
+            ended = []
+            for kind, request in attacks:
+                group = endpoint.group({}, "hostile", [endpoint.rank])
+                try:
+                    group._wire.ask(kind, request)
+                    ended.append(False)
+                except RunFailedError as error:
+                    ended.append("is closed" in str(error))
+                group.close()
+        small.close()
+        total = np.ones(1)
+        world.all_reduce(total)
+        return [ended, total.tolist()]
+
+    for ended, total in on_ranks(body):
+        assert ended == [True] * 12
+        assert total == [2.0]
 
 
 KILLED = """

@@ -1,6 +1,7 @@
 # The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
 #   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
+#   make test-torch      the tests that need PyTorch, in an environment of its own (5 GB)
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
@@ -11,7 +12,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
+.PHONY: demo test test-torch mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -61,6 +62,15 @@ demo: $(CORE) target/.jars-$(LINE)
 
 test: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python project/run_tests.py --scala $(SCALA) $(TESTS)
+
+# PyTorch is an extra and large: its tests have an environment of their own, and are skipped elsewhere.
+test-torch: .venv-torch/.installed target/.jars-4
+	.venv-torch/bin/python -m pytest tests/torch_backend $(TESTS)
+
+.venv-torch/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch]' 'pyspark==4.1.4'
+	touch $@
 
 check: $(INSTALLED)
 	project/sbt scalafmtSbtCheck scalafmtCheckAll +jvm/Test/compile
@@ -171,4 +181,4 @@ clean:
 	find python tests project -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-3.5 python/sparkdl_bench.egg-info project/target project/project .bsp
+	rm -rf .venv .venv-3.5 .venv-torch python/sparkdl_bench.egg-info project/target project/project .bsp

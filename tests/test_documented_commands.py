@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import json
 import math
 import re
@@ -96,7 +97,7 @@ def test_commands_and_their_options(document: Path) -> None:
         if Path(words[0]).name != "sparkdl-bench":
             continue
         command, rest = resolved(words[1:])
-        for word in rest:
+        for word in itertools.takewhile(lambda each: each != "--", rest):  # what follows is for another program
             name = word.partition("=")[0]
             if name.startswith("--"):
                 assert name in options(command), f"`{' '.join(words)}`: {command.name} has no {name}"

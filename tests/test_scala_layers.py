@@ -40,6 +40,7 @@ LAYERS = (
     "job",
     "train",
     "predict",
+    "worker",
     "SparkDLPlugin",
     "Trainer",
     "doctor",

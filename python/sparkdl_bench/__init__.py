@@ -3,6 +3,7 @@
 `Trainer(model="mlp", data="digits", workers=2).fit(spark)` trains in a session that `configure(builder)` prepared.
 `fitted.model().transform(frame)` adds the predictions of what was trained.
 `compare(data=frame, label="class", workers=[1, 2], minutes=10, spark=spark)` says whether a cluster pays off.
+`launch(train_fn, spark, workers=2)` runs a training function of your own, such as a PyTorch script's.
 
 Names are loaded when they are first used, so that a command line which refuses its input does so at once.
 """
@@ -10,11 +11,20 @@ Names are loaded when they are first used, so that a command line which refuses 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench.errors import ConfigurationError, DivergedError, RunCancelledError, RunFailedError, SparkDLError
+from sparkdl_bench.errors import (
+    ConfigurationError,
+    DivergedError,
+    RankFailedError,
+    RunCancelledError,
+    RunFailedError,
+    SparkDLError,
+)
 from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
     from sparkdl_bench.comparison_api import ComparisonResult, compare
+    from sparkdl_bench.launching.driver import LaunchResult, launch
+    from sparkdl_bench.launching.reporting import launch_attempt, report
     from sparkdl_bench.prediction import Model, load_model
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
@@ -23,14 +33,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "ComparisonResult": "comparison_api",
     "FitResult": "trainer",
+    "LaunchResult": "launching.driver",
     "Model": "prediction",
     "SavedModel": "saved",
     "Trainer": "trainer",
     "check_session": "session",
     "compare": "comparison_api",
     "configure": "session",
+    "launch": "launching.driver",
+    "launch_attempt": "launching.reporting",
     "load": "saved",
     "load_model": "prediction",
+    "report": "launching.reporting",
 }
 
 __all__ = [
@@ -38,7 +52,9 @@ __all__ = [
     "ConfigurationError",
     "DivergedError",
     "FitResult",
+    "LaunchResult",
     "Model",
+    "RankFailedError",
     "RunCancelledError",
     "RunFailedError",
     "SavedModel",
@@ -48,8 +64,11 @@ __all__ = [
     "check_session",
     "compare",
     "configure",
+    "launch",
+    "launch_attempt",
     "load",
     "load_model",
+    "report",
 ]
 
 

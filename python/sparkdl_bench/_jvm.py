@@ -111,6 +111,22 @@ class Api:
         """Lets the JVM drop a finished run and its weights."""
         self._call("forget", run_id)
 
+    def launch_open(self, launch_id: str) -> None:
+        """From now on the ranks of this launch may meet and tell. ConfigurationError where there is one of this id."""
+        self._call("launchOpen", launch_id)
+
+    def launch_messages(self, launch_id: str, millis: int) -> list[dict[str, Any]]:
+        """What ranks have told since the last call: `rank`, `host`, `attempt`, `kind`, `payload` each.
+
+        Waits up to `millis` milliseconds for the first. Of kind `dropped`, `payload["count"]` of that rank's messages
+        found no room.
+        """
+        return self._list("launchMessages", launch_id, millis)
+
+    def launch_close(self, launch_id: str) -> None:
+        """Ends a launch: its ranks meet no more, and what they tell is dropped."""
+        self._call("launchClose", launch_id)
+
     def transport_line(self, run_id: str) -> str:
         """Which transport `transport=auto` chose and why, as one line; empty where the user named one."""
         return str(self._call("transportLine", run_id))
@@ -206,6 +222,12 @@ def is_stopped(spark: Any) -> bool:
     """True for a classic session whose Spark context has ended, by Python or in the JVM."""
     context = getattr(spark.sparkContext, "_jsc", None)
     return context is None or bool(context.sc().isStopped())
+
+
+def task_slots(spark: Any) -> int:
+    """How many tasks the executors that have registered can run at once."""
+    context = spark.sparkContext
+    return int(translated(lambda: context._jvm.org.apache.spark.sparkdlbench.SparkFacts.slots(context._jsc.sc())))
 
 
 def in_another_thread(call: Callable[[], Any], waiting: Callable[[], None] = lambda: None) -> Any:

@@ -34,6 +34,22 @@ class DivergedError(RunFailedError):
     """A run whose loss is NaN or infinite; the message says at which step and what to lower."""
 
 
+class RankFailedError(RunFailedError):
+    """A launch in which a rank raised an exception, or lost its process or executor.
+
+    Attributes:
+        rank: the one with which it began; None where nobody can tell.
+        host: its executor's, as Spark names it.
+        traceback: of the user's code, as Python prints it; empty where the process or executor was lost.
+    """
+
+    def __init__(self, message: str, rank: int | None = None, host: str | None = None, traceback: str = "") -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.host = host
+        self.traceback = traceback
+
+
 class RunTimedOutError(RunFailedError):
     """Something did not end in its time, and was stopped.
 

@@ -204,6 +204,18 @@ object PythonApi {
   def loadData(raw: java.util.Map[String, String], samples: Int, memory: Boolean): String =
     DataBench.run(context, raw.asScala.toMap, samples, memory)
 
+  /** From now on the ranks of the launch of this id may meet and tell; ConfigurationException where there is one already. */
+  def launchOpen(id: String): Unit = worker.Launches.open(id)
+
+  /**
+   * JSON list of what ranks have told since the last call: rank, host, attempt, kind, payload. Waits up to `millis` for the first. Kind
+   * `dropped` with a `count`: so many of that rank's messages found no room.
+   */
+  def launchMessages(id: String, millis: Long): String = worker.Launches.messages(id, millis)
+
+  /** Ends a launch: its ranks meet no more, and what they tell is dropped. */
+  def launchClose(id: String): Unit = worker.Launches.close(id)
+
   /** Forgets a run and its weights. */
   def forget(runId: String): Unit = {
     runs.remove(runId)

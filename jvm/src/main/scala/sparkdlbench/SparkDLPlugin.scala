@@ -2,11 +2,14 @@ package sparkdlbench
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.sparkdlbench.{ShuffleManagers, TrainingTab}
+import org.apache.spark.internal.Logging
+import org.apache.spark.sparkdlbench.{ExecutorAddress, ExecutorFolder, ShuffleManagers, TrainingTab}
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
-import sparkdlbench.train.{DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports}
+import sparkdlbench.train.{DriverBoards, DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports}
+import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}
 
 import java.util.{Collections, Map => JMap}
+import scala.util.control.NonFatal
 
 /**
  * `spark.plugins=sparkdlbench.SparkDLPlugin`: prepares a session for the `block-stream` transport, lets ranks meet at the
@@ -37,6 +40,10 @@ final class SparkDLPlugin extends SparkPlugin {
       case report: ResourceReport =>
         ResourceLog.deliver(report)
         null
+      case message: WorkerMessage =>
+        Launches.deliver(message)
+        null
+      case _: WorkerFlush => null // those of one executor come in their order, so what it told before has come
       case other =>
         throw new IllegalArgumentException(
           s"The driver was sent a ${other.getClass.getName}, which it does not know."
@@ -54,6 +61,46 @@ final class SparkDLPlugin extends SparkPlugin {
       ResourceGauges.register(plugin.metricRegistry)
     }
 
-    override def shutdown(): Unit = DriverChannel.end()
+    /** Not in `init`, where the executor has no folders yet. */
+    override def onTaskStart(): Unit = ExecutorEndpoint.open()
+
+    override def shutdown(): Unit = {
+      ExecutorEndpoint.close()
+      DriverChannel.end()
+    }
+  }
+}
+
+/** This executor's endpoint for Python workers, from its first task to its end. */
+private object ExecutorEndpoint extends Logging {
+  @volatile private var wasOpened = false
+  private var endpoint: Option[WorkerEndpoint] = None
+
+  /** Who needs it finds out that it is not there; a task that does not must not fail. */
+  def open(): Unit = if (!wasOpened) synchronized {
+    if (!wasOpened)
+      try endpoint = Some(WorkerEndpoint.open(ExecutorFolder.blocks, ExecutorAddress.here.host, link))
+      catch {
+        case NonFatal(cause) =>
+          logWarning(
+            "Python workers of this executor cannot use sparkdl_bench.launch: their way to it was not opened.",
+            cause
+          )
+      } finally wasOpened = true
+  }
+
+  def close(): Unit = synchronized {
+    endpoint.foreach(_.close())
+    endpoint = None
+    wasOpened = false
+  }
+
+  /** The way of Python workers to the driver. */
+  private def link: DriverLink = new DriverLink {
+    override def boards: DriverBoards = DriverChannel.boards.getOrElse(
+      throw new RunFailedException("This executor is ending: its way to the driver is closed.")
+    )
+    override def tell(message: WorkerMessage): Unit = DriverChannel.send(message)
+    override def flush(request: WorkerFlush): Unit = DriverChannel.ask(request)
   }
 }

@@ -41,12 +41,7 @@ final class Collective private (transport: Transport, links: Links) {
       elements: ElementType,
       reduction: Reduction
   ): Unit = {
-    if (reduction == Reduction.Average && !elements.isFloatingPoint) {
-      val valid = ElementType.all.filter(_.isFloatingPoint).map(_.name).mkString(" and ")
-      throw new ConfigurationException(
-        s"The average of ${elements.name} values is not defined, only that of $valid. Reduce with sum, and divide as you need it."
-      )
-    }
+    defined(elements, reduction)
     onePerRank(parts, "parts")
     parts.foreach(whole(_, elements))
     same(mine, parts(rank))
@@ -137,6 +132,16 @@ final class Collective private (transport: Transport, links: Links) {
     other(from, "receives from")
     direct(outgoing)
     links.exchange(Seq(new Outgoing(to, outgoing)), Seq(into(from, incoming)))
+  }
+
+  private def defined(elements: ElementType, reduction: Reduction): Unit = if (!elements.allows(reduction)) {
+    val valid = ElementType.all.filter(_.allows(reduction)).map(_.name).mkString(", ")
+    val remedy =
+      if (reduction == Reduction.Average) "Reduce with sum, and divide as you need it."
+      else "Reduce integers with it, or use another reduction."
+    throw new ConfigurationException(
+      s"The reduction ${reduction.name} is not defined for ${elements.name} values, only for $valid. $remedy"
+    )
   }
 
   private def others: Seq[Int] = (0 until size).filter(_ != rank)

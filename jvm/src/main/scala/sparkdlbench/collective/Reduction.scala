@@ -16,5 +16,10 @@ object Reduction {
   /** The sum divided by the number of ranks; floating point alone. */
   case object Average extends Reduction("average")
 
-  val all: Seq[Reduction] = Seq(Sum, Product, Min, Max, Average)
+  /** Bit by bit; integers and bool alone, as the two that follow. */
+  case object BitAnd extends Reduction("band")
+  case object BitOr extends Reduction("bor")
+  case object BitXor extends Reduction("bxor")
+
+  val all: Seq[Reduction] = Seq(Sum, Product, Min, Max, Average, BitAnd, BitOr, BitXor)
 }

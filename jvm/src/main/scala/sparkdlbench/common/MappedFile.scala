@@ -12,7 +12,9 @@ import scala.util.control.NonFatal
 /** Files that several processes map. */
 private[sparkdlbench] object MappedFile {
   private val CollectMillis = 50L
-  private val Owner = ".owner"
+
+  /** The file that says whose a folder is. */
+  val Owner = ".owner"
 
   /** Where processes of one host that are no executors' own map files: in memory where it has room there. */
   def folders: Seq[Path] =

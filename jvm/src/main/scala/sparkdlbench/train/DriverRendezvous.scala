@@ -24,7 +24,7 @@ private[sparkdlbench] trait DriverBoards {
  * Ranks ask until all have come, rather than be answered then: for that the driver would need an RPC end of Spark's private API. A rank asks
  * once with its text and then after pauses that grow, so within the first 62 ms five times more.
  */
-private[train] object DriverRendezvous {
+private[sparkdlbench] object DriverRendezvous {
   private val FirstPauseMillis = 2L
   private val LongestPauseMillis = 50L
 

@@ -7,9 +7,11 @@ import scala.collection.mutable
  * A meeting of all ranks of an attempt.
  *
  * @param number
- *   counts the meetings of the attempt
+ *   counts the meetings of the attempt, or of the group
+ * @param group
+ *   names some ranks of the run that meet without the others; empty: all
  */
-final case class RankMeeting(runId: String, attempt: Int, ranks: Int, number: Int)
+final case class RankMeeting(runId: String, attempt: Int, ranks: Int, number: Int, group: String = "")
 
 /** What a rank tells the driver's board of a meeting. */
 sealed trait MeetingMessage extends Serializable {
@@ -63,7 +65,7 @@ object RankMeetings {
 /** Those of one run, of its newest attempt alone. */
 private final class RunBoards(first: Int) {
   private var attempt = first
-  private val boards = mutable.Map.empty[Int, Board]
+  private val boards = mutable.Map.empty[(String, Int), Board]
 
   def size: Int = synchronized(boards.size)
 
@@ -74,10 +76,10 @@ private final class RunBoards(first: Int) {
       attempt = meeting.attempt
       boards.clear()
     }
-    if (meeting.attempt < attempt) None else heard(message, meeting.number)
+    if (meeting.attempt < attempt) None else heard(message, (meeting.group, meeting.number))
   }
 
-  private def heard(message: MeetingMessage, number: Int): Option[Array[String]] = message match {
+  private def heard(message: MeetingMessage, number: (String, Int)): Option[Array[String]] = message match {
     case MeetingText(meeting, rank, text) =>
       boards.getOrElseUpdate(number, new Board(meeting.ranks)).put(rank, text)
       read(number, rank)
@@ -88,13 +90,14 @@ private final class RunBoards(first: Int) {
       None
   }
 
-  private def read(number: Int, rank: Int): Option[Array[String]] = {
+  private def read(number: (String, Int), rank: Int): Option[Array[String]] = {
     val texts = boards.get(number).map(_.read(rank))
     forgetWhereDone(number)
     texts
   }
 
-  private def forgetWhereDone(number: Int): Unit = if (boards.get(number).exists(_.isDone)) boards -= number: Unit
+  private def forgetWhereDone(number: (String, Int)): Unit =
+    if (boards.get(number).exists(_.isDone)) boards -= number: Unit
 }
 
 /** The texts of one meeting, and who has read them. */

@@ -23,6 +23,7 @@ abstract class ForwardingTransport(inner: Transport) extends Transport {
   def receive(lane: Lane, sequence: Long): ByteBuffer = inner.receive(lane, sequence)
   def hasArrived(lane: Lane, sequence: Long): Boolean = inner.hasArrived(lane, sequence)
   def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = inner.awaitAny(messages)
+  override def hasLeft(peer: Int): Boolean = inner.hasLeft(peer)
   def release(lane: Lane, sequence: Long): Unit = inner.release(lane, sequence)
   def bytesSent: Map[String, Long] = inner.bytesSent
   override def facts: Map[String, String] = inner.facts

@@ -92,6 +92,12 @@ trait Transport extends AutoCloseable {
   def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit
 
   /**
+   * Whether a rank is known to have left the group; what it sent before may still be on its way to `hasArrived`. False where the transport
+   * cannot tell: then a wait for it ends by the timeout.
+   */
+  def hasLeft(peer: Int): Boolean = false
+
+  /**
    * The message returned by `receive` has been read; its slot may be overwritten. Due for every message, also where it
    * went to a destination.
    */

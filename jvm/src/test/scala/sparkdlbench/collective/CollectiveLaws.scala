@@ -21,7 +21,7 @@ class CollectiveLaws extends OnOneLine {
 
   test("all-reduce: every type, every reduction, exact") {
     everywhere { group =>
-      for (elements <- ElementType.all; reduction <- Reduction.all if defined(elements, reduction); length <- lengths) {
+      for (elements <- ElementType.all; reduction <- Reduction.all if elements.allows(reduction); length <- lengths) {
         val data = values(elements, length, input(_, group.rank))
         group.allReduce(data, elements, reduction)
         assert(data.position() == 8 && data.remaining == length * elements.bytes)
@@ -34,7 +34,7 @@ class CollectiveLaws extends OnOneLine {
   }
 
   test("integers wrap around at their width, and unsigned bytes are unsigned") {
-    for (elements <- ElementType.all if !elements.isFloatingPoint) run(3) { group =>
+    for (elements <- ElementType.all if !elements.isFloatingPoint && elements != ElementType.Bool) run(3) { group =>
       val data = values(elements, 2, i => if (i == 0) 100 else if (group.rank == 1) -1 else 0)
       group.allReduce(data, elements, if (elements.bytes == 1) Reduction.Sum else Reduction.Product)
       val wanted = elements match {
@@ -53,11 +53,36 @@ class CollectiveLaws extends OnOneLine {
   }
 
   test("a not-a-number of any rank is the smallest and the largest") {
-    for (reduction <- Seq(Reduction.Min, Reduction.Max); culprit <- 0 until 3) run(3) { group =>
-      val data = values(ElementType.Float32, 1, _ => if (group.rank == culprit) Double.NaN else 1)
-      group.allReduce(data, ElementType.Float32, reduction)
-      assert(read(ElementType.Float32, data).head.isNaN)
+    for (
+      elements <- ElementType.all if elements.isFloatingPoint; reduction <- Seq(Reduction.Min, Reduction.Max);
+      culprit <- 0 until 3
+    ) run(3) { group =>
+      val data = values(elements, 1, _ => if (group.rank == culprit) Double.NaN else 1)
+      group.allReduce(data, elements, reduction)
+      assert(read(elements, data).head.isNaN, elements.name)
     }
+  }
+
+  test(
+    "every fp16 and bf16 value is kept by the way to fp32 and back, and what lies between two becomes the nearer, or the even one"
+  ) {
+    import SixteenBits._
+    for (
+      code <- 0 to 0xffff; (widen, narrow) <- Seq((halfToFloat _, floatToHalf _), (bfloatToFloat _, floatToBfloat _))
+    ) {
+      val value = widen(code.toShort)
+      if (value.isNaN) assert(widen(narrow(value)).isNaN) else assert(narrow(value) == code.toShort)
+      val next = widen((code + 1).toShort)
+      if (!value.isNaN && !next.isNaN && !next.isInfinite && (code & 0x7fff) != 0x7fff) {
+        val middle = ((value.toDouble + next) / 2).toFloat // exact in fp32
+        assert(narrow(middle) == (if (code % 2 == 0) code else code + 1).toShort, s"between $value and $next")
+        assert(narrow(Math.nextAfter(middle, value.toDouble)) == code.toShort)
+        assert(narrow(Math.nextAfter(middle, next.toDouble)) == (code + 1).toShort)
+      }
+    }
+    assert(halfToFloat(0x3c00) == 1f && halfToFloat(1) == Math.scalb(1f, -24) && halfToFloat(0x7bff) == 65504f)
+    assert(halfToFloat(floatToHalf(65519.996f)) == 65504f && halfToFloat(floatToHalf(65520f)).isPosInfinity)
+    assert(bfloatToFloat(0x3f80) == 1f && bfloatToFloat(floatToBfloat(Float.MaxValue)).isPosInfinity)
   }
 
   test("sums are formed in the order of ranks, so that all ranks and all runs have the same bits") {
@@ -193,7 +218,8 @@ class CollectiveLaws extends OnOneLine {
         words.foreach(word => assert(message.contains(word), message))
       }
       val data = values(ElementType.Float32, 3, _ => 1)
-      refused("int32", "fp32 and fp64")(group.allReduce(data, ElementType.Int32, Reduction.Average))
+      refused("int32", "fp32, fp64, fp16, bf16", "divide")(group.allReduce(data, ElementType.Int32, Reduction.Average))
+      refused("bxor", "fp32", "int32", "bool")(group.allReduce(data, ElementType.Float32, Reduction.BitXor))
       refused("12 bytes", "fp64")(group.allReduce(data, ElementType.Float64, Reduction.Sum))
       refused("heap")(group.allReduce(ByteBuffer.allocate(4), ElementType.Float32, Reduction.Sum))
       refused("1 buffers", "2 ranks")(group.allGather(data, IndexedSeq(data)))
@@ -210,22 +236,30 @@ class CollectiveLaws extends OnOneLine {
   /** Small and positive: exact in every type and reduction. */
   private def input(i: Int, rank: Int): Double = (i * 5 + rank * 3) % 7 + 1.0
 
-  private def defined(elements: ElementType, reduction: Reduction): Boolean =
-    elements.isFloatingPoint || reduction != Reduction.Average
-
   private def expected(elements: ElementType, reduction: Reduction, i: Int, size: Int): Double = {
-    val all = (0 until size).map(input(i, _))
+    val all = (0 until size).map(input(i, _)).map(value => if (elements == ElementType.Bool) value.toInt & 1 else value)
+    val bits = all.map(_.toLong)
     val result = reduction match {
+      case Reduction.BitAnd => bits.reduce(_ & _).toDouble
+      case Reduction.BitOr => bits.reduce(_ | _).toDouble
+      case Reduction.BitXor => bits.reduce(_ ^ _).toDouble
+      case Reduction.Sum if elements == ElementType.Bool => all.max
       case Reduction.Sum => all.sum
       case Reduction.Product => all.product
       case Reduction.Min => all.min
       case Reduction.Max => all.max
-      case Reduction.Average if elements == ElementType.Float32 => (all.sum.toFloat / size).toDouble
+      case Reduction.Average if elements != ElementType.Float64 => (all.sum.toFloat / size).toDouble
       case Reduction.Average => all.sum / size
     }
     elements match {
       case ElementType.Int8 => result.toInt.toByte.toDouble
       case ElementType.UInt8 => (result.toInt & 0xff).toDouble
+      case ElementType.Float16 if reduction == Reduction.Product =>
+        all.reduce((a, b) => SixteenBits.halfToFloat(SixteenBits.floatToHalf((a * b).toFloat)).toDouble)
+      case ElementType.BFloat16 if reduction == Reduction.Product =>
+        all.reduce((a, b) => SixteenBits.bfloatToFloat(SixteenBits.floatToBfloat((a * b).toFloat)).toDouble)
+      case ElementType.Float16 => SixteenBits.halfToFloat(SixteenBits.floatToHalf(result.toFloat)).toDouble
+      case ElementType.BFloat16 => SixteenBits.bfloatToFloat(SixteenBits.floatToBfloat(result.toFloat)).toDouble
       case _ => result
     }
   }
@@ -240,6 +274,9 @@ class CollectiveLaws extends OnOneLine {
       elements match {
         case ElementType.Float32 => data.putFloat(at, value(i).toFloat)
         case ElementType.Float64 => data.putDouble(at, value(i))
+        case ElementType.Float16 => data.putShort(at, SixteenBits.floatToHalf(value(i).toFloat))
+        case ElementType.BFloat16 => data.putShort(at, SixteenBits.floatToBfloat(value(i).toFloat))
+        case ElementType.Bool => data.put(at, (value(i).toInt & 1).toByte)
         case ElementType.Int8 | ElementType.UInt8 => data.put(at, value(i).toInt.toByte)
         case ElementType.Int16 => data.putShort(at, value(i).toInt.toShort)
         case ElementType.Int32 => data.putInt(at, value(i).toInt)
@@ -254,6 +291,9 @@ class CollectiveLaws extends OnOneLine {
       elements match {
         case ElementType.Float32 => data.getFloat(at).toDouble
         case ElementType.Float64 => data.getDouble(at)
+        case ElementType.Float16 => SixteenBits.halfToFloat(data.getShort(at)).toDouble
+        case ElementType.BFloat16 => SixteenBits.bfloatToFloat(data.getShort(at)).toDouble
+        case ElementType.Bool => data.get(at).toDouble
         case ElementType.Int8 => data.get(at).toDouble
         case ElementType.UInt8 => (data.get(at) & 0xff).toDouble
         case ElementType.Int16 => data.getShort(at).toDouble

@@ -86,6 +86,8 @@ final class PushTransport(
     arrivalOf(lane).slots.hasArrived(sequence)
   }
 
+  override def hasLeft(peer: Int): Boolean = mailbox.hasLeft(peer)
+
   override def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = {
     val awaited = messages.map { case (lane, sequence) => (arrivalOf(lane), sequence) }
     val ready: BooleanSupplier = () => awaited.exists { case (arrival, sequence) => arrival.slots.hasArrived(sequence) }

@@ -1,0 +1,89 @@
+package sparkdlbench.worker
+
+import sparkdlbench.collective.{Collective, ElementType, Reduction}
+import sparkdlbench.transport.Transport
+
+import java.nio.{ByteBuffer, ByteOrder}
+
+/**
+ * The collective operations of a group's connection, one after the other. Requests name parts of the memory that Python has given: int64
+ * offset, int64 bytes. `python/sparkdl_bench/worker/group.py` is the other end.
+ *
+ * @param pid
+ *   of the Python process
+ */
+private[worker] final class GroupOperations(pid: Long, transport: Transport, collective: Collective)
+    extends AutoCloseable {
+  import GroupOperations._
+  private var memory = ByteBuffer.allocateDirect(0).order(ByteOrder.nativeOrder())
+
+  def run(request: Frame): Unit = {
+    val body = request.body
+    request.kind match {
+      case Map => memory = PythonMemory.map(pid, body.getInt(), body.getLong())
+      case AllReduce =>
+        val (elements, reduction) = (elementsOf(body), reductionOf(body))
+        collective.allReduce(part(body), elements, reduction)
+      case ReduceScatter =>
+        val (elements, reduction) = (elementsOf(body), reductionOf(body))
+        val mine = part(body)
+        collective.reduceScatter(parts(body), mine, elements, reduction)
+      case AllGather =>
+        val mine = part(body)
+        collective.allGather(mine, parts(body))
+      case AllToAll =>
+        val outgoing = parts(body)
+        collective.allToAll(outgoing, parts(body))
+      case Broadcast =>
+        val root = body.getInt()
+        collective.broadcast(part(body), root)
+      case Barrier => collective.barrier()
+      case other => throw new ProtocolException(s"request $other is unknown")
+    }
+    if (body.hasRemaining) throw new ProtocolException(s"request ${request.kind} has ${body.remaining} bytes too many")
+  }
+
+  private def part(body: ByteBuffer): ByteBuffer = GroupOperations.part(memory, body)
+
+  private def parts(body: ByteBuffer): IndexedSeq[ByteBuffer] = (0 until collective.size).map(_ => part(body))
+
+  override def close(): Unit = transport.close()
+}
+
+private[worker] object GroupOperations {
+
+  /** int32 file descriptor, int64 bytes: the memory of the requests that follow. */
+  val Map = 20
+
+  /** int32 type, int32 reduction (their places in `ElementType.all` and `Reduction.all`), part. */
+  val AllReduce = 21
+
+  /** int32 type, int32 reduction, own part, one part per rank. */
+  val ReduceScatter = 22
+
+  /** Own part, one part per rank. */
+  val AllGather = 23
+
+  /** One outgoing part per rank, one incoming part per rank. */
+  val AllToAll = 24
+
+  /** int32 root, part. */
+  val Broadcast = 25
+  val Barrier = 26
+
+  /** The next part that a request names. */
+  private[worker] def part(memory: ByteBuffer, body: ByteBuffer): ByteBuffer = {
+    val (offset, bytes) = (body.getLong(), body.getLong())
+    if (offset < 0 || bytes < 0 || offset > memory.capacity || bytes > memory.capacity - offset)
+      throw new ProtocolException(
+        s"a part of $bytes bytes from $offset on is not within the memory of ${memory.capacity}"
+      )
+    memory.slice(offset.toInt, bytes.toInt).order(ByteOrder.nativeOrder())
+  }
+
+  private def elementsOf(body: ByteBuffer): ElementType = chosen(ElementType.all, body.getInt(), "type of values")
+  private def reductionOf(body: ByteBuffer): Reduction = chosen(Reduction.all, body.getInt(), "reduction")
+
+  private def chosen[T](all: Seq[T], place: Int, what: String): T =
+    all.lift(place).getOrElse(throw new ProtocolException(s"there is no $what $place"))
+}

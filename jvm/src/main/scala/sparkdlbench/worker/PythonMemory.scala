@@ -1,0 +1,34 @@
+package sparkdlbench.worker
+
+import java.io.{IOException, RandomAccessFile}
+import java.nio.channels.FileChannel
+import java.nio.file.{Files, Path, Paths}
+import java.nio.{ByteBuffer, ByteOrder}
+
+/**
+ * Memory without a name that a Python process has made (memfd), mapped here through `/proc/<pid>/fd/<number>`: nothing is left of it, however
+ * the processes end.
+ */
+private[worker] object PythonMemory {
+  private val Prefix = "/memfd:sparkdl"
+
+  /** Fails with a ProtocolException where that is no such memory, or has fewer bytes. */
+  def map(pid: Long, descriptor: Int, bytes: Long): ByteBuffer = {
+    val file = Paths.get(s"/proc/$pid/fd/$descriptor")
+    if (bytes < 0 || bytes > Int.MaxValue) throw new ProtocolException(s"memory of $bytes bytes cannot be mapped")
+    if (!target(file).startsWith(Prefix)) throw new ProtocolException(s"$file is no memory of a Python worker")
+    val opened = new RandomAccessFile(file.toFile, "rw")
+    try {
+      val channel = opened.getChannel
+      // What is mapped beyond the end would kill this JVM where it is touched.
+      if (channel.size < bytes) throw new ProtocolException(s"$file has ${channel.size} bytes, not $bytes")
+      channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes).order(ByteOrder.nativeOrder())
+    } finally opened.close()
+  }
+
+  private def target(file: Path): String =
+    try Files.readSymbolicLink(file).toString
+    catch {
+      case error: IOException => throw new ProtocolException(s"$file cannot be looked at: ${error.getMessage}")
+    }
+}

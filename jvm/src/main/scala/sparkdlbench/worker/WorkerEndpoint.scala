@@ -1,0 +1,178 @@
+package sparkdlbench.worker
+
+import org.apache.spark.internal.Logging
+import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.MappedFile
+
+import java.net.{StandardProtocolFamily, UnixDomainSocketAddress}
+import java.nio.channels.{ClosedChannelException, ServerSocketChannel, SocketChannel}
+import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.file.attribute.PosixFilePermissions.{asFileAttribute, fromString}
+import java.nio.file.{Files, Path, Paths, StandardCopyOption}
+import java.security.SecureRandom
+import java.util.concurrent.{ConcurrentHashMap, Executors, ScheduledExecutorService}
+import scala.collection.immutable.ListMap
+import scala.jdk.CollectionConverters._
+import scala.util.Try
+import scala.util.control.NonFatal
+
+/**
+ * Where the Python workers of an executor reach its JVM: a Unix domain socket that only processes of the same user which know a secret can
+ * use. Both stand in a file in the executor's own folder of blocks, which Spark tells its Python workers. A connection has a thread
+ * of its own.
+ */
+private[sparkdlbench] final class WorkerEndpoint private (
+    folder: Path,
+    server: ServerSocketChannel,
+    announced: Path,
+    val secret: Array[Byte],
+    val host: String,
+    val driver: DriverLink
+) extends Logging
+    with AutoCloseable {
+  private val connections = ConcurrentHashMap.newKeySet[WorkerConnection]()
+  private val sessions = new ConcurrentHashMap[Long, WorkerSession]()
+  private val numbers = new SecureRandom
+  private[worker] val socket: Path = folder.resolve(WorkerEndpoint.Socket)
+
+  /** Ends what waits too long for a first word. */
+  private[worker] val clock: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { work =>
+    val thread = new Thread(work, "sparkdl-worker-clock")
+    thread.setDaemon(true)
+    thread
+  }
+  private val owner = Files.getOwner(socket).getName
+  WorkerEndpoint.start("sparkdl-worker-accept")(accept())
+
+  private def accept(): Unit =
+    try while (true) begin(server.accept())
+    catch { case _: ClosedChannelException => () }
+
+  private def begin(channel: SocketChannel): Unit = {
+    val connection = new WorkerConnection(channel, this)
+    if (connections.size >= WorkerEndpoint.MostConnections || !isOurs(channel)) connection.close()
+    else {
+      connections.add(connection)
+      WorkerEndpoint.start("sparkdl-worker") {
+        try connection.run()
+        finally connections.remove(connection): Unit
+      }
+    }
+  }
+
+  /** The folder's mode keeps others away already; where the JDK knows the peer's user it is compared, too. */
+  private def isOurs(channel: SocketChannel): Boolean =
+    try channel.getOption(jdk.net.ExtendedSocketOptions.SO_PEERCRED).user.getName == owner
+    catch { case _: UnsupportedOperationException => true }
+
+  /** The session's number, of which only its rank knows. One of an earlier attempt of the same rank ends. */
+  private[worker] def add(session: WorkerSession): Long = {
+    sessions.values.asScala
+      .filter(each => each.launch == session.launch && each.rank == session.rank)
+      .foreach(_.close())
+    val number = numbers.nextLong()
+    sessions.put(number, session)
+    number
+  }
+
+  private[worker] def remove(number: Long): Unit = sessions.remove(number): Unit
+
+  private[worker] def session(number: Long): Option[WorkerSession] = Option(sessions.get(number)).filterNot(_.isClosed)
+
+  private[worker] def openConnections: Int = connections.size
+
+  private[worker] def openSessions: Int = sessions.size
+
+  override def close(): Unit = {
+    Try(server.close())
+    connections.asScala.foreach(each => Try(each.close()))
+    sessions.values.asScala.foreach(each => Try(each.close()))
+    clock.shutdownNow()
+    Seq(announced, socket, folder.resolve(MappedFile.Owner), folder).foreach(file => Try(Files.deleteIfExists(file)))
+  }
+}
+
+private[sparkdlbench] object WorkerEndpoint extends Logging {
+
+  /** The file that tells Python workers of the endpoint. */
+  val Announcement = "sparkdl-worker.json"
+  private val Prefix = "sparkdl-w-"
+  private[worker] val Socket = "s"
+  private[worker] val SecretBytes = 32
+  private val MostConnections = 4096
+
+  /** Of the path of a Unix domain socket, in bytes, without the zero at its end. */
+  private val MostPathBytes = 107
+
+  /**
+   * Opens one and announces it. What executors that were killed have left is removed.
+   *
+   * @param blocks
+   *   the executor's own folder of blocks
+   */
+  def open(blocks: Path, host: String, driver: DriverLink): WorkerEndpoint = {
+    val folder = newFolder()
+    try {
+      MappedFile.own(folder)
+      val server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)
+      try {
+        val socket = folder.resolve(Socket)
+        server.bind(UnixDomainSocketAddress.of(socket))
+        Files.setPosixFilePermissions(socket, fromString("rw-------"))
+        val secret = new Array[Byte](SecretBytes)
+        new SecureRandom().nextBytes(secret)
+        val announced = announce(blocks, socket, secret)
+        new WorkerEndpoint(folder, server, announced, secret, host, driver)
+      } catch { case error: Throwable => server.close(); throw error }
+    } catch {
+      case error: Throwable =>
+        Seq(folder.resolve(Socket), folder.resolve(MappedFile.Owner), folder).foreach(file =>
+          Try(Files.deleteIfExists(file))
+        )
+        throw error
+    }
+  }
+
+  /** In a folder for temporary files whose name is short enough for a socket's path. */
+  private def newFolder(): Path = {
+    val candidates = Seq(System.getProperty("java.io.tmpdir"), "/tmp").distinct.map(Paths.get(_)).filter { parent =>
+      val longest = parent.resolve(s"$Prefix${Long.MaxValue}").resolve(Socket).toString
+      longest.getBytes(UTF_8).length <= MostPathBytes && Files.isWritable(parent)
+    }
+    val parent = candidates.headOption.getOrElse(
+      throw new java.io.IOException(
+        s"java.io.tmpdir (${System.getProperty("java.io.tmpdir")}) is too long for the path of a socket, or not writable, and so is /tmp"
+      )
+    )
+    MappedFile.removeLeftFolders(parent, Prefix)
+    Files.createTempDirectory(parent, Prefix, asFileAttribute(fromString("rwx------")))
+  }
+
+  /** Appears with its whole content. */
+  private def announce(blocks: Path, socket: Path, secret: Array[Byte]): Path = {
+    val words = Json.line(
+      ListMap(
+        "socket" -> socket.toString,
+        "secret" -> secret.map(byte => f"$byte%02x").mkString,
+        "version" -> Facts.build.getOrElse("version", "")
+      )
+    )
+    val draft = Files.createTempFile(blocks, Announcement, ".draft", asFileAttribute(fromString("rw-------")))
+    Files.write(draft, words.getBytes(UTF_8))
+    Files.move(draft, blocks.resolve(Announcement), StandardCopyOption.ATOMIC_MOVE)
+  }
+
+  private[worker] def start(name: String)(work: => Unit): Thread = {
+    val thread = new Thread(
+      () =>
+        try work
+        catch {
+          case NonFatal(error) => logWarning(s"The thread $name of the endpoint for Python workers failed.", error)
+        },
+      name
+    )
+    thread.setDaemon(true)
+    thread.start()
+    thread
+  }
+}

@@ -1,0 +1,96 @@
+package sparkdlbench.worker
+
+import sparkdlbench.RunFailedException
+import sparkdlbench.train.{DriverBoards, DriverRendezvous, RankMeeting}
+
+import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.atomic.AtomicInteger
+import scala.jdk.CollectionConverters._
+
+/** How an executor reaches the driver. */
+private[sparkdlbench] trait DriverLink {
+  def boards: DriverBoards
+
+  /** One way. */
+  def tell(message: WorkerMessage): Unit
+
+  /** Returns when the driver has all that was told before; fails where it does not answer within `spark.rpc.askTimeout`. */
+  def flush(request: WorkerFlush): Unit
+}
+
+/**
+ * One rank of a launch, while its Python process is connected. It ends with the connection that began it, whatever else is open for the rank
+ * ends with it: so the others hear at once of a process that is gone.
+ *
+ * @param pid
+ *   of the Python process, by its own word
+ */
+private[worker] final class WorkerSession(
+    val launch: String,
+    val attempt: Int,
+    val rank: Int,
+    val size: Int,
+    val pid: Long,
+    val host: String,
+    val timeoutMillis: Long,
+    val driver: DriverLink
+) extends AutoCloseable {
+  private val owned = ConcurrentHashMap.newKeySet[AutoCloseable]()
+  private val meetings = new AtomicInteger
+  @volatile private var ended = false
+
+  def isClosed: Boolean = ended
+
+  def tell(kind: String, payload: String): Unit =
+    driver.tell(WorkerMessage(launch, attempt, rank, host, kind, payload))
+
+  /** Every rank's text of the launch, by rank. */
+  def meet(text: String): IndexedSeq[String] =
+    allGather("", meetings.incrementAndGet(), rank, size, text, timeoutMillis, isClosed)
+
+  /**
+   * The same among some ranks.
+   *
+   * @param group
+   *   names them; the same on all of them
+   * @param number
+   *   counts the meetings of that group
+   * @param member
+   *   this rank's number in the group
+   */
+  def allGather(
+      group: String,
+      number: Int,
+      member: Int,
+      members: Int,
+      text: String,
+      millis: Long,
+      isKilled: => Boolean
+  ): IndexedSeq[String] = {
+    val meeting = RankMeeting(launch, attempt, members, number, group)
+    val outcome = DriverRendezvous.allGather(driver.boards, meeting, member, text, millis, isKilled)
+    outcome.getOrElse(throw new RunFailedException(if (isKilled) left else late(members, millis, group))).get
+  }
+
+  private def left =
+    s"The Python process of $this has ended or has closed its endpoint while it waited for other ranks."
+
+  private def late(members: Int, millis: Long, group: String): String =
+    s"$this waited ${millis / 1000} s in vain for the ${members - 1} other ranks to come as far as it is" +
+      s"${if (group.isEmpty) "" else s" (group $group)"}. Look into the logs of the other executors, or give a longer timeout."
+
+  /** Closes it with the session; at once where that is over. */
+  def own(resource: AutoCloseable): Unit = {
+    owned.add(resource)
+    if (ended) resource.close()
+  }
+
+  def disown(resource: AutoCloseable): Unit = owned.remove(resource): Unit
+
+  override def close(): Unit = {
+    ended = true
+    owned.asScala.foreach(_.close())
+  }
+
+  override def toString: String = s"rank $rank on host $host (launch $launch, attempt $attempt)"
+}

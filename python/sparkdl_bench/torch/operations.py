@@ -1,0 +1,175 @@
+"""The order in which a process group's operations are done, and the handles for them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+Result = list[torch.Tensor]
+_NO_TIMEOUT = timedelta(0)
+
+
+class Work(dist.Work):
+    """The handle of one operation.
+
+    PyTorch's own work over a future says nothing of an error when it is waited for; this one raises it.
+    """
+
+    def __init__(self, help_with: Callable[[Work], None] | None = None) -> None:
+        super().__init__()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._source = -1
+        self._help_with = help_with
+        self._ended: Future[Result] = Future()
+        # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
+        self._future = self._ended.then(self._value)
+
+    def finish(self, result: Result, error: BaseException | None = None, source: int = -1) -> None:
+        """Ends it; calls what was chained to its future, in this thread."""
+        self._error, self._source = error, source
+        self._done.set()
+        self._ended.set_result(result)
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """Returns when the operation is done, and raises its error; operations bound their waits themselves."""
+        if not self._done.is_set() and self._help_with is not None:
+            self._help_with(self)
+        if not self._done.wait(timeout.total_seconds() or None):
+            raise RuntimeError(f"The operation was not done within {timeout.total_seconds()} s.")
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def is_completed(self) -> bool:
+        return self._done.is_set()
+
+    def is_success(self) -> bool:
+        return self._done.is_set() and self._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def get_future(self) -> Future[Result]:
+        return self._future
+
+    def result(self) -> Result:
+        self.wait()
+        value: Result = self._ended.value()
+        return value
+
+    def source_rank(self) -> int:
+        """Of a received message, in the group."""
+        return self._source
+
+    _source_rank = source_rank
+
+    def _value(self, ended: Future[Result]) -> Result:
+        if self._error is not None:
+            raise self._error
+        value: Result = ended.value()
+        return value
+
+
+class Operations:
+    """Does operations one after the other, in the order of their calls.
+
+    A synchronous one is done in its caller's thread once nothing is pending: a change of threads costs more than a
+    small operation. Asynchronous ones have a thread of their own. Callbacks of their futures run in that thread before
+    the next operation, and what they call is done at once: the order is then the same on all ranks, however fast each
+    is.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._change = threading.Condition()
+        self._pending: deque[tuple[Callable[[], Result], Work]] = deque()
+        self._busy = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def run(self, operation: Callable[[], Result], asynchronous: bool) -> Work:
+        """Does `operation`, now or later; an error of a synchronous one is raised here."""
+        if threading.current_thread() is self._thread:
+            return _done_now(operation)
+        if not asynchronous:
+            self._await_turn()
+            try:
+                return _done_now(operation)
+            finally:
+                self._end_turn()
+        work = Work(self._help)
+        with self._change:
+            self._pending.append((operation, work))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._serve, name=f"sparkdl-{self._name}", daemon=True)
+                self._thread.start()
+            self._change.notify_all()
+        return work
+
+    def close(self) -> None:
+        """Ends the thread after what is pending."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _await_turn(self) -> None:
+        with self._change:
+            while self._busy or self._pending:
+                self._change.wait()
+            self._busy = True
+
+    def _end_turn(self) -> None:
+        with self._change:
+            self._busy = False
+            self._change.notify_all()
+
+    def _serve(self) -> None:
+        while True:
+            with self._change:
+                while self._busy or not self._pending:
+                    if self._closed and not self._pending:
+                        return
+                    self._change.wait()
+                self._busy = True
+                operation, work = self._pending.popleft()
+            _do(operation, work)
+            del operation, work  # and with them the tensors, until the next one comes
+            self._end_turn()
+
+    def _help(self, awaited: Work) -> None:
+        """A callback that waits for what is still pending would wait for itself: it does that first."""
+        if threading.current_thread() is not self._thread:
+            return
+        while not awaited.is_completed():
+            with self._change:
+                if not self._pending:
+                    return
+                operation, work = self._pending.popleft()
+            _do(operation, work)
+
+
+def _do(operation: Callable[[], Result], work: Work) -> None:
+    try:
+        with torch.no_grad():
+            result = operation()
+    except BaseException as error:
+        work.finish([], error)
+    else:
+        work.finish(result)
+
+
+def _done_now(operation: Callable[[], Result]) -> Work:
+    with torch.no_grad():
+        result = operation()
+    work = Work()
+    work.finish(result)
+    return work

@@ -1,0 +1,359 @@
+"""A process group of `torch.distributed` over a `worker.Group`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, NoReturn
+
+import numpy as np
+import torch.distributed as dist
+from torch import Tensor
+
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.torch import tensors as t
+from sparkdl_bench.torch.operations import Operations, Work
+from sparkdl_bench.worker import Group
+
+_AllReduceOptions: Any = dist.AllreduceOptions
+
+
+class SparkDLProcessGroup(dist.ProcessGroup):
+    """All that gloo has on the CPU, with the names of old and new releases of PyTorch.
+
+    Results have the same bits on all ranks. An operation returns a handle that raises its error when it is waited for;
+    operations that are not asynchronous raise it themselves.
+    """
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group.rank, group.size)
+        self._group = group
+        self._operations = Operations(group.name)
+        self._rank, self._size = group.rank, group.size
+        self._name = self._description = ""
+        self._sequence = 0
+
+    # What PyTorch asks a group and its backend, which are one here.
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    getRank, getSize = rank, size
+
+    def name(self) -> str:
+        return "sparkdl"
+
+    getBackendName = _get_backend_name = name
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    supports_coalescing = supports_splitting = False
+
+    def supports_tensor_alloc(self, _: Any) -> bool:
+        return False
+
+    def _get_backend(self, _: Any) -> SparkDLProcessGroup:
+        return self
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    # Each operation inside is done for itself, so there is nothing to begin or end.
+    def _start_coalescing(self, _: Any) -> None:
+        pass
+
+    def _end_coalescing(self, _: Any) -> Work:
+        return self._run(list, asynchronous=False)
+
+    start_coalescing, end_coalescing = _start_coalescing, _end_coalescing
+
+    def shutdown(self) -> None:
+        """Leaves the group after what is pending."""
+        self._operations.close()
+        self._group.close()
+
+    def abort(self) -> None:
+        self._group.close()
+
+    # Reductions.
+
+    def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
+        return self._run(lambda: self._all_reduce(tensors, kinds, op), opts, tensors)
+
+    def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        return self.allreduce(tensors, opts)
+
+    def _all_reduce(self, tensors: Sequence[Tensor], kinds: Sequence[str], op: str) -> list[Tensor]:
+        for tensor, kind in zip(tensors, kinds, strict=True):
+            with t.written(tensor) as data:
+                self._group.all_reduce(data, op, kind)
+        return list(tensors)
+
+    def reduce(self, tensors: Sequence[Tensor], opts: Any) -> Work:
+        op, root, kinds = _reduction(opts), opts.rootRank, [t.elements(each) for each in tensors]
+
+        def operation() -> list[Tensor]:
+            for tensor, kind in zip(tensors, kinds, strict=True):
+                # A root's result is nobody else's to see.
+                data = t.read(tensor).copy()
+                self._group.all_reduce(data, op, kind)
+                if self._rank == root:
+                    with t.written(tensor) as own:
+                        own[:] = data
+            return list(tensors)
+
+        return self._run(operation, opts, tensors)
+
+    def reduce_scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any = None) -> Work:
+        op = _reduction(opts)
+        kinds = [t.elements(each) for each in outputs]
+
+        def operation() -> list[Tensor]:
+            for output, parts, kind in zip(outputs, inputs, kinds, strict=True):
+                with t.written(output) as data:
+                    self._group.reduce_scatter([t.read(each) for each in parts], data, op, kind)
+            return list(outputs)
+
+        return self._run(operation, opts, [*outputs, *(each for parts in inputs for each in parts)])
+
+    def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
+        op, kind = _reduction(opts), t.elements(output)
+        self._same_share(source, output, "input", "output")
+
+        def operation() -> list[Tensor]:
+            with t.written(output) as data:
+                self._group.reduce_scatter(np.split(t.read(source), self._size), data, op, kind)
+            return [output]
+
+        return self._run(operation, opts, [output, source])
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        return self._last(
+            [self.reduce_scatter_single(*each, opts) for each in zip(outputs, inputs, strict=True)], outputs, opts
+        )
+
+    # What changes places.
+
+    def broadcast(self, tensors: Sequence[Tensor], opts: Any) -> Work:
+        root = opts.rootRank
+
+        def operation() -> list[Tensor]:
+            for tensor in tensors:
+                with t.written(tensor) as data:
+                    self._group.broadcast(data, root)
+            return list(tensors)
+
+        return self._run(operation, opts, tensors)
+
+    def allgather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None) -> Work:
+        def operation() -> list[Tensor]:
+            for parts, source in zip(outputs, inputs, strict=True):
+                with t.all_written(parts) as data:
+                    self._group.all_gather(t.read(source), data)
+            return [each for parts in outputs for each in parts]
+
+        return self._run(operation, opts, [*inputs, *(each for parts in outputs for each in parts)])
+
+    def allgather_coalesced(
+        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        """`outputs[r][i]` becomes rank r's `inputs[i]`."""
+        lists = [[of_rank[place] for of_rank in outputs] for place in range(len(inputs))]
+        return self.allgather(lists, inputs, opts)
+
+    def all_gather_single(self, output: Tensor, source: Tensor, opts: Any = None) -> Work:
+        self._same_share(output, source, "output", "input")
+
+        def operation() -> list[Tensor]:
+            with t.written(output) as data:
+                self._group.all_gather(t.read(source), np.split(data, self._size))
+            return [output]
+
+        return self._run(operation, opts, [output, source])
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
+    ) -> Work:
+        return self._last(
+            [self.all_gather_single(*each, opts) for each in zip(outputs, inputs, strict=True)], outputs, opts
+        )
+
+    def gather(self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor], opts: Any) -> Work:
+        root = opts.rootRank
+
+        def operation() -> list[Tensor]:
+            source = t.read(inputs[0])
+            nothing = source[:0]
+            outgoing = [source if rank == root else nothing for rank in range(self._size)]
+            if self._rank != root:
+                self._group.all_to_all(outgoing, [nothing] * self._size)
+                return list(inputs)
+            with t.all_written(outputs[0]) as data:
+                self._group.all_to_all(outgoing, data)
+            return list(outputs[0])
+
+        return self._run(operation, opts, [*inputs, *(each for parts in outputs for each in parts)])
+
+    def scatter(self, outputs: Sequence[Tensor], inputs: Sequence[Sequence[Tensor]], opts: Any) -> Work:
+        root = opts.rootRank
+
+        def operation() -> list[Tensor]:
+            with t.written(outputs[0]) as data:
+                nothing = data[:0]
+                incoming = [data if rank == root else nothing for rank in range(self._size)]
+                parts = [t.read(each) for each in inputs[0]] if self._rank == root else [nothing] * self._size
+                self._group.all_to_all(parts, incoming)
+            return list(outputs)
+
+        return self._run(operation, opts, [*outputs, *(each for parts in inputs for each in parts)])
+
+    def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None) -> Work:
+        def operation() -> list[Tensor]:
+            with t.all_written(outputs) as data:
+                self._group.all_to_all([t.read(each) for each in inputs], data)
+            return list(outputs)
+
+        return self._run(operation, opts, [*outputs, *inputs])
+
+    def all_to_all_single(
+        self,
+        output: Tensor,
+        source: Tensor,
+        output_split_sizes: Sequence[int] | None = None,
+        input_split_sizes: Sequence[int] | None = None,
+        opts: Any = None,
+    ) -> Work:
+        outgoing_cuts = self._cuts(source, input_split_sizes or [], "input")
+        incoming_cuts = self._cuts(output, output_split_sizes or [], "output")
+
+        def operation() -> list[Tensor]:
+            with t.written(output) as data:
+                self._group.all_to_all(np.split(t.read(source), outgoing_cuts), np.split(data, incoming_cuts))
+            return [output]
+
+        return self._run(operation, opts, [output, source])
+
+    def barrier(self, opts: Any = None) -> Work:
+        def operation() -> list[Tensor]:
+            self._group.barrier()
+            return []
+
+        return self._run(operation, opts)
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> NoReturn:
+        raise ConfigurationError(
+            'The backend "sparkdl" has no monitored_barrier. Its barrier names the rank that is gone or late; use that.'
+        )
+
+    # Between two ranks. They hold nothing up, and nothing holds them up.
+
+    def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
+        t.check(tensors)
+        work = Work()
+        future = self._group.send(t.read(tensors[0]), destination, tag)
+        future.add_done_callback(lambda done: work.finish(list(tensors), done.exception()))
+        return work
+
+    def recv(self, tensors: Sequence[Tensor], source: int | None, tag: int = 0) -> Work:
+        t.check(tensors)
+        own = tensors[0].detach()
+        flat = own if own.is_contiguous() else own.contiguous()
+        work = Work()
+
+        def finish(done: Future[int]) -> None:
+            error = done.exception()
+            if error is None and flat is not own:
+                own.copy_(flat)
+            work.finish(list(tensors), error, -1 if error else done.result())
+
+        self._group.receive(t.read(flat), source, tag).add_done_callback(finish)
+        return work
+
+    def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
+        return self.recv(tensors, None, tag)
+
+    # Names of older releases.
+    _allgather_base = all_gather_single
+    _reduce_scatter_base = reduce_scatter_single
+    alltoall_base = all_to_all_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def _run(
+        self,
+        operation: Callable[[], list[Tensor]],
+        opts: Any = None,
+        tensors: Sequence[Tensor] = (),
+        asynchronous: bool | None = None,
+    ) -> Work:
+        t.check(tensors)
+        self._sequence += 1
+        # Releases without the option wait for the handle themselves.
+        later = getattr(opts, "asyncOp", True) if asynchronous is None else asynchronous
+        return self._operations.run(operation, later)
+
+    def _last(self, works: Sequence[Work], results: Sequence[Tensor], opts: Any) -> Work:
+        """One handle for several operations."""
+
+        def operation() -> list[Tensor]:
+            for work in works:
+                work.wait()
+            return list(results)
+
+        return self._run(operation, opts)
+
+    def _same_share(self, whole: Tensor, share: Tensor, name: str, other: str) -> None:
+        if whole.numel() != share.numel() * self._size:
+            raise ConfigurationError(
+                f"The {name} has {whole.numel()} values and the {other} {share.numel()}, in a group of {self._size} "
+                f"ranks. The {name} must have {self._size} times as many."
+            )
+
+    def _cuts(self, tensor: Tensor, sizes: Sequence[int], name: str) -> list[int]:
+        """Where its bytes are cut, by the ranks' shares of its first dimension."""
+        rows = tensor.size(0) if tensor.dim() else 0
+        if not sizes and rows % self._size:
+            raise ConfigurationError(
+                f"The {name}'s first dimension has {rows} rows, which {self._size} ranks cannot share equally. Give "
+                "the sizes of the parts."
+            )
+        shares = list(sizes) or [rows // self._size] * self._size
+        if len(shares) != self._size or sum(shares) != rows:
+            raise ConfigurationError(
+                f"The parts of the {name} are {shares}, in a group of {self._size} ranks, and it has {rows} "
+                "rows. Give one part per rank; together they are all rows."
+            )
+        row_bytes = tensor.numel() // rows * tensor.element_size() if rows else 0
+        return [int(cut) * row_bytes for cut in np.cumsum(shares[:-1])]
+
+
+def _reduction(opts: Any) -> str:
+    return t.reduction((opts or _AllReduceOptions()).reduceOp)

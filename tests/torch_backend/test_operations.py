@@ -1,0 +1,125 @@
+"""The order of a process group's operations, without a group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+pytest.importorskip(
+    "torch", reason="PyTorch is not installed: `make test-torch` runs these tests in its own environment"
+)
+
+import torch
+
+from sparkdl_bench.torch.operations import Operations, Work
+
+PATIENCE = timedelta(seconds=60)
+
+
+@pytest.fixture
+def operations() -> Iterator[Operations]:
+    made = Operations("test")
+    yield made
+    made.close()
+
+
+class Log:
+    """Operations that tell when they were done; the first one waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.go = threading.Event()
+
+    def operation(self, name: str, *, waits: bool = False) -> Callable[[], list[torch.Tensor]]:
+        def run() -> list[torch.Tensor]:
+            if waits:
+                assert self.go.wait(60)
+            self.done.append(name)
+            return [torch.ones(1)]
+
+        return run
+
+
+def test_a_synchronous_operation_is_done_in_its_callers_thread_after_what_is_pending(operations: Operations) -> None:
+    log, threads = Log(), []
+    first = operations.run(log.operation("first", waits=True), asynchronous=True)
+    threading.Timer(0.01, log.go.set).start()
+
+    def here() -> list[torch.Tensor]:
+        threads.append(threading.current_thread())
+        return log.operation("second")()
+
+    assert operations.run(here, asynchronous=False).is_completed()
+    assert log.done == ["first", "second"]
+    assert threads == [threading.current_thread()]
+    assert first.wait(PATIENCE)
+
+
+def test_what_a_callback_calls_is_done_before_the_next_operation(operations: Operations) -> None:
+    """However early the next one was called: other ranks may be slower."""
+    log = Log()
+
+    def then(_: object) -> list[torch.Tensor]:
+        operations.run(log.operation("of callback"), asynchronous=False)
+        return operations.run(log.operation("of callback, later"), asynchronous=True).result()
+
+    first = operations.run(log.operation("first", waits=True), asynchronous=True)
+    chained = first.get_future().then(then)
+    second = operations.run(log.operation("second"), asynchronous=True)
+    log.go.set()
+    second.wait(PATIENCE)
+    assert chained.wait() == [torch.ones(1)]
+    assert log.done == ["first", "of callback", "of callback, later", "second"]
+
+
+def test_a_callback_may_wait_for_what_is_pending(operations: Operations) -> None:
+    log = Log()
+    works: list[Work] = []
+    first = operations.run(log.operation("first", waits=True), asynchronous=True)
+    chained = first.get_future().then(lambda _: works[-1].wait(PATIENCE))
+    works += [operations.run(log.operation(name), asynchronous=True) for name in ("second", "third")]
+    log.go.set()
+    assert chained.wait() is True
+    assert log.done == ["first", "second", "third"]
+
+
+def test_an_error_reaches_who_waits_and_the_next_operation_is_done(operations: Operations) -> None:
+    def fails() -> list[torch.Tensor]:
+        raise ValueError("rank 1 is gone")
+
+    work = operations.run(fails, asynchronous=True)
+    with pytest.raises(ValueError, match="rank 1 is gone"):
+        work.wait(PATIENCE)
+    assert work.is_completed()
+    assert not work.is_success()
+    with pytest.raises(RuntimeError, match="rank 1 is gone"):
+        work.get_future().wait()
+    with pytest.raises(RuntimeError, match="rank 1 is gone"):
+        work.get_future().then(lambda done: done.value()).wait()
+    with pytest.raises(ValueError, match="rank 1 is gone"):
+        operations.run(fails, asynchronous=False)
+    assert operations.run(Log().operation("next"), asynchronous=False).result() == [torch.ones(1)]
+
+
+def test_a_wait_has_its_timeout(operations: Operations) -> None:
+    log = Log()
+    work = operations.run(log.operation("late", waits=True), asynchronous=True)
+    with pytest.raises(RuntimeError, match=r"not done within 0\.01 s"):
+        work.wait(timedelta(seconds=0.01))
+    log.go.set()
+    assert work.wait(PATIENCE)
+
+
+def test_nothing_is_computed_with_gradients(operations: Operations) -> None:
+    weights = torch.ones(3, requires_grad=True)
+
+    def grows() -> list[torch.Tensor]:
+        weights.mul_(2)
+        return [weights]
+
+    for asynchronous in (False, True):
+        operations.run(grows, asynchronous=asynchronous).wait(PATIENCE)
+    assert weights.tolist() == [4, 4, 4]

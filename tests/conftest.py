@@ -36,7 +36,7 @@ LONGEST = [
     "test_entry_points.py",
     *("commands/test_run.py", "test_security.py", "test_peers.py", "test_out_of_band.py", "test_runs.py"),
     *("test_training.py", "test_data.py", "commands/test_doctor.py", "test_batch_shares.py", "test_loss_curves.py"),
-    "test_namespaces.py",
+    *("commands/test_launch.py", "test_namespaces.py"),
 ]
 
 # What we ship: files that `compare` takes name a base, files that `run` takes do not.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from sparkdl_bench import _jvm, errors
+from sparkdl_bench import errors
 from sparkdl_bench.cli import cli
 from sparkdl_bench.errors import ConfigurationError, RankFailedError, RunFailedError
 from sparkdl_bench.launching import display, driver, follow, plan, record, stage
@@ -85,6 +85,9 @@ class FakeLaunches:
         self._during = list(during)
         self._after = list(after)
 
+    def launch_slots(self) -> int:
+        return 2
+
     def launch_open(self, launch_id: str) -> None: ...
 
     def launch_close(self, launch_id: str) -> None: ...
@@ -131,6 +134,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing more comes from ranks that are lists."""
     monkeypatch.setattr(follow, "_CAUSE_SECONDS", 0.01)
     monkeypatch.setattr(follow, "_LAST_WORDS_SECONDS", 0.01)
+    monkeypatch.setattr(follow, "_FAILED_SECONDS", 0.01)
 
 
 def outcome(
@@ -290,20 +294,30 @@ def test_a_function_that_cannot_be_pickled_is_refused() -> None:
 def test_too_few_slots_are_refused(monkeypatch: pytest.MonkeyPatch, spark: Any, master: str) -> None:
     spark.sparkContext.master = master
     monkeypatch.setattr(plan, "_STABLE_SECONDS", -1.0 if master.startswith("spark:") else 1e9)
-    monkeypatch.setattr(_jvm, "task_slots", lambda _: 2)
-    plan.check_session_for(spark, 2)
+    two, none = SimpleNamespace(launch_slots=lambda: 2), SimpleNamespace(launch_slots=lambda: 0)
+    plan.check_session_for(two, spark, 2)
     with pytest.raises(ConfigurationError, match=r"workers=3 must all run at once.* has 2 task slots. Set workers=2"):
-        plan.check_session_for(spark, 3)
-    monkeypatch.setattr(_jvm, "task_slots", lambda _: 0)
+        plan.check_session_for(two, spark, 3)
     with pytest.raises(ConfigurationError, match="No executor has registered"):
-        plan.check_session_for(spark, 1, wait_s=0.0)
+        plan.check_session_for(none, spark, 1, wait_s=0.0)
 
 
-def test_slots_that_still_come_are_waited_for(monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
+def test_slots_that_still_come_are_waited_for(spark: Any) -> None:
     slots = iter([0, 1, 2])
-    monkeypatch.setattr(_jvm, "task_slots", lambda _: next(slots))
-    plan.check_session_for(spark, 2)
+    plan.check_session_for(SimpleNamespace(launch_slots=lambda: next(slots)), spark, 2)
     assert next(slots, None) is None
+
+
+def test_a_rank_whose_task_does_not_end_after_its_failure_is_not_waited_for(
+    kept: record.LaunchRecord, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = FakeStage([])
+    monkeypatch.setattr(job, "end", lambda: None)  # what it has begun with others holds it up
+    launches = FakeLaunches(job, [*placed(0, 1), failed(1, "ValueError: no rows")])
+    watch = follow.Watch(2, kept, display.Display(2, numbers=False))
+    with pytest.raises(RankFailedError, match="Rank 1 of 2 on host h failed: ValueError: no rows") as raised:
+        follow.follow(launches, "one", job, watch, Interruption(), begin_s=60.0)
+    assert (raised.value.rank, job.cancelled) == (1, True)
 
 
 def report(rank: int, *reports: Mapping[str, Any]) -> dict[str, Any]:

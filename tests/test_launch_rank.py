@@ -38,6 +38,8 @@ class FakeEndpoint:
         json.dumps(payload)  # what it cannot hold no endpoint takes
         self.told.append((kind, payload))
 
+    def when_lost(self, action: Callable[[], None]) -> None: ...
+
     def flush(self) -> None:
         self.flushed_after = len(self.told)
 

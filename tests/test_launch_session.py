@@ -15,6 +15,7 @@ import pytest
 
 import sparkdl_bench
 from sparkdl_bench.errors import ConfigurationError, RankFailedError, RunFailedError
+from sparkdl_bench.launching import scripts
 from sparkdl_bench.results import RunResults
 
 if TYPE_CHECKING:
@@ -119,6 +120,38 @@ def test_an_exception_in_one_rank_ends_the_others_and_is_told(spark: SparkSessio
     assert error.traceback.count("  File ") == 1, "frames that are not the user's"
     assert summary_of(tmp_path / "results")["status"] == "failed"
     assert awaited(lambda: is_gone(int((tmp_path / "0.pid").read_text())))
+
+
+def test_a_script_that_fails_is_told_with_its_own_traceback(spark: SparkSession, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys\n\nprint(sys.argv[1])\nraise ValueError('no rows')\n")
+    with pytest.raises(RankFailedError, match=r"Rank \d of 2 on host 127.0.0.1 failed: ValueError: no rows") as raised:
+        sparkdl_bench.launch(scripts.read(script, ["first"]), spark, sync="none", results=tmp_path / "results")
+    assert f'File "{script}", line 4' in raised.value.traceback
+    assert "runpy" not in raised.value.traceback
+
+
+def test_a_failed_rank_that_does_not_end_is_not_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    """As one that has begun something with ranks that do not come."""
+
+    def train(folder: str) -> None:
+        rank = os.environ["RANK"]
+        Path(folder, f"{rank}.partial").write_text(str(os.getpid()))
+        Path(folder, f"{rank}.partial").rename(Path(folder, f"{rank}.pid"))
+        while not all(Path(folder, f"{each}.pid").exists() for each in "01"):
+            time.sleep(0.02)
+        if rank == "1":
+            from sparkdl_bench.launching import capture
+
+            capture._Pump.end = lambda _: time.sleep(10 * 60)  # type: ignore[method-assign]
+            raise ValueError("no rows")
+        time.sleep(10 * 60)
+
+    with pytest.raises(RankFailedError, match=r"Rank 1 of 2 on host 127.0.0.1 failed: ValueError: no rows"):
+        sparkdl_bench.launch(train, spark, sync="none", args=(str(tmp_path),), results=tmp_path / "results")
+    for rank in "01":
+        pid = int((tmp_path / f"{rank}.pid").read_text())
+        assert awaited(lambda pid=pid: is_gone(pid))
 
 
 def test_a_killed_python_worker_is_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -111,6 +111,10 @@ class Api:
         """Lets the JVM drop a finished run and its weights."""
         self._call("forget", run_id)
 
+    def launch_slots(self) -> int:
+        """How many ranks of a launch can run at once on the executors that have registered."""
+        return int(self._call("launchSlots"))
+
     def launch_open(self, launch_id: str) -> None:
         """From now on the ranks of this launch may meet and tell. ConfigurationError where there is one of this id."""
         self._call("launchOpen", launch_id)
@@ -222,12 +226,6 @@ def is_stopped(spark: Any) -> bool:
     """True for a classic session whose Spark context has ended, by Python or in the JVM."""
     context = getattr(spark.sparkContext, "_jsc", None)
     return context is None or bool(context.sc().isStopped())
-
-
-def task_slots(spark: Any) -> int:
-    """How many tasks the executors that have registered can run at once."""
-    context = spark.sparkContext
-    return int(translated(lambda: context._jvm.org.apache.spark.sparkdlbench.SparkFacts.slots(context._jsc.sc())))
 
 
 def in_another_thread(call: Callable[[], Any], waiting: Callable[[], None] = lambda: None) -> Any:

@@ -14,6 +14,7 @@ pytest.importorskip(
 
 import torch
 
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.torch.operations import Operations, Work
 
 PATIENCE = timedelta(seconds=60)
@@ -102,6 +103,25 @@ def test_an_error_reaches_who_waits_and_the_next_operation_is_done(operations: O
     with pytest.raises(ValueError, match="rank 1 is gone"):
         operations.run(fails, asynchronous=False)
     assert operations.run(Log().operation("next"), asynchronous=False).result() == [torch.ones(1)]
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_after_the_end_nothing_is_taken_that_nobody_would_do(operations: Operations, asynchronous: bool) -> None:
+    operations.run(Log().operation("first"), asynchronous=True)
+    operations.close()
+    with pytest.raises(ConfigurationError, match="The process group test has been destroyed"):
+        operations.run(Log().operation("late"), asynchronous=asynchronous)
+
+
+def test_a_result_is_there_as_soon_as_its_operation_is_done() -> None:
+    work = Work()
+    seen: list[list[torch.Tensor]] = []
+    waiting = threading.Thread(target=lambda: seen.append(work.result()))
+    work.get_future().then(lambda _: waiting.join(60))
+    waiting.start()
+    work.finish([torch.ones(1)])
+    waiting.join(60)
+    assert seen == [[torch.ones(1)]]
 
 
 def test_a_wait_has_its_timeout(operations: Operations) -> None:

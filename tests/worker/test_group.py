@@ -211,6 +211,25 @@ def test_messages_go_in_any_order_and_hold_nothing_up(on_ranks: Callable[[Body],
     assert on_ranks(body) == [[True, [True] * 3, [8.0 - rank], [2.0] * 3] for rank in range(SIZE)]
 
 
+def test_who_waits_in_an_aborted_group_hears_so(on_ranks: Callable[[Body], list[Any]]) -> None:
+    def body(endpoint: worker.Endpoint) -> Any:
+        from concurrent.futures import ThreadPoolExecutor
+
+        group = endpoint.group({})
+        heard = True
+        if endpoint.rank == 0:  # the other one never comes
+            with ThreadPoolExecutor() as pool:
+                waiting = pool.submit(group.barrier)
+                while not waiting.running():
+                    pass
+                group.abort()
+                heard = waiting.exception(60) is not None
+        endpoint.meet("")
+        return heard
+
+    assert on_ranks(body) == [True, True]
+
+
 def test_what_cannot_be_is_refused_and_the_group_goes_on(on_ranks: Callable[[Body], list[Any]]) -> None:
     def body(endpoint: worker.Endpoint) -> Any:
         from sparkdl_bench.errors import ConfigurationError

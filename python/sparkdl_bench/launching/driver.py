@@ -106,7 +106,7 @@ def launch(
         attempts=attempts,
         name=name,
     )
-    plan.check_session_for(spark, workers)
+    plan.check_session_for(api, spark, workers)
     record = LaunchRecord.create(
         Path(results), checked.name, checked.function, checked.sync, checked.configuration, spark
     )
@@ -154,7 +154,7 @@ def _run(
                 raise
             record.noticed("resubmitted", error.rank, str(error))
             shown.noticed(f"{error} Attempt {attempt + 2} of {checked.attempts} begins.")
-            plan.check_session_for(spark, checked.workers)
+            plan.check_session_for(api, spark, checked.workers)
     raise AssertionError("an attempt returns or raises")
 
 

@@ -21,10 +21,16 @@ _LAST_WORDS_SECONDS = 10.0
 # After a failure, for the word of the rank that it began with.
 _CAUSE_SECONDS = 3.0
 _CANCEL_SECONDS = 10.0
+# After a rank has told its failure, for the end of its task: what it has begun with others may hold it up.
+_FAILED_SECONDS = 1.5
+# The same where it may be the consequence of another rank's end, of which Spark will know more.
+_CONSEQUENCE_SECONDS = 10.0
 
 
 class Launches(Protocol):
     """The driver's end of the ranks' messages (`_jvm.Api`)."""
+
+    def launch_slots(self) -> int: ...
 
     def launch_open(self, launch_id: str) -> None: ...
 
@@ -67,6 +73,7 @@ class Watch:
         self._placed: set[int] = set()
         self._done: set[int] = set()
         self._failures: dict[int, _Failure] = {}
+        self._failed_s: float | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -87,6 +94,14 @@ class Watch:
         """The first failure that is no consequence of another one; else the first one."""
         own = [each for each in self._failures.values() if not each.of_exchange]
         return next(iter([*own, *self._failures.values()]), None)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a rank has failed so long ago that its task should have ended, and the job with it."""
+        if self.cause is None or self._failed_s is None:
+            return False
+        patience = _CONSEQUENCE_SECONDS if self.cause.of_exchange else _FAILED_SECONDS
+        return time.monotonic() - self._failed_s > patience
 
     @property
     def silent(self) -> list[int]:
@@ -113,6 +128,7 @@ class Watch:
             self._placed.add(rank)
             self._record.placed(rank, str(payload["host"]), int(payload["pid"]))
         elif kind == FAILED:
+            self._failed_s = self._failed_s or time.monotonic()
             self._failures.setdefault(
                 rank,
                 _Failure(
@@ -161,12 +177,17 @@ def follow(
 
     began_s = time.monotonic()
     stage.start()
-    listen(lambda: stage.future.done() or interrupted.is_set() or is_late())
+    listen(lambda: stage.future.done() or interrupted.is_set() or is_late() or watch.is_stuck)
     if interrupted.is_set():
         stage.cancel()
         listen(stage.future.done, _CANCEL_SECONDS)
         take_the_rest()
         raise Interrupted(interrupted.number)
+    if not stage.future.done() and watch.is_stuck:
+        stage.cancel()
+        listen(stage.future.done, _CAUSE_SECONDS)
+        take_the_rest()
+        raise _raised(Ended(None, "task", "a rank failed"), watch)
     if not stage.future.done():
         stage.cancel()
         listen(stage.future.done, _CANCEL_SECONDS)

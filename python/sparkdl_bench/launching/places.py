@@ -86,14 +86,17 @@ def visible_devices(own: Sequence[str], all_ranks: Sequence[tuple[str, Sequence[
 def restored() -> Iterator[None]:
     """Puts environment, arguments, import path and working folder back: Spark uses Python workers again."""
     environment, arguments, path = dict(os.environ), list(sys.argv), list(sys.path)
-    folder = Path.cwd()
+    folder: Path | None = None
+    with suppress(OSError):  # somebody has removed it
+        folder = Path.cwd()
     try:
         yield
     finally:
         _replace(environment)
         sys.argv[:], sys.path[:] = arguments, path
-        with suppress(OSError):  # the folder may be gone
-            os.chdir(folder)
+        if folder is not None:
+            with suppress(OSError):  # the folder may be gone
+                os.chdir(folder)
 
 
 def _replace(environment: Mapping[str, str]) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sparkdl_bench import _jvm
 from sparkdl_bench.config import as_text
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.launching.job import GLOO, NONE, name_of, pickled_call, sources_of
@@ -25,6 +24,10 @@ class _Catalogue(Protocol):
     def variants(self, axis: str) -> list[dict[str, Any]]: ...
 
     def check(self, settings: Mapping[str, str]) -> None: ...
+
+
+class _Slots(Protocol):
+    def launch_slots(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -87,8 +90,8 @@ def plan(
         )
     _check_whole("workers", workers)
     _check_whole("attempts", attempts)
-    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s < 10**7:
-        raise ConfigurationError(f"timeout is {timeout_s!r}; it is seconds, more than 0 and less than 10,000,000.")
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 10**6:
+        raise ConfigurationError(f"timeout is {timeout_s!r}; it is seconds, more than 0 and up to 1,000,000.")
     way = way_of([str(each["name"]) for each in api.variants("transport")], sync)
     if settings and way in (NONE, GLOO):
         raise ConfigurationError(
@@ -128,7 +131,7 @@ def way_of(transports: Sequence[str], sync: str) -> str:
     return sync
 
 
-def check_session_for(spark: Any, workers: int, wait_s: float = _SLOTS_SECONDS) -> None:
+def check_session_for(api: _Slots, spark: Any, workers: int, wait_s: float = _SLOTS_SECONDS) -> None:
     """Waits for executors that are still registering, and refuses a session that cannot run so many ranks at once."""
     properties = dict(spark.sparkContext.getConf().getAll())
     if properties.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
@@ -137,7 +140,7 @@ def check_session_for(spark: Any, workers: int, wait_s: float = _SLOTS_SECONDS) 
             "launch are. Set it to false, and spark.executor.instances to the number of executors."
         )
     most = _most_slots(spark.sparkContext.master, int(properties.get("spark.task.cpus", "1")))
-    slots = _awaited_slots(lambda: _jvm.task_slots(spark), workers, most, wait_s)
+    slots = _awaited_slots(api.launch_slots, workers, most, wait_s)
     if slots < workers:
         remedy = (
             f"Set workers={slots} or less, or give the session more executors or cores (a slot is spark.task.cpus "

@@ -42,10 +42,20 @@ def run(job: Job, rank: int, addresses: Sequence[str], gpus: Sequence[str], conn
         )
     place = places(addresses)[rank]
     endpoint = connect(job.launch_id, 0, rank, job.size, job.timeout_s)  # each attempt has a launch id of its own
+    endpoint.when_lost(_end_process)
     try:
         return _Rank(job, place, endpoint).run(gpus)
     finally:
         endpoint.close()
+
+
+def _end_process() -> None:
+    """Ends this rank's process, whatever it does: nobody waits for it any more.
+
+    Another rank has failed, the user has cancelled the launch, or the executor is gone. Spark ends the process too, but
+    only seconds later, and not where the executor was killed while the process computes.
+    """
+    os._exit(1)
 
 
 class _Rank:

@@ -11,6 +11,8 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+from sparkdl_bench.errors import ConfigurationError
+
 Result = list[torch.Tensor]
 _NO_TIMEOUT = timedelta(0)
 
@@ -26,6 +28,7 @@ class Work(dist.Work):
         self._done = threading.Event()
         self._error: BaseException | None = None
         self._source = -1
+        self._result: Result = []
         self._help_with = help_with
         self._ended: Future[Result] = Future()
         # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
@@ -33,7 +36,7 @@ class Work(dist.Work):
 
     def finish(self, result: Result, error: BaseException | None = None, source: int = -1) -> None:
         """Ends it; calls what was chained to its future, in this thread."""
-        self._error, self._source = error, source
+        self._error, self._source, self._result = error, source, result
         self._done.set()
         self._ended.set_result(result)
 
@@ -61,8 +64,7 @@ class Work(dist.Work):
 
     def result(self) -> Result:
         self.wait()
-        value: Result = self._ended.value()
-        return value
+        return self._result
 
     def source_rank(self) -> int:
         """Of a received message, in the group."""
@@ -106,6 +108,7 @@ class Operations:
                 self._end_turn()
         work = Work(self._help)
         with self._change:
+            self._check()
             self._pending.append((operation, work))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name=f"sparkdl-{self._name}", daemon=True)
@@ -121,8 +124,13 @@ class Operations:
         if self._thread is not None and threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def _check(self) -> None:
+        if self._closed:
+            raise ConfigurationError(f"The process group {self._name} has been destroyed. Make another one.")
+
     def _await_turn(self) -> None:
         with self._change:
+            self._check()
             while self._busy or self._pending:
                 self._change.wait()
             self._busy = True

@@ -98,7 +98,8 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         self._group.close()
 
     def abort(self) -> None:
-        self._group.close()
+        """Leaves the group at once; what is pending fails."""
+        self._group.abort()
 
     # Reductions.
 

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+import weakref
 
 import numpy as np
 import numpy.typing as npt
@@ -35,10 +36,12 @@ class Memory:
             os.close(self.descriptor)
             raise
         self.data: Bytes = np.frombuffer(self._map, np.uint8)
+        # Also of a group that nobody closes: Python workers are used again.
+        self._close_descriptor = weakref.finalize(self, os.close, self.descriptor)
 
     def close(self) -> None:
         """The JVM may keep its own mapping."""
         self.data = np.empty(0, np.uint8)
-        os.close(self.descriptor)
+        self._close_descriptor()
         with contextlib.suppress(BufferError):  # somebody still holds a view; then it goes with that
             self._map.close()

@@ -83,6 +83,12 @@ class Wire:
         poll.register(self._socket, select.POLLIN)
         poll.poll()
 
+    def await_end(self) -> None:
+        """Waits until the other end has closed the connection, or somebody calls `shut`; reads nothing."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLRDHUP)
+        poll.poll()
+
     def shut(self) -> None:
         """Ends the connection; whoever waits for it hears so."""
         with contextlib.suppress(OSError):

@@ -6,12 +6,12 @@ import json
 import math
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2s
 from types import TracebackType
 from typing import Any, final
 
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.worker import _wire
 from sparkdl_bench.worker.group import Group
 
@@ -71,6 +71,7 @@ class Endpoint:
         self._closed = False
         self._groups: weakref.WeakSet[Group] = weakref.WeakSet()
         self._opened: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._watcher: threading.Thread | None = None
         words = {"launch": launch_id, "attempt": attempt, "rank": rank, "size": size}
         try:
             answer = json.loads(
@@ -81,6 +82,19 @@ class Endpoint:
             raise
         self._session = int(answer["session"])
         self.host = str(answer["host"])
+
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """Calls `action` once, in another thread, when the executor's JVM has ended, or knows that the launch is over.
+
+        Not after `close`. It learns of the end of a launch within a second or so.
+        """
+        self._watcher = threading.Thread(target=self._watch, args=(action,), name="sparkdl-lost", daemon=True)
+        self._watcher.start()
+
+    def _watch(self, action: Callable[[], None]) -> None:
+        self._wire.await_end()
+        if not self._closed:
+            action()
 
     def tell(self, kind: str, payload: Mapping[str, Any]) -> None:
         """Sends the driver a message, one way; `launchMessages` has it there.
@@ -165,7 +179,7 @@ class Endpoint:
                 "name": unique,
                 "ranks": members,
                 "settings": dict(settings),
-                "timeout_ms": round(1000 * timeout),
+                "timeout_ms": max(1, round(1000 * timeout)),
             }
         )
         kinds = [_BEGIN_GROUP, _BEGIN_MESSAGES] if len(members) > 1 else [_BEGIN_GROUP]
@@ -190,6 +204,10 @@ class Endpoint:
         self._closed = True
         if _current is self:
             _current = None
+        if self._watcher is not None:
+            self._wire.shut()
+            if threading.current_thread() is not self._watcher:
+                self._watcher.join(_JOIN_SECONDS)
         # Who waits in a group hears of the end by this connection, and lets go of it.
         self._wire.close()
         for group in list(self._groups):
@@ -200,8 +218,11 @@ class Endpoint:
         with self._asking:
             with self._sending:
                 self._check()
-                self._wire.send(kind, body)
-            return self._wire.receive()[1]
+                expected = self._wire.send(kind, body)
+            number, answer = self._wire.receive()
+            if number != expected:  # of a request whose answer came too late
+                raise RunFailedError(f"The executor's JVM answered request {number} in place of {expected}.")
+            return answer
 
     def _check(self) -> None:
         if self._closed:
@@ -217,6 +238,7 @@ class Endpoint:
 
 
 _MOST_SECONDS = 1_000_000
+_JOIN_SECONDS = 5.0
 
 
 def _finite(value: Any) -> Any:

@@ -180,6 +180,11 @@ class Group:
         """
         return self._to_one(source).receive(_bytes(array, "array"), source, tag)
 
+    def abort(self) -> None:
+        """Leaves it at once: whoever waits in an operation hears a RunFailedError."""
+        self._wire.shut()
+        self.close()
+
     def close(self) -> None:
         """Leaves the group; the others may still receive what this rank has sent. The launch's other groups stay."""
         with self._turn:
@@ -202,8 +207,11 @@ class Group:
         starts = [0, *itertools.accumulate(-(-length // _ALIGNMENT) * _ALIGNMENT for length in lengths)]
         self._check()
         if starts[-1] > self._memory.size:
+            larger = Memory(
+                max(starts[-1], 2 * self._memory.size)
+            )  # where there is none, the group goes on with what it has
             self._memory.close()
-            self._memory = Memory(max(starts[-1], 2 * self._memory.size))
+            self._memory = larger
             self._tell_memory()
         return [self._memory.data[at : at + length] for at, length in zip(starts, lengths, strict=False)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from bisect import bisect_left, insort
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -18,31 +19,48 @@ _SOURCE = struct.Struct("<i")
 _ANY = -1
 _FIRST_BYTES = 1 << 18
 _ALIGNMENT = 64
+_JOIN_SECONDS = 5.0
 MOST_BYTES = 1 << 30
 
 
 class _Arena:
-    """Memory that messages take places of; it goes when the last one is done and a larger one is there."""
+    """Memory that messages take places of; it goes when the last one is done and a larger one is there.
+
+    A place is used again as soon as its message is done, however long others wait: the memory is as large as what is
+    under way at once, and does not grow with what has travelled.
+    """
 
     def __init__(self, size: int) -> None:
         self.memory = Memory(size)
-        self.used = 0
-        self.live = 0
+        self._taken: list[tuple[int, int]] = []
+        # Until the JVM has opened it by the number of its descriptor, that must not become another file's.
+        self.is_mapped = False
 
     def take(self, size: int) -> int | None:
         """Where `size` bytes are free; None where they are not."""
-        if self.live == 0:
-            self.used = 0
-        if self.used + size > self.memory.size:
+        length = max(1, -(-size // _ALIGNMENT)) * _ALIGNMENT
+        at = 0
+        for start, end in self._taken:
+            if start - at >= length:
+                break
+            at = end
+        if at + size > self.memory.size:
             return None
-        at, self.used = self.used, self.used + -(-size // _ALIGNMENT) * _ALIGNMENT
-        self.live += 1
+        insort(self._taken, (at, at + length))
         return at
+
+    def give_back(self, at: int) -> None:
+        del self._taken[bisect_left(self._taken, (at, 0))]
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self._taken) or not self.is_mapped
 
 
 @dataclass(frozen=True)
 class _Pending:
     arena: _Arena
+    at: int
     place: Bytes
     target: Bytes | None
     future: Future[int]
@@ -58,6 +76,7 @@ class Messages:
         self._wire = wire
         self._turn = threading.Lock()
         self._pending: dict[int, _Pending] = {}
+        self._mapping: dict[int, _Arena] = {}
         self._broken: SparkDLError | None = None
         self._arena = _Arena(_FIRST_BYTES)
         self._tell_memory()
@@ -75,7 +94,7 @@ class Messages:
     def close(self) -> None:
         self._wire.shut()
         if threading.current_thread() is not self._reader:
-            self._reader.join()
+            self._reader.join(_JOIN_SECONDS)  # somebody's callback may hold it up
         self._wire.close()
         self._arena.memory.close()
 
@@ -93,23 +112,26 @@ class Messages:
             if kind == _SEND:
                 place[:] = data
             number = self._wire.send(kind, _MESSAGE.pack(peer, tag, at, data.size))
-            self._pending[number] = _Pending(arena, place, data if kind == _RECEIVE else None, future)
+            self._pending[number] = _Pending(arena, at, place, data if kind == _RECEIVE else None, future)
         return future
 
     def _place(self, size: int) -> tuple[_Arena, int]:
         at = self._arena.take(size)
         if at is None:
-            if self._arena.live == 0:
-                self._arena.memory.close()
             # What is under way keeps its place in the old one.
-            self._arena = _Arena(max(2 * self._arena.memory.size, size))
+            before, self._arena = self._arena, _Arena(max(2 * self._arena.memory.size, size))
+            self._close_if_done(before)
             self._tell_memory()
             at = self._arena.take(size)
         return self._arena, at or 0
 
+    def _close_if_done(self, arena: _Arena) -> None:
+        if arena is not self._arena and not arena.is_needed:
+            arena.memory.close()
+
     def _tell_memory(self) -> None:
         memory = self._arena.memory
-        self._wire.send(_MAP, _MEMORY.pack(memory.descriptor, memory.size))
+        self._mapping[self._wire.send(_MAP, _MEMORY.pack(memory.descriptor, memory.size))] = self._arena
 
     def _read(self) -> None:
         try:
@@ -121,14 +143,17 @@ class Messages:
 
     def _finish(self, number: int, body: bytes, error: SparkDLError | None) -> None:
         with self._turn:
+            mapped = self._mapping.pop(number, None)
+            if mapped is not None:
+                mapped.is_mapped = True
+                self._close_if_done(mapped)
             done = self._pending.pop(number, None)
             if done is None:
-                return  # memory
+                return
             if error is None and done.target is not None:
                 done.target[:] = done.place
-            done.arena.live -= 1
-            if done.arena.live == 0 and done.arena is not self._arena:
-                done.arena.memory.close()
+            done.arena.give_back(done.at)
+            self._close_if_done(done.arena)
         if error is None:
             done.future.set_result(_SOURCE.unpack(body)[0])
         else:

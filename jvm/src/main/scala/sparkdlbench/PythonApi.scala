@@ -204,6 +204,9 @@ object PythonApi {
   def loadData(raw: java.util.Map[String, String], samples: Int, memory: Boolean): String =
     DataBench.run(context, raw.asScala.toMap, samples, memory)
 
+  /** How many ranks of a launch can run at once on the executors that have registered. */
+  def launchSlots(): Int = SparkFacts.slots(context)
+
   /** From now on the ranks of the launch of this id may meet and tell; ConfigurationException where there is one already. */
   def launchOpen(id: String): Unit = worker.Launches.open(id)
 

@@ -43,7 +43,8 @@ final class SparkDLPlugin extends SparkPlugin {
       case message: WorkerMessage =>
         Launches.deliver(message)
         null
-      case _: WorkerFlush => null // those of one executor come in their order, so what it told before has come
+      // Messages of one executor come in their order, so what it told before has come.
+      case flush: WorkerFlush => java.lang.Boolean.valueOf(Launches.isOpen(flush.launch))
       case other =>
         throw new IllegalArgumentException(
           s"The driver was sent a ${other.getClass.getName}, which it does not know."
@@ -58,6 +59,7 @@ final class SparkDLPlugin extends SparkPlugin {
     override def init(plugin: PluginContext, extra: JMap[String, String]): Unit = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
       DriverChannel.begin(plugin)
+      ExecutorEndpoint.begin()
       ResourceGauges.register(plugin.metricRegistry)
     }
 
@@ -74,11 +76,15 @@ final class SparkDLPlugin extends SparkPlugin {
 /** This executor's endpoint for Python workers, from its first task to its end. */
 private object ExecutorEndpoint extends Logging {
   @volatile private var wasOpened = false
+  @volatile private var isEnding = false
   private var endpoint: Option[WorkerEndpoint] = None
+
+  /** With a local master one JVM has the executors of one session after the other. */
+  def begin(): Unit = synchronized { isEnding = false }
 
   /** Who needs it finds out that it is not there; a task that does not must not fail. */
   def open(): Unit = if (!wasOpened) synchronized {
-    if (!wasOpened)
+    if (!wasOpened && !isEnding)
       try endpoint = Some(WorkerEndpoint.open(ExecutorFolder.blocks, ExecutorAddress.here.host, link))
       catch {
         case NonFatal(cause) =>
@@ -93,6 +99,7 @@ private object ExecutorEndpoint extends Logging {
     endpoint.foreach(_.close())
     endpoint = None
     wasOpened = false
+    isEnding = true // a task that begins meanwhile must not open another one
   }
 
   /** The way of Python workers to the driver. */
@@ -101,6 +108,6 @@ private object ExecutorEndpoint extends Logging {
       throw new RunFailedException("This executor is ending: its way to the driver is closed.")
     )
     override def tell(message: WorkerMessage): Unit = DriverChannel.send(message)
-    override def flush(request: WorkerFlush): Unit = DriverChannel.ask(request)
+    override def flush(request: WorkerFlush): Boolean = DriverChannel.ask(request) != java.lang.Boolean.FALSE
   }
 }

@@ -27,7 +27,7 @@ private[sparkdlbench] object DriverChannel {
    *   returns once the driver has it, and throws where it does not answer within `spark.rpc.askTimeout`. The last report of a run
    *   is: a message one way may reach the driver after the end of the task that sent it, when the run's file is written already
    */
-  def reportResources(report: ResourceReport, awaited: Boolean): Unit = if (awaited) ask(report) else send(report)
+  def reportResources(report: ResourceReport, awaited: Boolean): Unit = if (awaited) ask(report): Unit else send(report)
 
   /** The driver's boards, where the ranks of all executors meet; None in a session without the plugin, which has no way there. */
   def boards: Option[DriverBoards] = Option(executor).map { plugin =>
@@ -43,9 +43,9 @@ private[sparkdlbench] object DriverChannel {
     if (context != null) context.send(message)
   }
 
-  /** Returns once the driver has answered; at once where there is no plugin. */
-  def ask(message: AnyRef): Unit = {
+  /** Returns once the driver has answered; at once, with null, where there is no plugin. */
+  def ask(message: AnyRef): AnyRef = {
     val context = executor
-    if (context != null) context.ask(message): Unit
+    if (context == null) null else context.ask(message)
   }
 }

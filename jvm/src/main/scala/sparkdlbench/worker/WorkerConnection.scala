@@ -196,7 +196,7 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
       session.tell(kind, payload)
     case Flush =>
       answered(request.id) {
-        session.driver.flush(WorkerFlush(session.launch))
+        session.driver.flush(WorkerFlush(session.launch)): Unit
         ""
       }
     case Meet =>

@@ -4,6 +4,7 @@ import org.apache.spark.internal.Logging
 import sparkdlbench.common.{Facts, Json}
 import sparkdlbench.common.MappedFile
 
+import java.io.IOException
 import java.net.{StandardProtocolFamily, UnixDomainSocketAddress}
 import java.nio.channels.{ClosedChannelException, ServerSocketChannel, SocketChannel}
 import java.nio.charset.StandardCharsets.UTF_8
@@ -42,11 +43,31 @@ private[sparkdlbench] final class WorkerEndpoint private (
     thread
   }
   private val owner = Files.getOwner(socket).getName
-  WorkerEndpoint.start("sparkdl-worker-accept")(accept())
 
-  private def accept(): Unit =
-    try while (true) begin(server.accept())
-    catch { case _: ClosedChannelException => () }
+  /** An executor that is told to end may be gone before its plugin was closed. */
+  private val atExit = new Thread(() => remove(), "sparkdl-worker-exit")
+  Runtime.getRuntime.addShutdownHook(atExit)
+  WorkerEndpoint.start("sparkdl-worker-accept")(accept())
+  WorkerEndpoint.start("sparkdl-worker-launches")(endWithLaunches())
+
+  private def accept(): Unit = while (server.isOpen)
+    try begin(server.accept())
+    catch {
+      case _: ClosedChannelException => ()
+      case error: IOException => // such as no file descriptor left: others may give some back
+        logWarning("A Python worker could not be let in.", error)
+        Thread.sleep(WorkerEndpoint.RetryMillis)
+    }
+
+  /** Ends the sessions of launches that are over: their ranks learn so at once, whatever they do. */
+  private def endWithLaunches(): Unit = while (server.isOpen) {
+    Thread.sleep(WorkerEndpoint.LookMillis)
+    val launches = sessions.values.asScala.toList.groupBy(_.launch)
+    launches.foreach { case (launch, ranks) =>
+      // A driver that does not answer is gone, or busy: Spark itself finds out which.
+      if (!Try(driver.flush(WorkerFlush(launch))).getOrElse(true)) ranks.foreach(_.close())
+    }
+  }
 
   private def begin(channel: SocketChannel): Unit = {
     val connection = new WorkerConnection(channel, this)
@@ -88,8 +109,12 @@ private[sparkdlbench] final class WorkerEndpoint private (
     connections.asScala.foreach(each => Try(each.close()))
     sessions.values.asScala.foreach(each => Try(each.close()))
     clock.shutdownNow()
-    Seq(announced, socket, folder.resolve(MappedFile.Owner), folder).foreach(file => Try(Files.deleteIfExists(file)))
+    remove()
+    Try(Runtime.getRuntime.removeShutdownHook(atExit)): Unit // not while the JVM ends
   }
+
+  private def remove(): Unit =
+    Seq(announced, socket, folder.resolve(MappedFile.Owner), folder).foreach(file => Try(Files.deleteIfExists(file)))
 }
 
 private[sparkdlbench] object WorkerEndpoint extends Logging {
@@ -100,6 +125,13 @@ private[sparkdlbench] object WorkerEndpoint extends Logging {
   private[worker] val Socket = "s"
   private[worker] val SecretBytes = 32
   private val MostConnections = 4096
+  private val RetryMillis = 100L
+
+  /** Between two looks whether the launches go on. */
+  private val LookMillis = 500L
+
+  /** Of the name that a new folder gets. */
+  private val MostDigits = 20
 
   /** Of the path of a Unix domain socket, in bytes, without the zero at its end. */
   private val MostPathBytes = 107
@@ -136,11 +168,11 @@ private[sparkdlbench] object WorkerEndpoint extends Logging {
   /** In a folder for temporary files whose name is short enough for a socket's path. */
   private def newFolder(): Path = {
     val candidates = Seq(System.getProperty("java.io.tmpdir"), "/tmp").distinct.map(Paths.get(_)).filter { parent =>
-      val longest = parent.resolve(s"$Prefix${Long.MaxValue}").resolve(Socket).toString
+      val longest = parent.resolve(Prefix + "9" * MostDigits).resolve(Socket).toString
       longest.getBytes(UTF_8).length <= MostPathBytes && Files.isWritable(parent)
     }
     val parent = candidates.headOption.getOrElse(
-      throw new java.io.IOException(
+      throw new IOException(
         s"java.io.tmpdir (${System.getProperty("java.io.tmpdir")}) is too long for the path of a socket, or not writable, and so is /tmp"
       )
     )

@@ -24,7 +24,7 @@ final case class WorkerMessage(launch: String, attempt: Int, rank: Int, host: St
   override def toString: String = s"WorkerMessage($launch,$attempt,$rank,$host,$kind)"
 }
 
-/** A rank wants to know that the driver has all that it told before. */
+/** A rank wants to know that the driver has all that it told before, or its executor whether the launch goes on. */
 final case class WorkerFlush(launch: String) extends Serializable
 
 /**
@@ -57,11 +57,17 @@ object Launches {
     RankMeetings.close(launch)
   }
 
+  /** Whether it goes on. */
+  def isOpen(launch: String): Boolean = boxes.containsKey(launch)
+
   /** Of launches that are not closed. */
   private[worker] def open: Seq[String] = boxes.keySet.asScala.toList
 }
 
-/** Messages of one launch that the driver has not read yet. What does not fit is dropped, counted by rank, and told as a message of its own. */
+/**
+ * Messages of one launch that the driver has not read yet. What does not fit is dropped, counted by rank, and told as a message of its own;
+ * the first one of each kind of a rank finds room in any case, so that what it prints cannot crowd out how it ended.
+ */
 private[worker] final class LetterBox(
     launch: String,
     mostMessages: Int = LetterBox.MostMessages,
@@ -69,10 +75,12 @@ private[worker] final class LetterBox(
 ) {
   private val waiting = mutable.Queue.empty[WorkerMessage]
   private val dropped = mutable.LinkedHashMap.empty[Int, (WorkerMessage, Long)]
+  private val told = mutable.HashSet.empty[(Int, String)]
   private var chars = 0L
 
   def put(message: WorkerMessage): Unit = synchronized {
-    if (waiting.size < mostMessages && chars + message.payload.length <= mostChars) {
+    val isFirst = told.size < mostMessages && told.add((message.rank, message.kind))
+    if (isFirst || waiting.size < mostMessages && chars + message.payload.length <= mostChars) {
       waiting.enqueue(message): Unit
       chars += message.payload.length
     } else dropped(message.rank) = (message, dropped.get(message.rank).fold(0L)(_._2) + 1)

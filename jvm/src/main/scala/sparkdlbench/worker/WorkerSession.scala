@@ -14,8 +14,13 @@ private[sparkdlbench] trait DriverLink {
   /** One way. */
   def tell(message: WorkerMessage): Unit
 
-  /** Returns when the driver has all that was told before; fails where it does not answer within `spark.rpc.askTimeout`. */
-  def flush(request: WorkerFlush): Unit
+  /**
+   * Returns when the driver has all that was told before; fails where it does not answer within `spark.rpc.askTimeout`.
+   *
+   * @return
+   *   false where the launch is over
+   */
+  def flush(request: WorkerFlush): Boolean
 }
 
 /**

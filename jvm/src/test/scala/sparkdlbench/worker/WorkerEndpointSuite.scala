@@ -26,7 +26,7 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
       override def tell(message: MeetingLeft): Unit = RankMeetings.answer(message): Unit
     }
     override def tell(message: WorkerMessage): Unit = Launches.deliver(message): Unit
-    override def flush(request: WorkerFlush): Unit = ()
+    override def flush(request: WorkerFlush): Boolean = Launches.isOpen(request.launch)
   }
 
   override def beforeEach(): Unit = {
@@ -66,8 +66,8 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
       val (length, kind, id) = (head.getInt(), head.getInt(), head.getLong())
       (kind, id, new String(read(length).array, UTF_8))
     }
-    def begin(rank: Int, size: Int = 2, attempt: Int = 0): this.type = {
-      greet().send(WorkerConnection.BeginRank, 1, hello(rank, size, attempt))
+    def begin(rank: Int, size: Int = 2, attempt: Int = 0, launch: String = "launch"): this.type = {
+      greet().send(WorkerConnection.BeginRank, 1, hello(rank, size, attempt, launch = launch))
       assert(receive()._1 == Answer.Done)
       this
     }
@@ -85,10 +85,16 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
     override def close(): Unit = socket.close()
   }
 
-  private def hello(rank: Int, size: Int, attempt: Int, version: String = Facts.build("version")): String = Json.line(
+  private def hello(
+      rank: Int,
+      size: Int,
+      attempt: Int,
+      version: String = Facts.build("version"),
+      launch: String = "launch"
+  ): String = Json.line(
     ListMap[String, Any](
       "version" -> version,
-      "launch" -> "launch",
+      "launch" -> launch,
       "attempt" -> attempt,
       "rank" -> rank,
       "size" -> size,
@@ -190,6 +196,20 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
     others.foreach(_.close())
   }
 
+  test("the end of a launch ends its ranks' connections") {
+    Launches.open("another")
+    val others = new Client().begin(0, launch = "another")
+    val ranks = Seq(new Client().begin(0), new Client().begin(1))
+    Launches.close("launch")
+    ranks.foreach(rank => assert(rank.isEnded))
+    others.send(WorkerConnection.Flush, 2, "")
+    assert(others.receive()._1 == Answer.Done)
+    Launches.close("another")
+    assert(others.isEnded)
+    (others +: ranks).foreach(_.close())
+    awaitSessions(0)
+  }
+
   test("modes, and nothing left after the end; an executor that was killed leaves nothing for long") {
     val folder = endpoint.socket.getParent
     def mode(path: Path) = PosixFilePermissions.toString(Files.getPosixFilePermissions(path))
@@ -236,6 +256,14 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
     assert(box.take(0).isEmpty)
     box.put(message(0).copy(payload = s"""{"a":"${"x" * 2000}"}"""))
     assert(Json.line(box.take(0)).contains("dropped"))
+  }
+
+  test("what a rank prints does not crowd out how it ended") {
+    val box = new LetterBox("full", mostMessages = 3, mostChars = 1000)
+    val kinds = Seq("place") ++ Seq.fill(10)("log") ++ Seq("failed")
+    kinds.foreach(kind => box.put(WorkerMessage("full", 0, 0, "here", kind, "{}")))
+    val taken = Json.read(Json.line(box.take(0))).asScala.toSeq.map(_.path("kind").asText)
+    assert(taken == Seq("place", "log", "log", "failed", "dropped"))
   }
 
   /** The threads of connections that were closed end on their own. */

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -351,3 +352,24 @@ def test_a_long_traceback_keeps_its_ends(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shown.startswith("Traceback (most recent call last):")
     assert "characters left out" in shown
     assert len(shown) < 300
+
+
+def test_what_is_printed_while_the_reader_finds_nothing_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line comes, and the rank ends, between a look that found nothing and what the reader makes of it."""
+    looks, is_looking = capture.select.select, threading.Event()
+
+    def late(*arguments: Any) -> Any:
+        pump: Any = threading.current_thread()
+        if pump.name == "sparkdl-output" and pump._ends_s is None:
+            is_looking.set()
+            while pump._ends_s is None:
+                time.sleep(0.001)
+            return [], [], []
+        return looks(*arguments)
+
+    monkeypatch.setattr(capture.select, "select", late)
+    seen: list[capture.Line] = []
+    with capture.captured(lambda lines, _: seen.extend(lines)):
+        assert is_looking.wait(60)
+        os.write(1, b"last\n")
+    assert seen == [("stdout", "last")]

@@ -144,6 +144,7 @@ class _Pump(threading.Thread):
         handed_on_s = 0.0
         left = dict(self._reading)
         while left:
+            ends_s = self._ends_s  # before the look, which then sees all that was printed before the end
             ready, _, _ = select.select(list(left), [], [], TICK_SECONDS)
             for each in ready:
                 data = os.read(each, _READ)
@@ -152,7 +153,7 @@ class _Pump(threading.Thread):
             if now_s - handed_on_s >= TICK_SECONDS:
                 handed_on_s = now_s
                 self._hand_on(now_s)
-            if self._ends_s is not None and (not ready or now_s > self._ends_s):
+            if ends_s is not None and (not ready or now_s > ends_s):
                 break  # a child process may hold the pipe open for long
         for lines in left.values():
             self._waiting.add(lines.end())

@@ -6,6 +6,7 @@ import os
 import signal
 import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sparkdl_bench.results import RunResults
 
 SCRIPT = """
     import argparse
+    import json
     import os
     import time
     from pathlib import Path
@@ -28,16 +30,28 @@ SCRIPT = """
         parser = argparse.ArgumentParser()
         parser.add_argument("--steps", type=int)
         parser.add_argument("--wait", type=Path)
+        parser.add_argument("--note", type=Path)
         options = parser.parse_args()
         rank = int(os.environ["RANK"])
         print("rank", rank, "of", os.environ["WORLD_SIZE"], double(21))
         for step in range(1, options.steps + 1):
             sparkdl_bench.report(step=step, loss=1 / step)
+        if options.note:
+            words = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0], "sparkdl-worker.json").read_text()
+            Path(options.note, f"{rank}.socket").write_text(json.loads(words)["socket"])
         if options.wait:
             Path(options.wait, f"{rank}.partial").write_text(str(os.getpid()))
             Path(options.wait, f"{rank}.partial").rename(Path(options.wait, f"{rank}.pid"))
             time.sleep(600)
 """
+
+
+def awaited(condition: Callable[[], bool]) -> bool:
+    """For what executors do at their end, which may come after the driver's."""
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
 
 
 @pytest.fixture
@@ -55,7 +69,7 @@ def words(script: Path, results: Path, *arguments: str) -> list[str]:
 
 def test_a_script_runs_in_every_rank(command_line: CommandLine, script: Path, tmp_path: Path) -> None:
     results = tmp_path / "results"
-    done = command_line.run(*words(script, results, "--steps", "3"))
+    done = command_line.run(*words(script, results, "--steps", "3", "--note", str(tmp_path)))
     assert done.returncode == 0, done.stderr
     assert {"[rank 0] rank 0 of 2 42", "[rank 1] rank 1 of 2 42"} == set(done.stdout.splitlines())
     (folder,) = results.iterdir()
@@ -67,6 +81,9 @@ def test_a_script_runs_in_every_rank(command_line: CommandLine, script: Path, tm
     assert (found.summary["status"], found.summary["final"]["steps"]) == ("success", 3)
     assert found.run["function"] == "train.py"
     assert found.run["spark"]["spark.master"] == "local-cluster[2,1,1024]"
+    for rank in (0, 1):
+        folder = Path((tmp_path / f"{rank}.socket").read_text()).parent
+        assert awaited(lambda folder=folder: not folder.exists()), f"{folder} was left"
 
 
 def test_ctrl_c_ends_all_ranks(command_line: CommandLine, script: Path, tmp_path: Path) -> None:
@@ -83,7 +100,7 @@ def test_ctrl_c_ends_all_ranks(command_line: CommandLine, script: Path, tmp_path
     (folder,) = results.iterdir()
     assert RunResults(folder).summary["status"] == "cancelled"
     for pid in pids:
-        assert not Path(f"/proc/{pid.read_text()}").exists()
+        assert awaited(lambda pid=pid: not Path(f"/proc/{pid.read_text()}").exists())
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,11 @@ def test_ctrl_c_ends_all_ranks(command_line: CommandLine, script: Path, tmp_path
     results = tmp_path / "results"
     process = command_line.start(*words(script, results, "--steps", "1", "--wait", str(tmp_path)))
     pids = [tmp_path / "0.pid", tmp_path / "1.pid"]
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not all(pid.exists() for pid in pids) and process.poll() is None and time.monotonic() < end:
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
     assert "The launch was cancelled." in said
     (folder,) = results.iterdir()

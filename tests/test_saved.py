@@ -88,6 +88,20 @@ def test_an_archive_is_believed_nothing_that_its_bytes_do_not_hold(tmp_path: Pat
         saved.load(tmp_path)
 
 
+def test_files_that_nobody_wrote_by_save(tmp_path: Path) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    for text in ("[1]", "[" * 100_000, "{"):
+        (tmp_path / "input.json").write_text(text)
+        with pytest.raises(ConfigurationError, match="holds no saved model"):
+            saved.load(tmp_path)
+    (tmp_path / "input.json").unlink()
+    packed = bytearray((tmp_path / "weights.npz").read_bytes())
+    packed[packed.index(b"PK\x01\x02") + 8] |= 1  # says that it is encrypted
+    (tmp_path / "weights.npz").write_bytes(packed)
+    with pytest.raises(ConfigurationError, match="holds no saved model"):
+        saved.load(tmp_path)
+
+
 def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
     saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(400, np.float32)})
     whole = (tmp_path / "weights.npz").read_bytes()

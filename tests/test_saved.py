@@ -30,6 +30,9 @@ def test_save_and_load_give_the_same_bits(tmp_path: Path) -> None:
 def test_a_model_of_an_older_version_says_nothing_of_its_rows(tmp_path: Path) -> None:
     saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
     assert saved.load(tmp_path).input == {}
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)}, {"shape": [4], "factor": 0.5})
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    assert saved.load(tmp_path).input == {}
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def save(
         _write_arrays(partial, weights)
     if rows:
         replace_text(folder / "input.json", json.dumps(rows) + "\n")
+    else:
+        (folder / "input.json").unlink(missing_ok=True)  # of a model that was here before
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
 
 

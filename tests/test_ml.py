@@ -15,6 +15,7 @@ from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import IndexToString, StringIndexer, VectorAssembler
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import functions
 
 from sparkdl_bench import ConfigurationError
 from sparkdl_bench.ml import SparkDLClassificationModel, SparkDLClassifier
@@ -168,6 +169,9 @@ def test_what_cannot_be_learned_from_is_told(ours: SparkDLClassifier, rows: Data
         ours.copy().setLabelCol("kind").fit(rows)
     with pytest.raises(ConfigurationError, match="has no column 'class'"):
         ours.copy().setLabelCol("class").fit(rows)
+    for wrong in (float("inf"), 0.5, 2.0e9, -1.0):
+        with pytest.raises(ConfigurationError, match=r"The largest label in the column 'label' \(labelCol\) is"):
+            ours.fit(rows.select("features", functions.lit(wrong).alias("label")))
     with pytest.raises(ConfigurationError, match="handleInvalid is 'drop'"):
         ours.copy().setHandleInvalid("drop").fit(rows)
     with pytest.raises(ConfigurationError, match="no parameter 'maxIter'"):

@@ -229,6 +229,28 @@ def test_arrays_that_do_not_fit(rows: Any, words: str) -> None:
         softmax_model(["a", "b"]).predict(rows)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"columns": ["a", "b"]},
+        {"shape": [3]},
+        {"shape": "2"},
+        {"shape": [1, 2], "crop": 1},
+        {"shape": [2], "labels": ["one"]},
+        {"shape": [2], "subtract": [1], "multiply": [1]},
+        {"shape": [2], "subtract": [1, 1]},
+        {"shape": [2], "factor": "0.5"},
+        {"shape": [2], "factor": float("inf")},
+        {"shape": [-1, -2]},
+    ],
+)
+def test_rows_that_do_not_become_the_models_are_refused(tmp_path: Path, rows: dict[str, Any]) -> None:
+    model = softmax_model([])
+    saved.save(tmp_path, model.specification, model._saved.weights, rows)
+    with pytest.raises(ConfigurationError, match=r"input\.json of the saved model flat does not say"):
+        load_model(tmp_path)
+
+
 def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     model = softmax_model([])
     saved.save(tmp_path, model.specification, {"fc.weight": np.zeros((2, 3), np.float32)})

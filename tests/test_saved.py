@@ -30,6 +30,9 @@ def test_save_and_load_give_the_same_bits(tmp_path: Path) -> None:
 def test_a_model_of_an_older_version_says_nothing_of_its_rows(tmp_path: Path) -> None:
     saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
     assert saved.load(tmp_path).input == {}
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)}, {"shape": [4], "factor": 0.5})
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    assert saved.load(tmp_path).input == {}
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
@@ -85,6 +88,20 @@ def test_an_archive_is_believed_nothing_that_its_bytes_do_not_hold(tmp_path: Pat
     with zipfile.ZipFile(tmp_path / "weights.npz", "w") as archive:
         archive.writestr("w.npy", array)
     with pytest.raises(ConfigurationError, match=told):
+        saved.load(tmp_path)
+
+
+def test_files_that_nobody_wrote_by_save(tmp_path: Path) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    for text in ("[1]", "[" * 100_000, "{"):
+        (tmp_path / "input.json").write_text(text)
+        with pytest.raises(ConfigurationError, match="holds no saved model"):
+            saved.load(tmp_path)
+    (tmp_path / "input.json").unlink()
+    packed = bytearray((tmp_path / "weights.npz").read_bytes())
+    packed[packed.index(b"PK\x01\x02") + 8] |= 1  # says that it is encrypted
+    (tmp_path / "weights.npz").write_bytes(packed)
+    with pytest.raises(ConfigurationError, match="holds no saved model"):
         saved.load(tmp_path)
 
 

@@ -39,6 +39,8 @@ _FEATURES, _LABEL = "features", "label"
 _TEST_ROWS = 1000
 _MOST_SKIPPED = 2**31 - 1
 _PART_BYTES = 16 << 20
+# Who has more classes says so: a single stray label, an id or a year, would make a net of its size.
+_MOST_COUNTED = 10_000
 # A run takes all of its workers' slots for as long as it trains. Two at once might each hold some of what the other
 # waits for, and neither would begin where there are slots for one.
 _TRAINING = threading.Lock()
@@ -308,5 +310,11 @@ def _count_classes(rows: DataFrame, label: str) -> int:
     if found is None:
         raise ConfigurationError(
             f"No row has a label in the column '{label}' (labelCol), so there is nothing to learn."
+        )
+    if not 0 <= found < _MOST_COUNTED or found != int(found):
+        raise ConfigurationError(
+            f"The largest label in the column '{label}' (labelCol) is {found}. Labels are 0, 1, … up to "
+            f"{_MOST_COUNTED - 1}. Number them with StringIndexer of pyspark.ml.feature; for more classes, say how "
+            'many: settings={"classes": …}.'
         )
     return int(found) + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 import weakref
@@ -37,6 +38,7 @@ class Model:
         self._input = model.input or {"shape": list(self._spec.input_shape)}
         self._folder: Path | None = None
         _check_weights(self._spec, model.weights)
+        _check_input(self._spec, self._input)
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
@@ -279,3 +281,33 @@ def _check_weights(spec: models.ModelSpec, weights: Mapping[str, npt.NDArray[np.
                 f"The saved weights do not fit the model {spec.name}: '{place.name}' {held}, and it must have the "
                 f"shape {tuple(place.shape)}. Save model and weights together, with FitResult.save(folder)."
             )
+
+
+def _check_input(spec: models.ModelSpec, rows: Mapping[str, Any]) -> None:
+    """As SavedModel.read in the JVM: what is done to a row gives the model's rows."""
+    try:
+        shape, crop, factor = rows["shape"], rows.get("crop", 0), rows.get("factor", 1)
+        lists = {name: rows.get(name, []) for name in ("columns", "labels", "subtract", "multiply")}
+        numbers = [*shape, crop, factor, *lists["subtract"], *lists["multiply"]]
+        whole = all(type(each) is int for each in (*shape, crop))
+        sizes = {len(lists["subtract"]), len(lists["multiply"])}
+        names = (*lists["columns"], *lists["labels"])
+        fits = (
+            whole
+            and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+            and all(isinstance(each, str) for each in names)
+            and min(shape) > 0
+            and sizes in ({0}, {math.prod(shape)})
+            and (crop == 0 or (len(shape) == 3 and 0 < crop <= min(shape[1:])))
+            and math.prod([shape[0], crop, crop] if crop else shape) == math.prod(spec.input_shape)
+            and len(lists["labels"]) in (0, spec.classes)
+        )
+    except (KeyError, TypeError, ValueError, OverflowError):
+        fits = False
+    if not fits:
+        takes = " × ".join(map(str, spec.input_shape))
+        raise ConfigurationError(
+            f"input.json of the saved model {spec.name} does not say how its rows are made: shape {rows.get('shape')}, "
+            f"crop {rows.get('crop', 0)} and its other fields must give rows of {takes} values and name each of "
+            f"{spec.classes} classes or none. Take the folder as FitResult.save(folder) wrote it."
+        )

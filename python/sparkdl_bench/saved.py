@@ -49,6 +49,8 @@ def save(
         _write_arrays(partial, weights)
     if rows:
         replace_text(folder / "input.json", json.dumps(rows) + "\n")
+    else:
+        (folder / "input.json").unlink(missing_ok=True)  # of a model that was here before
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
 
 
@@ -67,10 +69,13 @@ def load(folder: str | Path) -> SavedModel:
         specification = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         about = folder / "input.json"
         rows = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
+        if not isinstance(specification, dict) or not isinstance(rows, dict):
+            raise ValueError("model.json and input.json must each hold one JSON object")
         _check_sizes(folder / "weights.npz")
         with np.load(folder / "weights.npz", allow_pickle=False) as archive:
             weights = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+    # RuntimeError: JSON that is nested too deeply, and archives that are encrypted or packed in an unknown way.
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
         raise ConfigurationError(
             f"'{folder}' holds no saved model: {error}. A saved model is a folder with model.json and weights.npz, as "
             "FitResult.save(folder) writes it."
@@ -81,6 +86,9 @@ def load(folder: str | Path) -> SavedModel:
 def _check_sizes(path: Path) -> None:
     """Raises ValueError where an array's header asks for other memory than the archive's bytes fill."""
     with zipfile.ZipFile(path) as archive:
+        total, most = sum(member.file_size for member in archive.infolist()), _MOST_INFLATED * path.stat().st_size
+        if total > most:  # entries may share bytes
+            raise ValueError(f"weights.npz says that its {path.stat().st_size} bytes hold {total}")
         for member in archive.infolist():
             with archive.open(member) as file:
                 version = np.lib.format.read_magic(file)

@@ -25,17 +25,15 @@ private[predict] final class FeatureColumns private (
 
   private def list(row: Row): Either[String, Array[Float]] = row.get(places.head) match {
     case null => Left(s"column '${names.head}' is null")
+    // A sparse vector of another size is not made dense: it may be of any size.
+    case vector: Vector => if (vector.size == input.width) Right(vector.toArray.map(_.toFloat)) else wrong(vector.size)
     case other =>
-      val found = other match {
-        case vector: Vector => vector.toArray.map(_.toFloat)
-        case _ => RowConverter.numbers(other)
-      }
-      if (found.length == input.width) Right(found)
-      else
-        Left(
-          s"column '${names.head}' has ${found.length} values, and the model takes rows of ${FeatureColumns.values(input)}"
-        )
+      val found = RowConverter.numbers(other)
+      if (found.length == input.width) Right(found) else wrong(found.length)
   }
+
+  private def wrong(size: Int) =
+    Left(s"column '${names.head}' has $size values, and the model takes rows of ${FeatureColumns.values(input)}")
 
   private def numbers(row: Row): Either[String, Array[Float]] = {
     val found = new Array[Float](places.length)

@@ -35,6 +35,7 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
    *   at most `batch`, of `model.input.width` finite values each, which are overwritten
    */
   def scores(rows: Seq[Array[Float]]): Seq[Array[Double]] = synchronized {
+    if (closed) throw new IllegalStateException("the predictor is closed")
     require(rows.size <= batch, s"${rows.size} rows were given to a predictor of at most $batch")
     var at = 0
     rows.foreach { row =>
@@ -45,7 +46,15 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
     (0 until at).map(row => Array.tabulate(spec.classes)(index => scores(row * spec.classes + index).toDouble))
   }
 
-  def close(): Unit = synchronized(engine.close())
+  private var closed = false
+
+  /** Once: the second call does nothing. */
+  def close(): Unit = synchronized {
+    if (!closed) {
+      closed = true
+      engine.close()
+    }
+  }
 }
 
 private[sparkdlbench] object Predictor {

@@ -4,15 +4,17 @@ import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.ml.linalg.{SQLDataTypes, Vectors}
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.{Column, DataFrame, Encoders, Row}
+import org.apache.spark.sql.{Column, DataFrame, Encoders, Row, SparkSession}
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.common.Json
 import sparkdlbench.results.SavedModel
 
+import java.util.Locale
+
 /**
- * Adds a model's predictions to a DataFrame, of rows at rest or of a stream. Each task has an engine of its own from its first row to
- * its end; tasks need nothing of each other.
+ * Adds a model's predictions to a DataFrame, of rows at rest or of a stream. Each partition has an engine of its own from its first row
+ * to its last, or to the task's end where not all rows are asked for; tasks need nothing of each other.
  */
 object Transform {
 
@@ -28,16 +30,10 @@ object Transform {
       settings: PredictSettings = PredictSettings(),
       raw: Map[String, String] = Map.empty
   ): DataFrame = {
+    checkMllib(getClass.getClassLoader)
     val schema = frame.schema
-    settings.added.find(name => schema.fieldNames.contains(name)).foreach { name =>
-      throw new ConfigurationException(
-        s"The DataFrame has a column '$name' already, and the predictions would get the same name. Drop or rename it, or name another column for them."
-      )
-    }
-    if (settings.added.distinct != settings.added)
-      throw new ConfigurationException(
-        s"Two columns of the predictions would have the same name: ${settings.added.mkString(", ")}. Name each otherwise."
-      )
+    checkNames(schema.fieldNames.toSeq, settings.added, frame.sparkSession)
+    checkBatch(settings.batch, model)
     val columns = FeatureColumns.of(schema, settings.features, model.input)
     val context = frame.sparkSession.sparkContext
     val (engine, threads) = PredictSettings.engine(model, context.getConf.getAll.toMap, raw)
@@ -52,6 +48,46 @@ object Transform {
     }
     predicted.select(named: _*)
   }
+
+  /** Vectors are Spark ML's; an application of the JVM may have Spark SQL alone. */
+  private[predict] def checkMllib(loader: ClassLoader): Unit =
+    try { Class.forName("org.apache.spark.ml.linalg.SQLDataTypes", false, loader); () }
+    catch {
+      case cause @ (_: ClassNotFoundException | _: NoClassDefFoundError) =>
+        throw new ConfigurationException(
+          "Predictions are columns with vectors of Spark ML, and this application's class path has no spark-mllib. Add the module spark-mllib of the same " +
+            "version as spark-sql; a complete Spark distribution, and so every cluster, has it.",
+          cause
+        )
+    }
+
+  private def checkNames(own: Seq[String], added: Seq[String], spark: SparkSession): Unit = {
+    val exact = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+    def known(name: String) = if (exact) name else name.toLowerCase(Locale.ROOT)
+    val before = own.groupBy(known)
+    added.find(name => before.contains(known(name))).foreach { name =>
+      throw new ConfigurationException(
+        s"The DataFrame has a column '${before(known(name)).head}' already, and the predictions would get the same name. Drop or rename it, or name another " +
+          "column for them."
+      )
+    }
+    if (added.map(known).distinct.size != added.size)
+      throw new ConfigurationException(
+        s"Two columns of the predictions would have the same name: ${added.mkString(", ")}. Name each otherwise."
+      )
+  }
+
+  /** An array of the JVM has a batch's values. */
+  private def checkBatch(batch: Int, model: SavedModel): Unit = {
+    val most = MostBatchBytes / math.max(8L, 4L * math.max(model.input.width, model.spec.classes))
+    if (batch > most)
+      throw new ConfigurationException(
+        s"batch is $batch; for a model with rows of ${FeatureColumns.values(model.input)} it must be from 1 to $most: the rows computed at once, which " +
+          "a task holds in memory."
+      )
+  }
+
+  private val MostBatchBytes = 1L << 30
 
   private def added(settings: PredictSettings, model: SavedModel): Seq[StructField] = {
     val vector = SQLDataTypes.VectorType
@@ -70,7 +106,7 @@ object Transform {
 }
 
 /** The rows of a partition, with their predictions behind them. */
-private[predict] final class PredictingRows(
+private[predict] class PredictingRows(
     model: Broadcast[SavedModel],
     columns: FeatureColumns,
     settings: PredictSettings,
@@ -81,9 +117,18 @@ private[predict] final class PredictingRows(
 
   def apply(rows: Iterator[Row]): Iterator[Row] = if (rows.isEmpty) Iterator.empty
   else {
-    val predictor = new Predictor(model.value, settings.batch, threads, engine)
+    val predictor = newPredictor()
     Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => predictor.close()))
-    rows.zipWithIndex.grouped(settings.batch).flatMap(some => predicted(some, predictor))
+    // A task has many partitions' engines after `coalesce`, so none waits for the task's end.
+    rows.zipWithIndex.grouped(settings.batch).flatMap(some => predicted(some, predictor)) ++ closing(predictor)
+  }
+
+  protected def newPredictor(): Predictor = new Predictor(model.value, settings.batch, threads, engine)
+
+  /** No rows; asked for only after all others. */
+  private def closing(predictor: Predictor): Iterator[Row] = {
+    predictor.close()
+    Iterator.empty
   }
 
   private def predicted(rows: Seq[(Row, Int)], predictor: Predictor): Seq[Row] = {

@@ -69,11 +69,22 @@ object SavedModel {
 
   private def parse(json: JsonNode): RowInput = {
     def list(name: String) = json.path(name).elements.asScala.toList
+    Seq("factor", "crop").filter(name => json.has(name) && !json.path(name).isNumber).foreach { name =>
+      throw new IllegalArgumentException(s"${ModelFolder.InputFile} has no number as $name")
+    }
+    if (Seq("shape", "subtract", "multiply").flatMap(list).exists(!_.isNumber))
+      throw new IllegalArgumentException(
+        s"${ModelFolder.InputFile} has a shape, subtract or multiply that is no list of numbers"
+      )
     val shape = list("shape").map(_.asInt)
     val (subtract, factors) =
       (list("subtract").map(_.asDouble.toFloat).toArray, list("multiply").map(_.asDouble.toFloat).toArray)
     val crop = json.path("crop").asInt(0)
-    if (shape.isEmpty || shape.exists(_ < 1) || crop < 0 || (crop > 0 && (shape.size != 3 || crop > shape.drop(1).min)))
+    if (
+      shape.isEmpty || shape.exists(_ < 1) || shape
+        .map(BigInt(_))
+        .product > Int.MaxValue || crop < 0 || (crop > 0 && (shape.size != 3 || crop > shape.drop(1).min))
+    )
       throw new IllegalArgumentException(
         s"${ModelFolder.InputFile} has the shape ${shape.mkString(" × ")} and crop $crop"
       )
@@ -94,10 +105,19 @@ object SavedModel {
   private def text(file: Path): String = new String(Files.readAllBytes(file), UTF_8)
 
   private def values(zip: ZipFile, layout: Seq[ParameterSpec], length: Int): Array[Float] = {
-    val all = new Array[Float](length)
-    layout.foreach { place =>
+    val entries = layout.map { place =>
       val entry = Option(zip.getEntry(s"${place.name}.npy"))
         .getOrElse(throw new IllegalArgumentException(s"weights.npz lacks '${place.name}'"))
+      // Before memory is taken for what model.json says.
+      if (entry.getSize < 4L * place.length || entry.getSize > MostInflated * math.max(1, entry.getCompressedSize))
+        throw new IllegalArgumentException(
+          s"'${place.name}' in weights.npz has ${entry.getSize} bytes (${entry.getCompressedSize} in the file), and the model has fp32 of shape " +
+            s"(${place.shape.mkString(", ")}) there"
+        )
+      entry
+    }
+    val all = new Array[Float](length)
+    layout.zip(entries).foreach { case (place, entry) =>
       val stream = new DataInputStream(zip.getInputStream(entry))
       try readArray(stream, place, all)
       finally stream.close()
@@ -126,5 +146,8 @@ object SavedModel {
   }
 
   private val MostHeaderBytes = 1 << 16
+
+  /** Deflate makes at most 1032 bytes of one. */
+  private val MostInflated = 1100L
   private val Shape = """'shape':\s*\(([^)]*)\)""".r
 }

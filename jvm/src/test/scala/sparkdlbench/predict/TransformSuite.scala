@@ -141,6 +141,27 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     assert(words.transform(predicted).filter(col("word") =!= col("name")).count() == 0)
   }
 
+  test("an engine is closed after its partition's last row, so that a coalesced task has one at a time") {
+    val trained = model()
+    val (engine, threads) = PredictSettings.engine(trained, Map.empty, Map.empty)
+    val columns = FeatureColumns.of(small.schema, Nil, trained.input)
+    var made = Seq.empty[Predictor]
+    val rows = new PredictingRows(sc.broadcast(trained), columns, PredictSettings(batch = 16), engine, threads) {
+      override protected def newPredictor(): Predictor = { made = made :+ super.newPredictor(); made.last }
+    }
+    val results = rows(small.collect().iterator)
+    assert(results.take(39).size == 39 && made.head.scores(Seq(Array(1f, 2f, 3f))).size == 1)
+    assert(results.size == 1)
+    intercept[IllegalStateException](made.head.scores(Seq(Array(1f, 2f, 3f))))
+    made.head.close() // as the task's end does
+  }
+
+  test("an application without spark-mllib is told so") {
+    val without = new ClassLoader(null) {}
+    assert(refusal(Transform.checkMllib(without)).contains("no spark-mllib. Add the module spark-mllib"))
+    Transform.checkMllib(getClass.getClassLoader)
+  }
+
   test("rows without valid values end the job, are left out, or are kept") {
     val holes = small
       .withColumn("a", when(col("id") === 7, lit(null)).otherwise(col("a")))
@@ -155,6 +176,10 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     val short = small.select(col("id"), when(col("id") === 3, array(col("a"))).otherwise(array("a", "b", "c")).as("x"))
     val shorter = failure(Transform(short, model(), PredictSettings(features = Seq("x"))).collect())
     assert(shorter.contains("column 'x' has 1 values, and the model takes rows of 3 values"), shorter)
+    // Dense, it would be 16 GiB.
+    val wide = spark.createDataFrame(Seq((1, Vectors.sparse(Int.MaxValue, Array(5), Array(1.0))))).toDF("id", "x")
+    val wider = failure(Transform(wide, model(), PredictSettings(features = Seq("x"))).collect())
+    assert(wider.contains("column 'x' has 2147483647 values"), wider)
   }
 
   test("what does not fit is refused before any job") {
@@ -166,6 +191,9 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     assert(refusal(Transform(small, model(input = RowInput(Seq(3))))).contains("not trained on columns with names"))
     assert(refusal(Transform(small.withColumn("prediction", lit(1)), model())).contains("'prediction' already"))
     assert(refusal(Transform(small, model(), PredictSettings(probability = "prediction"))).contains("the same name"))
+    assert(refusal(Transform(small.withColumn("Prediction", lit(1)), model())).contains("'Prediction' already"))
+    assert(refusal(Transform(small, model(), PredictSettings(label = "PREDICTION"))).contains("the same name"))
+    assert(refusal(Transform(small, model(), PredictSettings(batch = Int.MaxValue))).contains("it must be from 1 to"))
     assert(refusal(PredictSettings(batch = 0)).contains("batch is 0"))
     assert(refusal(PredictSettings(handleInvalid = "drop")).contains("valid are error, skip, keep"))
     assert(refusal(Transform(small, model(), raw = Map("engine.name" -> "nothing"))).contains("'nothing'"))

@@ -5,6 +5,7 @@ import sparkdlbench.ConfigurationException
 import sparkdlbench.data.{Normalization, RowInput}
 import sparkdlbench.engine.libtorch.EngineFixture
 
+import java.lang.management.ManagementFactory
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 
@@ -52,6 +53,9 @@ class SavedModelSuite extends AnyFunSuite {
         """{"shape": [4]}""" -> "rows of 4 values",
         """{"shape": [3], "labels": ["a"]}""" -> "1 names of classes",
         """{"shape": [3], "subtract": [1], "multiply": [1]}""" -> "normalises 1 and 1 values",
+        """{"shape": [65537, 65535, 3]}""" -> "has the shape",
+        """{"shape": ["3"]}""" -> "no list of numbers",
+        """{"shape": [3], "factor": "0.5"}""" -> "no number as factor",
         """{"shape": []}""" -> "has the shape"
       )
     ) {
@@ -63,5 +67,16 @@ class SavedModelSuite extends AnyFunSuite {
     val wider = EngineFixture.mlp(inputs = 3, hidden = "6", classes = 4)
     Files.write(other.resolve("model.json"), wider.toJson.getBytes(UTF_8))
     assert(refusal(other).contains("'fc1.weight' in weights.npz is"))
+  }
+
+  test("a model.json that says much is refused before memory is taken for it") {
+    val folder = written()
+    val huge = EngineFixture.mlp(inputs = 3, hidden = "250000000", classes = 4)
+    Files.write(folder.resolve("model.json"), huge.toJson.getBytes(UTF_8))
+    val threads = ManagementFactory.getThreadMXBean.asInstanceOf[com.sun.management.ThreadMXBean]
+    def taken = threads.getThreadAllocatedBytes(Thread.currentThread.getId)
+    val before = taken
+    assert(refusal(folder).contains("'fc1.weight' in weights.npz has"))
+    assert(taken - before < (64 << 20))
   }
 }

@@ -54,10 +54,14 @@ def rows(words: DataFrame) -> DataFrame:
     return VectorAssembler(inputCols=["x", "y"], outputCol="features").transform(indexed).cache()
 
 
+def classifier(results: Path) -> SparkDLClassifier:
+    settings = {"learning_rate": 0.5, "results": str(results), "seed": 3}
+    return SparkDLClassifier(model={"name": "mlp", "hidden": [8]}, batch=32, epochs=4, settings=settings)
+
+
 @pytest.fixture
 def ours(tmp_path: Path) -> SparkDLClassifier:
-    settings = {"learning_rate": 0.5, "results": str(tmp_path / "results"), "seed": 3}
-    return SparkDLClassifier(model={"name": "mlp", "hidden": [8]}, batch=32, epochs=4, settings=settings)
+    return classifier(tmp_path / "results")
 
 
 @pytest.fixture(params=["ours", "pyspark's"])
@@ -65,12 +69,21 @@ def estimator(request: pytest.FixtureRequest, ours: SparkDLClassifier) -> Any:
     return ours if request.param == "ours" else LogisticRegression(maxIter=5)
 
 
+@pytest.fixture(scope="module")
+def trained(rows: DataFrame, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """An estimator of ours and what it fitted, which no test changes."""
+    estimator = classifier(tmp_path_factory.mktemp("results"))
+    return estimator, estimator.fit(rows)
+
+
 def accuracy(frame: DataFrame, prediction: str = "prediction") -> float:
     return float(MulticlassClassificationEvaluator(metricName="accuracy", predictionCol=prediction).evaluate(frame))
 
 
-def test_fit_and_transform(estimator: Any, rows: DataFrame) -> None:
-    model = estimator.fit(rows)
+@pytest.mark.parametrize("kind", ["ours", "pyspark's"])
+def test_fit_and_transform(kind: str, trained: tuple[Any, Any], rows: DataFrame) -> None:
+    pyspark_own = LogisticRegression(maxIter=5)
+    estimator, model = trained if kind == "ours" else (pyspark_own, pyspark_own.fit(rows))
     found = model.transform(rows)
     assert found.columns == [*rows.columns, "rawPrediction", "probability", "prediction"]
     assert [found.schema[name].dataType.typeName() for name in found.columns[-3:]] == (
@@ -138,8 +151,8 @@ def test_a_pipeline_from_words_to_words(estimator: Any, words: DataFrame, tmp_pa
     assert found.filter("said = kind").count() > 360
 
 
-def test_the_names_of_classes_come_from_the_labels_metadata(ours: SparkDLClassifier, rows: DataFrame) -> None:
-    model = ours.fit(rows)
+def test_the_names_of_classes_come_from_the_labels_metadata(trained: tuple[Any, Any], rows: DataFrame) -> None:
+    _, model = trained
     assert model.labels == ["dog", "owl", "cat"]
     # IndexToString finds them in the prediction's metadata.
     named = IndexToString(inputCol="prediction", outputCol="said").transform(model.transform(rows))
@@ -180,6 +193,7 @@ def test_what_cannot_be_learned_from_is_told(ours: SparkDLClassifier, rows: Data
         _ = SparkDLClassificationModel().numClasses
 
 
+@pytest.mark.on_one_line
 def test_rows_with_holes_train_and_are_predicted_by_the_rule(
     spark: SparkSession, ours: SparkDLClassifier, rows: DataFrame
 ) -> None:

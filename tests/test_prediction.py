@@ -108,6 +108,7 @@ def test_the_numbers_are_the_references_on_executors_and_here(
         np.testing.assert_allclose(probabilities, softmax(wanted), atol=1e-5)
 
 
+@pytest.mark.on_one_line
 def test_a_convolution_net_is_the_references(spark: SparkSession, tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     images = rng.integers(0, 255, size=(90, 16))
@@ -141,6 +142,7 @@ def test_a_stream_gets_the_same_predictions(fitted: FitResult, frame: DataFrame,
     assert streamed == fitted.model().transform(frame).orderBy("id").collect()
 
 
+@pytest.mark.on_one_line
 def test_engines_that_are_python_processes_predict_the_same(fitted: FitResult, frame: DataFrame) -> None:
     own, other = (
         [row["rawPrediction"].toArray() for row in fitted.model().transform(frame, **engine).orderBy("id").collect()]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from test_scala_layers import LAYERS
+
 ROOT = Path(__file__).resolve().parents[1]
 JVM = ROOT / "jvm" / "src" / "main"
 PYTHON = ROOT / "python" / "sparkdl_bench"
@@ -42,3 +44,17 @@ def test_what_is_named_is_there() -> None:
             owner, _, member = name.partition(".")
             assert owner in declared, name
             assert not member or re.search(rf"\b(?:def|val) {member}\b", sources), name
+
+
+def test_the_picture_shows_the_order_of_the_packages() -> None:
+    picture = (ROOT / "docs" / "explanation" / "architecture.svg").read_text(encoding="utf-8")
+    assert tuple(re.findall(r'class="package">([^<]+)<', picture)) == tuple(reversed(LAYERS))
+
+
+def test_the_files_of_a_gradient_are_counted() -> None:
+    section = TEXT.split("### The way of one gradient")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| [a-z]* ?\| `([\w/]+\.scala)` \|", section, re.MULTILINE)
+    after = section.rpartition("|")[2]
+    others = set(re.findall(r"`([\w/]+\.scala)`", after))
+    assert f"pass {len(rows)} files" in section
+    assert f"there are {len(rows) + len(others)}." in after

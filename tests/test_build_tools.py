@@ -309,6 +309,12 @@ scan := IO.listFiles(baseDirectory.value / "cases").foreach { folder =>
 """
 
 
+def kinds() -> list[str]:
+    """The traits whose classes are found, each with its package."""
+    text = (ROOT / "project" / "Services.scala").read_text().partition("Seq(")[2].partition(")")[0]
+    return re.findall(r'"([\w.]+)"', text)
+
+
 @pytest.fixture(scope="module")
 def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By case what project/Services.scala makes of it."""
@@ -327,6 +333,11 @@ def scanned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (away / "Codec.scala").write_text(CODEC)
     imports = "import sparkdlbench.codec.{Codec, SixteenBit}"
     (away / "Far.scala").write_text(f"package sparkdlbench.far\n\n{imports}\n\nfinal class Far extends SixteenBit\n")
+    shutil.copytree(ROOT / "jvm" / "src" / "main" / "scala", build / "cases" / "whole_tree")
+    for kind in kinds():
+        package, trait = kind.rsplit(".", 1)
+        new = build / "cases" / "whole_tree" / "sparkdlbench" / package.replace(".", "/") / f"New{trait}.scala"
+        new.write_text(f"package sparkdlbench.{package}\n\nfinal class New{trait} extends {trait} {{}}\n")
     done = subprocess.run(
         [str(ROOT / "project" / "sbt"), "scan"],
         env=os.environ | {"SBT_PROJECT": str(build)},
@@ -345,6 +356,14 @@ def test_a_variant_is_found_or_stops_the_build(scanned: dict[str, str], case: st
     expected = DECLARED[case][1]
     told = scanned[case]
     assert (expected in told and "final class" in told) if "because" in expected else told == expected
+
+
+def test_one_file_adds_a_variant_of_any_kind(scanned: dict[str, str]) -> None:
+    found = set(scanned["whole_tree"].split())
+    new = {f"sparkdlbench.{kind.rpartition('.')[0]}.New{kind.rpartition('.')[2]}" for kind in kinds()}
+    assert {"sparkdlbench.codec.NewCodec", "sparkdlbench.model.NewLayerKind"} <= new <= found
+    table = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [kind for kind in kinds() if f"`{kind.rpartition('.')[2]}`" not in table] == []
 
 
 def test_a_variant_of_another_package_is_found_through_its_imports(scanned: dict[str, str]) -> None:

@@ -35,7 +35,7 @@ def over_tcp(name: str, **settings: object) -> dict[str, object]:
     return {"transport": "tcp", "tcp": {"ports": f"{ports[0]}-{ports[-1]}", **settings}}
 
 
-# A job a step is slow, and a few steps of it show the same.
+# A job per step is slow, and a few steps of it show the same.
 _FEW = {"max_steps": 10}
 RUNS: dict[str, dict[str, object]] = {
     "block-stream": {"transport": "block-stream"},

@@ -41,5 +41,5 @@ def test_two_executors_train_what_one_does(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_job_a_step_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="transport block-manager makes a Spark job a step"):
+    with pytest.raises(ConfigurationError, match="transport block-manager makes a Spark job per step"):
         fit(spark, tmp_path, 2, transport="block-manager")

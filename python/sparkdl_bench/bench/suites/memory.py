@@ -95,7 +95,7 @@ class Resident:
 @click.option(
     "--batch",
     type=click.IntRange(WORKERS),
-    help=f"Rows a step [default: the net's own; {FEW_ROWS} where it has convolutions].",
+    help=f"Rows per step [default: the net's own; {FEW_ROWS} where it has convolutions].",
 )
 @click.option("--first-step", type=click.IntRange(1), default=500, show_default=True)
 @click.option("--last-step", type=click.IntRange(2), default=5000, show_default=True)

@@ -84,7 +84,7 @@ trait RankAlgorithm {
   def step(step: Long): Double
 
   /** Makes the engine's parameters those to evaluate and to keep; a collective call, after which `step` may go on. */
-  def settle(): Unit
+  def drain(): Unit
 
   /**
    * Called now and then while the rank evaluates, so that ranks that do not, and wait for it, hear that it lives. Sends nothing as long as the

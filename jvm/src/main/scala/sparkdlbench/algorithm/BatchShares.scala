@@ -49,7 +49,7 @@ object BatchShares {
       Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
         case transport: JobTransport =>
           refused(
-            s"with transport ${transport.name}, which makes a Spark job a step, the workers have nothing to agree on them by",
+            s"with transport ${transport.name}, which makes a Spark job per step, the workers have nothing to agree on them by",
             "Use a transport of the one-stage shape, such as block-stream, or batch_shares.by = even."
           )
         case _ => None

@@ -88,7 +88,7 @@ private final class EasgdRank(rank: RankContext, transport: Transport, topology:
     exchanges += 1
   }
 
-  def settle(): Unit = {
+  def drain(): Unit = {
     shared.flush()
     steps.show(engine => FloatOps.copy(center.floats, engine.floats))
   }

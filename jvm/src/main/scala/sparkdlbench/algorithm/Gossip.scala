@@ -170,7 +170,7 @@ private final class GossipRank(rank: RankContext, outer: Transport, topology: To
   }
 
   /** The mean of all, for evaluation; the ranks' own weights go on from where they are. */
-  def settle(): Unit = {
+  def drain(): Unit = {
     takeMean()
     steps.show(engine => FloatOps.copy(mean.floats, engine.floats))
     shared.flush()

@@ -338,7 +338,7 @@ private final class LbfgsRank(rank: RankContext, transport: SummingTransport, to
     shown = x
   }
 
-  def settle(): Unit = {
+  def drain(): Unit = {
     collective.flush()
     if (shown ne point) place(point)
   }

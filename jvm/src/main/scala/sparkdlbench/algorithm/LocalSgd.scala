@@ -78,7 +78,7 @@ private final class LocalSgdRank(rank: RankContext, transport: Transport, topolo
   }
 
   /** An epoch's end, and the run's, are averages, too. */
-  def settle(): Unit = {
+  def drain(): Unit = {
     shared.flush()
     if (moved) average()
     shared.flush()

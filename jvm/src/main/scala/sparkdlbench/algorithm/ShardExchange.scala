@@ -25,7 +25,7 @@ private[algorithm] final case class ShardPace(push: Int, fetch: Int, bound: Opti
  * its way to each server, and sends the next once it has the reply: so no message can overwrite one that is still read, memory is
  * bounded, and a lane keeps the transport's rule without anybody's waiting. What a rank cannot push yet it goes on accruing.
  *
- * It waits for others only where `bound` asks for it and to `settle`, and serves its own shard meanwhile. How long others take to catch up is not
+ * It waits for others only where `bound` asks for it and to `drain`, and serves its own shard meanwhile. How long others take to catch up is not
  * bounded, but how long they are silent is: who waits hears from the servers now and then, and the servers from every rank that they owe no
  * answer, every twelfth of `timeoutMillis`. So a rank may take most of that for a step, and one that is dead is noticed within it.
  *
@@ -72,7 +72,7 @@ private[algorithm] final class ShardExchange(
   /** Steps of all ranks that its server's weights must hold for this rank to take them; Long.MaxValue: it does not wait for them. */
   private var ownRequired = Long.MaxValue
   private val ownTurn = () => if (server.exists(_.rule.stamp >= ownRequired)) fetchOwn()
-  private var settledAt = 0L
+  private var drainedAt = 0L
 
   /** By number of steps by which the weights of a step lacked some rank's; the last place: as many or more. */
   val lag = new Array[Long](AtOnce.MostStaleness + 1)
@@ -102,7 +102,7 @@ private[algorithm] final class ShardExchange(
     private var waiting = false
     private var spokeAt, heardAt = System.nanoTime()
     var clock = 0L
-    var pushDue, fetchDue, settled = false
+    var pushDue, fetchDue, drained = false
 
     def server: Int = lane.request.to
     def isWaiting: Boolean = waiting
@@ -111,7 +111,7 @@ private[algorithm] final class ShardExchange(
     /** Whether it has left this rank without a word since before `time`. */
     def isSilent(time: Long): Boolean = waiting && spokeAt - time < 0 && heardAt - time < 0
 
-    def request(push: Boolean, fetch: Boolean, required: Long, settle: Boolean = false): Unit = {
+    def request(push: Boolean, fetch: Boolean, required: Long, drain: Boolean = false): Unit = {
       // The server had the last request before it replied, so nobody reads this memory any more.
       val known = accruedVersion
       if (push) {
@@ -122,7 +122,7 @@ private[algorithm] final class ShardExchange(
       if (!accrues) clock = done
       if (fetch) fetchDue = false
       asked = (if (push) ShardRequest.Pushes else 0L) | (if (fetch) ShardRequest.Fetches else 0L) |
-        (if (settle) ShardRequest.Settles else 0L)
+        (if (drain) ShardRequest.Drains else 0L)
       image.bytes
         .putLong(ShardRequest.FlagsAt, asked)
         .putLong(ShardRequest.RoundAt, round)
@@ -139,8 +139,8 @@ private[algorithm] final class ShardExchange(
       spokeAt = System.nanoTime()
     }
 
-    /** A word for a server that has heard nothing of this rank for long. Who has settled there asks for nothing before all have. */
-    def sign(): Unit = if (!waiting && !settled && System.nanoTime() - spokeAt > silenceNanos)
+    /** A word for a server that has heard nothing of this rank for long. Who has drained there asks for nothing before all have. */
+    def sign(): Unit = if (!waiting && !drained && System.nanoTime() - spokeAt > silenceNanos)
       request(push = false, fetch = false, required = 0)
 
     def takeReplies(): Unit = while (waiting && transport.hasArrived(lane.reply, received)) {
@@ -154,7 +154,7 @@ private[algorithm] final class ShardExchange(
         version = words.getLong(message.position() + ShardReply.VersionAt)
         ShardImage.decode(message, ShardReply.HeaderBytes, parameterCodec, target)
       }
-      if (!waiting && (asked & ShardRequest.Settles) != 0) settled = true
+      if (!waiting && (asked & ShardRequest.Drains) != 0) drained = true
       transport.release(lane.reply, received)
       received += 1
       // The server has read the last such message before it says so again, so nobody reads this memory any more.
@@ -165,7 +165,7 @@ private[algorithm] final class ShardExchange(
   /** A run begins, or goes on, with step number `step` and the weights that are in `parameters`, full precision apart. */
   def beginAt(step: Long): Unit = {
     done = step
-    settledAt = step
+    drainedAt = step
     views.foreach(_.stamp = step)
     clients.foreach(_.clock = step)
     server.foreach(_.rule.beginAt(step))
@@ -211,7 +211,7 @@ private[algorithm] final class ShardExchange(
   }
 
   /**
-   * Between steps, after `settle`, while this rank is about something else for long, such as an evaluation: it serves, and lets the servers hear
+   * Between steps, after `drain`, while this rank is about something else for long, such as an evaluation: it serves, and lets the servers hear
    * that it lives.
    */
   def alive(): Unit = {
@@ -251,17 +251,17 @@ private[algorithm] final class ShardExchange(
   }
 
   /** All that all ranks have accrued is pushed, and all hold the same weights. A collective call, after as many steps of each. */
-  def settle(): Unit = if (settledAt != done) {
+  def drain(): Unit = if (drainedAt != done) {
     transport.flush()
     timer.switch(Phase.Reduce)
     pushOwn()
     val since = System.nanoTime()
     var fetched = own.isEmpty
-    def complete = fetched && clients.forall(_.settled) && server.forall(_.allSettled)
+    def complete = fetched && clients.forall(_.drained) && server.forall(_.allDrained)
     while (!complete) {
       progress()
-      clients.filter(client => !client.isWaiting && !client.settled).foreach { client =>
-        client.request(push = client.accrues, fetch = true, required = done, settle = true)
+      clients.filter(client => !client.isWaiting && !client.drained).foreach { client =>
+        client.request(push = client.accrues, fetch = true, required = done, drain = true)
       }
       if (!fetched && server.exists(_.rule.stamp >= done)) {
         fetchOwn()
@@ -269,10 +269,10 @@ private[algorithm] final class ShardExchange(
       }
       if (!complete) awaitSomething(since)
     }
-    server.foreach(_.settledAll())
-    clients.foreach(_.settled = false)
+    server.foreach(_.drainedAll())
+    clients.foreach(_.drained = false)
     round += 1
-    settledAt = done
+    drainedAt = done
     transport.flush()
   }
 

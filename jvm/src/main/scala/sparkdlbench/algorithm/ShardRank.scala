@@ -27,14 +27,14 @@ private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extend
     }
   }
 
-  final def settle(): Unit = exchange.settle()
+  final def drain(): Unit = exchange.drain()
 
   /** After the last step servers may have left already. */
   final override def alive(): Unit = if (exchange.steps < setup.totalSteps) exchange.alive()
 
   /** A collective call: what is kept holds all ranks' steps. */
   final def state: Seq[StateRange] = {
-    exchange.settle()
+    exchange.drain()
     val (from, _) = exchange.ownRange
     val served = exchange.server.toSeq.flatMap { shard =>
       StateRange("weights", from, shard.weights.toArray) +:

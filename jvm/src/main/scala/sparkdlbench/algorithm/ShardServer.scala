@@ -15,13 +15,13 @@ private[algorithm] object ShardRequest {
   val HeaderBytes = 40
   val Pushes = 1L
   val Fetches = 2L
-  val Settles = 4L
+  val Drains = 4L
 
   /** Alone: the sender has read that what it asked for is not there yet, and waits on. Nobody answers that. */
   val WaitsOn = 8L
   val FlagsAt = 0
 
-  /** How often the sender has settled so far. */
+  /** How often the sender has drained so far. */
   val RoundAt = 8
 
   /** Steps of the sender's that the shard knows after this request. */
@@ -117,12 +117,12 @@ private[algorithm] final class ShardServer(
     /** It was told that it must wait, and has not said yet that it has read that. */
     private var unread = false
     private var heardAt, toldAt = System.nanoTime()
-    var settled = false
+    var drained = false
 
-    /** Who has settled asks for nothing before all have, and may have left after the last step. */
-    def expects: Option[(Lane, Long)] = if (held == null && !settled) Some((lanes.request, requests)) else None
+    /** Who has drained asks for nothing before all have, and may have left after the last step. */
+    def expects: Option[(Lane, Long)] = if (held == null && !drained) Some((lanes.request, requests)) else None
 
-    /** Takes a request, if one is here. Those of ranks that have settled once more than this one wait until it has, too. */
+    /** Takes a request, if one is here. Those of ranks that have drained once more than this one wait until it has, too. */
     def take(round: Long): Boolean = {
       if (held == null && transport.hasArrived(lanes.request, requests)) {
         held = transport.receive(lanes.request, requests)
@@ -153,9 +153,9 @@ private[algorithm] final class ShardServer(
     private def word(at: Int): Long = held.duplicate().order(ByteOrder.nativeOrder()).getLong(held.position() + at)
 
     def answer(): Unit = {
-      val settles = (flags & ShardRequest.Settles) != 0
-      // Once all have settled this rank may leave, and what a rank has yet to say would find nobody.
-      if (waiting && rule.stamp >= required && !(settles && unread)) {
+      val drains = (flags & ShardRequest.Drains) != 0
+      // Once all have drained this rank may leave, and what a rank has yet to say would find nobody.
+      if (waiting && rule.stamp >= required && !(drains && unread)) {
         // The rank had the last reply before it sent its request, so nobody reads this memory any more.
         if ((flags & ShardRequest.Fetches) != 0) image.encode(weights.floats, None) else image.empty()
         image.bytes.putLong(ShardReply.StampAt, rule.stamp).putLong(ShardReply.VersionAt, rule.version)
@@ -163,7 +163,7 @@ private[algorithm] final class ShardServer(
         replies += 1
         waiting = false
         toldAt = System.nanoTime()
-        if (settles) settled = true
+        if (drains) drained = true
       }
     }
 
@@ -177,7 +177,7 @@ private[algorithm] final class ShardServer(
 
     /** Whether it is its turn to say something, and has been since before `time`, without a word. */
     def isSilent(time: Long): Boolean =
-      held == null && !waiting && !settled && heardAt - time < 0 && toldAt - time < 0
+      held == null && !waiting && !drained && heardAt - time < 0 && toldAt - time < 0
   }
 
   /**
@@ -215,9 +215,9 @@ private[algorithm] final class ShardServer(
       seen.decode(target)
     }
 
-  /** Whether all other ranks have what they settle for. */
-  def allSettled: Boolean = workers.forall(_.settled)
-  def settledAll(): Unit = workers.foreach(_.settled = false)
+  /** Whether all other ranks have what they drain for. */
+  def allDrained: Boolean = workers.forall(_.drained)
+  def drainedAll(): Unit = workers.foreach(_.drained = false)
 }
 
 private object ShardServer {

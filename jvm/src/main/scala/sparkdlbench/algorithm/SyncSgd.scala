@@ -254,7 +254,7 @@ private final class SyncSgdRank(
     }
   }
 
-  def settle(): Unit = collective.flush()
+  def drain(): Unit = collective.flush()
 
   /** After the last step servers may have left already. */
   override def alive(): Unit = if (made < rank.setup.totalSteps) signs.foreach(_.alive())

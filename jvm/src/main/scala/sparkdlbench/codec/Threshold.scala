@@ -68,8 +68,8 @@ private[codec] trait ThresholdEncoding extends Codec {
     else moveByIndices(words, count, target.slice(), step)
   }
 
-  /** @param settled the buffer to take what is sent out of: `values` itself, or None */
-  private def encodeValues(values: FloatBuffer, target: ByteBuffer, settled: Option[FloatBuffer]): Int =
+  /** @param reduced the buffer to take what is sent out of: `values` itself, or None */
+  private def encodeValues(values: FloatBuffer, target: ByteBuffer, reduced: Option[FloatBuffer]): Int =
     if (values.remaining() == 0) 0
     else {
       val bytes = target.slice().order(ByteOrder.nativeOrder())
@@ -79,10 +79,10 @@ private[codec] trait ThresholdEncoding extends Codec {
       bytes.putFloat(0, tau).putInt(4, count)
       if (count == Bitmap) {
         collectBitmap(values, words, tau)
-        settled.foreach(moveByBitmap(words, _, -tau))
+        reduced.foreach(moveByBitmap(words, _, -tau))
         HeaderBytes + limit * 4
       } else {
-        settled.foreach(moveByIndices(words, count, _, -tau))
+        reduced.foreach(moveByIndices(words, count, _, -tau))
         HeaderBytes + count * 4
       }
     }

@@ -43,11 +43,11 @@ private[codec] trait TopKEncoding extends Codec {
   def lossless = false
   override def keepsResidual = true
 
-  def encode(source: FloatBuffer, target: ByteBuffer): Int = encodeValues(source.slice(), target, settle = false)
+  def encode(source: FloatBuffer, target: ByteBuffer): Int = encodeValues(source.slice(), target, zeroesSent = false)
 
   override def encode(source: FloatBuffer, target: ByteBuffer, residual: FloatBuffer): Int = {
     FloatOps.addInto(residual, source)
-    encodeValues(residual.slice(), target, settle = true)
+    encodeValues(residual.slice(), target, zeroesSent = true)
   }
 
   def decode(source: ByteBuffer, target: FloatBuffer): Unit = {
@@ -72,8 +72,8 @@ private[codec] trait TopKEncoding extends Codec {
     while (i < k) { use(values, bytes.getInt(i * 4), bytes.getFloat((k + i) * 4)); i += 1 }
   }
 
-  /** @param settle whether what is sent is to become 0 in `values` */
-  private def encodeValues(values: FloatBuffer, target: ByteBuffer, settle: Boolean): Int = {
+  /** @param zeroesSent whether what is sent is to become 0 in `values` */
+  private def encodeValues(values: FloatBuffer, target: ByteBuffer, zeroesSent: Boolean): Int = {
     val bytes = target.slice().order(ByteOrder.nativeOrder())
     val k = kept(values.limit())
     if (k > 0) {
@@ -81,7 +81,7 @@ private[codec] trait TopKEncoding extends Codec {
       var i = 0
       while (i < k) {
         bytes.putInt(i * 4, places(i)).putFloat((k + i) * 4, values.get(places(i)))
-        if (settle) values.put(places(i), 0f)
+        if (zeroesSent) values.put(places(i), 0f)
         i += 1
       }
     }

@@ -6,9 +6,10 @@ object RunKeys {
   val seed: Key[Long] = Key.long("seed", "0", 0, "Seed of the initial weights and of the order of the rows")
   val results: Key[String] = Key.text("results", "results", "Folder under which each run makes a folder of its own")
   val workers: Key[Int] = Key.int("workers", "2", 1, "Number of ranks, each one Spark task")
-  val batch: Key[Int] = Key.int("batch", "128", 1, "Global batch: rows a step over all workers; any number >= workers")
+  val batch: Key[Int] =
+    Key.int("batch", "128", 1, "Global batch: rows per step over all workers; any number >= workers")
   val batchPerWorker: Key[Int] =
-    Key.int("batch_per_worker", "0", 0, "Rows a step and worker; when above 0 the global batch is workers times this")
+    Key.int("batch_per_worker", "0", 0, "Rows per step and worker; when above 0 the global batch is workers times this")
   val epochs: Key[Int] = Key.int("epochs", "5", 0, "Passes over the training rows")
   val maxSteps: Key[Long] = Key.long("max_steps", "0", 0, "Stop after this many steps; 0: no such limit")
   val algorithm: Key[String] = Key.text("algorithm", "sync-sgd", "When workers exchange, and what")

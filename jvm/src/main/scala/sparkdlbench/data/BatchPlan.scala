@@ -12,7 +12,7 @@ import sparkdlbench.vector.Slices
  * @param rows
  *   training rows, at least 1
  * @param batch
- *   rows a step over all workers, at least `workers`
+ *   rows per step over all workers, at least `workers`
  */
 final case class BatchPlan(rows: Int, batch: Int, workers: Int) {
   if (rows < 1) throw new ConfigurationException(s"The training set has $rows rows; it needs at least 1.")

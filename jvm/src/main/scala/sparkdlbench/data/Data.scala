@@ -53,7 +53,7 @@ final case class DataSets(
  *   None where `prepare` has nothing left to do, so that `inspect` tells everything; else shape, classes and description, and rows and bytes
  *   as small as they may be, since nobody has counted them
  */
-final case class Foresight(settings: Settings, undecoded: Option[DataFacts])
+final case class DataPreview(settings: Settings, undecoded: Option[DataFacts])
 
 trait DataSource extends Variant {
 
@@ -73,7 +73,7 @@ trait DataSource extends Variant {
    * What can be known of the set without a Spark job, after everything was checked that needs none; for whoever looks at a run before it is
    * made. Driver, after `qualified`.
    */
-  def foresee(settings: Settings, spark: SparkContext): Foresight = Foresight(settings, None)
+  def preview(settings: Settings, spark: SparkContext): DataPreview = DataPreview(settings, None)
 
   /**
    * Checks everything that can be checked without a Spark job (files there, magic numbers, lengths, counts, labels) and

@@ -54,7 +54,7 @@ private[data] object IdxPart {
           s"File '${file.path}' has the label ${labels(row) & 0xff} in row $row (byte offset ${offset(row)}); with `data.classes` = $classes " +
             "labels are 0 to " +
             s"${classes - 1}. Set `data.classes` to the number of classes of this data set (the largest label is " +
-            s"${labels.map(_ & 0xff).max}), or mend the file."
+            s"${labels.map(_ & 0xff).max}), or fix the file."
         )
     }
   }

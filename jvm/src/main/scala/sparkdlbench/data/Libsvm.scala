@@ -119,7 +119,7 @@ private[data] object Libsvm {
     if (found.rows == 0 && found.bad.count > 0)
       throw new ConfigurationException(
         s"$files hold no line that is a row, and ${found.bad.count} that are none. The first: ${found.bad.listed.head} Set `data.path` to other files, or " +
-          "mend the settings that this speaks of."
+          "fix the settings that this speaks of."
       )
     if (found.highest == 0)
       throw new ConfigurationException(
@@ -131,7 +131,7 @@ private[data] object Libsvm {
       throw new ConfigurationException(
         s"$files hold ${found.rows} rows in ${found.characters} characters, and their highest index is ${found.highest}: held densely they would take ${found.rows * rowBytes} " +
           s"bytes, more than $MostBytes for each character, as if a line were damaged. Where the rows are as long as that, set data.shape=${found.highest}; otherwise " +
-          "mend the line, or set `data.shape` to the rows' length."
+          "fix the line, or set `data.shape` to the rows' length."
       )
     found.highest
   }

@@ -57,16 +57,16 @@ private[data] trait RecordSource extends DataSource {
       settings.updated(RecordSource.decodedDir, folder)
     }
 
-  override def foresee(settings: Settings, spark: SparkContext): Foresight =
-    if (settings(RecordSource.decodedDir).nonEmpty) Foresight(settings, None)
+  override def preview(settings: Settings, spark: SparkContext): DataPreview =
+    if (settings(RecordSource.decodedDir).nonEmpty) DataPreview(settings, None)
     else {
       val planned = plan(settings, spark)
       Materializer.find(this, planned, settings, spark) match {
-        case Some(folder) => Foresight(settings.updated(RecordSource.decodedDir, folder), None)
+        case Some(folder) => DataPreview(settings.updated(RecordSource.decodedDir, folder), None)
         case None =>
           val layout = planned.layout
           val least = DataFacts(RunKeys.globalBatch(settings), 1, layout.shape, layout.classes, layout.description, 0)
-          Foresight(settings, Some(Pipeline.shaped(least, settings)))
+          DataPreview(settings, Some(Pipeline.shaped(least, settings)))
       }
     }
 

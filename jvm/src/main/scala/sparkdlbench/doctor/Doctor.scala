@@ -6,7 +6,7 @@ import sparkdlbench.common.Failures
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
 import sparkdlbench.train.{Combination, SessionCheck, TrainingRun, TransportChoice}
-import sparkdlbench.transport.Surroundings
+import sparkdlbench.transport.RankPlacement
 
 import java.util.concurrent.TimeoutException
 import scala.concurrent.Await
@@ -62,7 +62,7 @@ object Doctor {
   /** What a run plans before its first job, without decoding its data: each thing is looked at where the one before is in order. */
   private def planned(sc: SparkContext, settings: Settings): Seq[Finding] = {
     val found = for {
-      data <- Finding.orElse("data")(TrainingRun.foreseen(sc, settings))
+      data <- Finding.orElse("data")(TrainingRun.preview(sc, settings))
       setup <- Finding.orElse("settings")(TrainingRun.planned(sc, data.settings, data.facts, data.counted))
       estimate <- Finding.orElse("memory")(TrainingRun.estimated(sc, setup))
     } yield estimate
@@ -124,7 +124,7 @@ object Doctor {
   private def look(sc: SparkContext, settings: Settings, millis: Long): Seq[ExecutorFacts] = {
     val slots = math.max(1, SparkFacts.slots(sc))
     val addresses = sc.getExecutorMemoryStatus.keys.toIndexedSeq.sorted
-    val around = Surroundings(
+    val around = RankPlacement(
       settings(RunKeys.workers) + Ps.ownServers(settings),
       SparkFacts.executors(sc),
       addresses.map(address => address.take(address.lastIndexOf(':'))).distinct.size

@@ -6,7 +6,7 @@ import sparkdlbench.common.Facts
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.{LayerSpec, ModelSpec}
-import sparkdlbench.transport.{OneStageTransport, Surroundings, TransportVariant}
+import sparkdlbench.transport.{OneStageTransport, RankPlacement, TransportVariant}
 
 import java.io.IOException
 import java.net.{InetSocketAddress, Socket}
@@ -48,7 +48,7 @@ object ExecutorProbe {
   private val ConnectMillis = 3000
 
   /** @param addresses `host:port` of block managers to connect to */
-  def look(addresses: Seq[String], settings: Settings, around: Surroundings): ExecutorFacts = {
+  def look(addresses: Seq[String], settings: Settings, around: RankPlacement): ExecutorFacts = {
     val env = SparkEnv.get
     ExecutorFacts(
       env.executorId,
@@ -89,7 +89,7 @@ object ExecutorProbe {
   }
 
   /** What the run's transport would find when it connects, as far as one process can tell. */
-  private def transport(settings: Settings, around: Surroundings): Option[String] =
+  private def transport(settings: Settings, around: RankPlacement): Option[String] =
     Variants
       .all[TransportVariant]
       .collectFirst { case one: OneStageTransport if one.name == settings(RunKeys.transport) => one }

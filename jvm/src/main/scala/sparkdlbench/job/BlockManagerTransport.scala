@@ -16,7 +16,7 @@ import sparkdlbench.vector.Slices
  */
 final class BlockManagerTransport extends TransportVariant with JobTransport {
   def name = "block-manager"
-  def doc = "In-band, BigDL's way: two Spark jobs a step, slices in the BlockManager, found through the driver"
+  def doc = "In-band, BigDL's way: two Spark jobs per step, slices in the BlockManager, found through the driver"
   def inBand = true
   def topologies: Set[String] = Set("sliced")
   def exchange(group: JobRanks): Exchange = new BlockManagerExchange(group)

@@ -25,7 +25,7 @@ import sparkdlbench.vector.Slices
  */
 final class ShuffleTransport extends TransportVariant with JobTransport {
   def name = "shuffle"
-  def doc = "In-band: Spark shuffles through the session's spark.shuffle.manager; a Spark job a step"
+  def doc = "In-band: Spark shuffles through the session's spark.shuffle.manager; a Spark job per step"
   def inBand = true
   override def keys: Seq[Key[_]] = Seq(ShuffleTransport.exchanges)
   def topologies: Set[String] = Set("sliced", "tree")
@@ -89,7 +89,7 @@ object ShuffleTransport {
     "shuffle.exchanges",
     Two,
     Seq(Two, One),
-    "Shuffles a step: two (gradient slices to owners, weights to all) or one (whole gradients to all, everybody updates everything)"
+    "Shuffles per step: two (gradient slices to owners, weights to all) or one (whole gradients to all, everybody updates everything)"
   )
 }
 

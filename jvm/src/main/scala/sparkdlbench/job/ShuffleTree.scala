@@ -16,7 +16,7 @@ import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 import java.nio.ByteBuffer
 
 /**
- * Topology `tree` over Spark shuffles, a job a step: every rank takes the weights from the broadcast, computes its gradient and
+ * Topology `tree` over Spark shuffles, a job per step: every rank takes the weights from the broadcast, computes its gradient and
  * sends it to its aggregator; level by level the aggregators (tasks anywhere) sum and send on; the driver sums what the last
  * level returns as task results, updates, and broadcasts the new weights for the next step.
  */

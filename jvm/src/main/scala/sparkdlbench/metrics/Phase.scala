@@ -19,7 +19,7 @@ object Phase {
 }
 
 /**
- * Exposed nanoseconds by phase of a step of the job-a-step shape.
+ * Exposed nanoseconds by phase of a step of the job-per-step shape.
  *
  * @param critical
  *   as the driver saw the step: what the slowest task of each stage measured

@@ -81,7 +81,7 @@ private[optimizer] final class Lars(
 
   def update(weights: FloatBuffer, gradient: FloatBuffer, step: Long): Unit = {
     Optimizer.requireLengths(length, weights, gradient)
-    if (ratios == null) throw new IllegalStateException(s"step $step: an update before the tensors' lengths were told")
+    if (ratios == null) throw new IllegalStateException(s"step $step: an update before the tensors' lengths were known")
     val rate = learningRate(step)
     parts.foreach(part => updatePart(weights, gradient, part, (rate * part.rate * ratios(part.tensor)).toFloat))
     ratios = null

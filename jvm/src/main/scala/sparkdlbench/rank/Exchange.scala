@@ -4,7 +4,7 @@ import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.TransportVariant
 
-/** A transport of the job-a-step shape: the training loop runs in the driver. */
+/** A transport of the job-per-step shape: the training loop runs in the driver. */
 trait JobTransport extends TransportVariant {
 
   /** The topologies that it can carry. */
@@ -23,7 +23,7 @@ trait JobTransport extends TransportVariant {
 }
 
 /**
- * Memory that a job-a-step exchange needs.
+ * Memory that a job-per-step exchange needs.
  *
  * @param executor
  *   in each executor, however many ranks it has

@@ -10,7 +10,7 @@ import scala.reflect.ClassTag
 /** Where a rank's state lives. */
 final case class Placement(rank: Int, host: String, executorId: String)
 
-/** One rank of a job-a-step run, as its exchange sees it in the executor that holds it. */
+/** One rank of a job-per-step run, as its exchange sees it in the executor that holds it. */
 trait JobRank extends RankContext {
   def bytes: ByteCounter
   def host: String
@@ -33,7 +33,7 @@ trait KeptRanks extends Serializable {
   def apply(rank: Int): JobRank
 }
 
-/** The ranks of a job-a-step run, as its exchange sees them from the driver. */
+/** The ranks of a job-per-step run, as its exchange sees them from the driver. */
 trait JobRanks {
   def sc: SparkContext
   def setup: RunContext

@@ -62,7 +62,7 @@ object SavedModel {
     if (found.modelShape.product != spec.inputShape.product || (labels > 0 && labels != spec.classes))
       throw new IllegalArgumentException(
         s"${ModelFolder.InputFile} describes rows of ${found.modelShape.mkString(" × ")} values and $labels names of classes, and the model takes rows of " +
-          s"${spec.inputShape.mkString(" × ")} and tells ${spec.classes} classes apart"
+          s"${spec.inputShape.mkString(" × ")} and has ${spec.classes} classes"
       )
     found
   }

@@ -7,7 +7,7 @@ import sparkdlbench.transport.{RankGroups, Transport, TransportVariant}
 import sparkdlbench.vector.FlatBuffer
 
 /**
- * A topology that goes through the driver: a few Spark jobs a step, so only a transport of the job-a-step shape
+ * A topology that goes through the driver: a few Spark jobs per step, so only a transport of the job-per-step shape
  * (`JobTransport.topologies`) can carry it. There are no collectives among the ranks.
  */
 trait JobTopology { self: Topology =>
@@ -17,7 +17,7 @@ trait JobTopology { self: Topology =>
     val carriers =
       Variants.all[TransportVariant].collect { case job: JobTransport if job.topologies.contains(name) => job.name }
     Some(
-      s"Topology $name goes through the driver, a Spark job a step, and the transport of this run keeps the ranks in one stage " +
+      s"Topology $name goes through the driver, a Spark job per step, and the transport of this run keeps the ranks in one stage " +
         s"for the whole training. Use transport = ${carriers.mkString(" or ")} with it, or a topology among the ranks, such as sliced."
     )
   }

@@ -18,7 +18,7 @@ import sparkdlbench.transport.RankGroups
  */
 final class Tree extends Topology with JobTopology {
   def name = "tree"
-  def doc = "MLlib's way: gradients summed up a tree to the driver, which updates and broadcasts; a job a step"
+  def doc = "MLlib's way: gradients summed up a tree to the driver, which updates and broadcasts; a job per step"
   override def keys: Seq[Key[_]] = Seq(Tree.depth)
 
   /** What a rank sends; the aggregators and the driver send beside. */

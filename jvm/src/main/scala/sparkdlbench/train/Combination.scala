@@ -52,7 +52,7 @@ object Combination {
     val algorithm = settings(RunKeys.algorithm)
     val other = transport match {
       case _: JobTransport =>
-        Some(s"transport ${transport.name} makes a Spark job a step and carries nothing while gradients are computed")
+        Some(s"transport ${transport.name} makes a Spark job per step and carries nothing while gradients are computed")
       case _ if algorithm != "sync-sgd" =>
         Some(s"with algorithm $algorithm the workers' weights differ, and so what their layers give")
       case _ if settings(BatchShares.kind) == "speed" =>
@@ -83,12 +83,12 @@ object Combination {
     val topology = settings(RunKeys.topology)
     if (!transport.topologies.contains(topology))
       Some(
-        s"Transport ${transport.name} makes a Spark job a step and cannot carry the topology '$topology'. " +
+        s"Transport ${transport.name} makes a Spark job per step and cannot carry the topology '$topology'. " +
           s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
       )
     else if (settings(RunKeys.algorithm) != "sync-sgd")
       Some(
-        s"Transport ${transport.name} makes a Spark job a step, in which all workers' gradients are summed: it carries the algorithm " +
+        s"Transport ${transport.name} makes a Spark job per step, in which all workers' gradients are summed: it carries the algorithm " +
           s"sync-sgd alone, not '${settings(RunKeys.algorithm)}'. Use a transport of the one-stage shape, such as block-stream."
       )
     else None
@@ -108,7 +108,7 @@ object Combination {
   private def checkpoints(transport: JobTransport, settings: Settings): Option[String] =
     if (settings(CheckpointKeys.folder).nonEmpty || settings(CheckpointKeys.resume).nonEmpty)
       Some(
-        s"Transport ${transport.name} makes a Spark job a step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
+        s"Transport ${transport.name} makes a Spark job per step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
           "a transport of the one-stage shape, such as block-stream."
       )
     else None

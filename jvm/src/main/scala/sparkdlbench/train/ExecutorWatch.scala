@@ -4,7 +4,7 @@ import scala.util.Try
 
 /**
  * Ends the Spark jobs of a run whose session has had no slot at all for too long: a job without an executor waits for one for ever. For the
- * shape of a job a step, whose jobs come and go in the thread that trains; the one job of the other shape has `SlotWatch`.
+ * shape of a job per step, whose jobs come and go in the thread that trains; the one job of the other shape has `SlotWatch`.
  *
  * @param runId
  *   for the name of its thread

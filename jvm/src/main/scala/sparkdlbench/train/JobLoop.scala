@@ -43,7 +43,7 @@ trait TrainingLoop {
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained
 }
 
-/** The loop of the job-a-step shape: it runs here, in the driver; each step is a few Spark jobs of the exchange's. */
+/** The loop of the job-per-step shape: it runs here, in the driver; each step is a few Spark jobs of the exchange's. */
 final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingLoop {
 
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {

@@ -26,7 +26,7 @@ final case class RankStatus(
   /** Mean milliseconds a step, by phase. */
   def phasesMillis: Seq[Double] = phaseNanos.toSeq.map(_ / 1e6 / math.max(1L, steps))
 
-  /** Milliseconds a step in which it waited neither for other ranks nor for Spark. */
+  /** Milliseconds per step in which it waited neither for other ranks nor for Spark. */
   def ownMillis: Double = phasesMillis.sum - phasesMillis(Phase.Wait) - phasesMillis(Phase.Scheduler)
 }
 
@@ -53,13 +53,13 @@ final class LiveRun private[train] (val application: String, val setup: RunSetup
     ranks.clear()
   }
 
-  /** The ranks of a run of a job a step have their places. */
+  /** The ranks of a run of a job per step have their places. */
   def placed(places: Seq[Placement]): Unit = synchronized {
     val none = new Array[Long](Phase.names.size)
     places.foreach(at => ranks(at.rank) = RankStatus(at.rank, at.host, at.executorId, 0, none, Map.empty))
   }
 
-  /** The driver of a run of a job a step counted a step. */
+  /** The driver of a run of a job per step counted a step. */
   def stepDone(step: StepPhases): Unit = synchronized {
     phases = LiveRun.sum(phases, step.critical)
     stepsDone += 1
@@ -70,7 +70,7 @@ final class LiveRun private[train] (val application: String, val setup: RunSetup
     }
   }
 
-  /** All bytes so far: of a run of a job a step after each evaluation, of any at the end. */
+  /** All bytes so far: of a run of a job per step after each evaluation, of any at the end. */
   def sent(bytes: Map[String, Long]): Unit = synchronized { allBytes = bytes }
 
   /** Each rank, where the ranks tell; those of one attempt may be at different steps. */

@@ -14,7 +14,7 @@ import scala.util.{Failure, Success, Try}
 import scala.util.control.NonFatal
 
 /**
- * The ranks of a job-a-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
+ * The ranks of a job-per-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
  * executor that holds it.
  */
 final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRanks with AutoCloseable {

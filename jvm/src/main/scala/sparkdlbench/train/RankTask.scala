@@ -313,7 +313,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       reportedAt = began
       report(DoingReport(setup.runId, attempt, Progress.Evaluating))
     }
-    algorithm.settle()
+    algorithm.drain()
     statistics.share(step)
     val found = rank.evaluate(() => algorithm.alive())
     try NonFinite.check(setup, step - 1, found)
@@ -347,7 +347,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       transport: Transport,
       groups: GroupsReport
   ): RankOutcome = {
-    algorithm.settle()
+    algorithm.drain()
     statistics.share(setup.totalSteps)
     val facts = rank.engine.facts
     RankOutcome(

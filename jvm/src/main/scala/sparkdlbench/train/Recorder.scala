@@ -62,7 +62,7 @@ final class Recorder(
   /** Host and executor of each rank. */
   private var places: IndexedSeq[(String, String)] = IndexedSeq.empty
 
-  /** What the ranks of a job-a-step run do, step by step. */
+  /** What the ranks of a job-per-step run do, step by step. */
   private var logs: IndexedSeq[PhaseLog] = IndexedSeq.empty
 
   /** What those of a one-stage run did. */
@@ -83,14 +83,14 @@ final class Recorder(
     folder.event("epoch_start", None, "epoch_num" -> (epoch + 1))
   }
 
-  /** Where the ranks of a job-a-step run are. */
+  /** Where the ranks of a job-per-step run are. */
   def placed(placements: Seq[Placement]): Unit = {
     places = placements.map(each => (each.host, each.executorId)).toIndexedSeq
     logs = places.map(_ => new PhaseLog(PhaseLog.stepsKept(places.size)))
     live.placed(placements)
   }
 
-  /** A step of a job-a-step run; its phases' sum is its time. */
+  /** A step of a job-per-step run; its phases' sum is its time. */
   def stepDone(step: Long, rows: Int, lossSum: Double, stepPhases: StepPhases): Unit = {
     val nanos = stepPhases.critical.sum
     stepNanos += nanos

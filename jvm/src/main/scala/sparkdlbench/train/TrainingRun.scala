@@ -332,15 +332,15 @@ object TrainingRun {
   }
 
   /** The data's facts, as far as they can be had without decoding it, which takes a job. */
-  private[sparkdlbench] def foreseen(sc: SparkContext, checked: Settings): Foreseen = {
+  private[sparkdlbench] def preview(sc: SparkContext, checked: Settings): RunPreview = {
     val source = Variants.find[DataSource]("data source", checked(RunKeys.data))
-    val found = source.foresee(source.qualified(checked, sc.hadoopConfiguration), sc)
+    val found = source.preview(source.qualified(checked, sc.hadoopConfiguration), sc)
     val facts = found.undecoded.getOrElse(source.inspect(found.settings, sc.hadoopConfiguration))
-    Foreseen(found.settings, facts, found.undecoded.isEmpty)
+    RunPreview(found.settings, facts, found.undecoded.isEmpty)
   }
 
   /** @param counted whether the rows of `facts` are those that there are */
-  private[sparkdlbench] final case class Foreseen(settings: Settings, facts: DataFacts, counted: Boolean)
+  private[sparkdlbench] final case class RunPreview(settings: Settings, facts: DataFacts, counted: Boolean)
 
   /**
    * Builds the model's specification, and checks what depends on it.

@@ -10,7 +10,7 @@ import scala.util.Try
 /**
  * What only the ranks of one run know; made by the driver and handed out inside Spark, as a broadcast: blocks that executors fetch from the
  * driver's block manager and from each other's. So it is as secret as those are: with `spark.authenticate` only who has the session's secret
- * gets them, without it whoever reaches a block manager's port; `spark.network.crypto.enabled` or RPC TLS encrypt them on their way.
+ * gets them, without it anyone who reaches a block manager's port; `spark.network.crypto.enabled` or RPC TLS encrypt them on their way.
  *
  * @param key
  *   32 random bytes
@@ -36,7 +36,7 @@ object RunSecret extends Logging {
     if (oneProcess || property("spark.authenticate").exists(text => Try(text.trim.toBoolean).getOrElse(false))) None
     else
       Some(
-        s"Transport $transport proves its peers by a secret of the run that Spark hands out, and without spark.authenticate whoever reaches the port of a " +
+        s"Transport $transport proves its peers by a secret of the run that Spark hands out, and without spark.authenticate anyone who reaches the port of a " +
           "block manager can ask for it. Set spark.authenticate=true (and spark.authenticate.secret on a standalone cluster) unless you trust the network."
       )
   }

@@ -123,7 +123,7 @@ trait Transport extends AutoCloseable {
  * @param hosts
  *   that those are on, at most; at least 1
  */
-final case class Surroundings(ranks: Int, executors: Int, hosts: Int) {
+final case class RankPlacement(ranks: Int, executors: Int, hosts: Int) {
 
   /** Whether some rank has another in another process. */
   def severalProcesses: Boolean = ranks > 1 && executors > 1
@@ -142,7 +142,7 @@ trait OneStageTransport extends TransportVariant {
    * Makes the checks of `connect` that a process can make by itself, in a task and for the doctor: a run would find the same when it
    * connects. Throws what `connect` would, a ConfigurationException where the user can mend it.
    */
-  def checkHere(settings: Settings, around: Surroundings): Unit = ()
+  def checkHere(settings: Settings, around: RankPlacement): Unit = ()
 
   /** A new run's secret, made on the driver. */
   def newSecret(settings: Settings): RunSecret = RunSecret.random()

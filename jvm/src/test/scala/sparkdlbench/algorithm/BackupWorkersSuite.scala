@@ -65,7 +65,7 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
         exchange.afterStep(step + 1, gradient, 1f)
       }
     }
-    exchange.settle()
+    exchange.drain()
     (parameters.toArray.toSeq, Option(rule).map(_.dropped), leftOut)
   }
 

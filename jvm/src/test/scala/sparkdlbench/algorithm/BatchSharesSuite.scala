@@ -27,7 +27,7 @@ class BatchSharesSuite extends AnyFunSuite with LocalRuns {
 
   test("what they do not go with is refused, with the reason") {
     val refused = Seq(
-      Seq("transport" -> "shuffle") -> "makes a Spark job a step",
+      Seq("transport" -> "shuffle") -> "makes a Spark job per step",
       Seq("topology" -> "ps", "backup_workers" -> "1") -> "by even shares"
     )
     for ((chosen, why) <- refused) {

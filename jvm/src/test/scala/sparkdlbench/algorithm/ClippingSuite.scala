@@ -48,7 +48,7 @@ class ClippingSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
-  test("where one place has the whole sum, a job a step clips as the one-stage shape does") {
+  test("where one place has the whole sum, a job per step clips as the one-stage shape does") {
     val steps = Seq("max_steps" -> "8", "optimizer.learning_rate" -> "0.1", "optimizer.momentum" -> "0.9")
     def weights(chosen: Seq[(String, String)], clip: String) =
       run(steps ++ chosen :+ ("clip_norm" -> clip): _*).weights

@@ -72,7 +72,7 @@ class OwnWeightsSuite extends AnyFunSuite with LocalRuns {
     Files.delete(folder)
   }
 
-  test("a job a step carries sync-sgd alone") {
+  test("a job per step carries sync-sgd alone") {
     for (transport <- Seq("block-manager", "shuffle"); (_, settings) <- algorithms) {
       val message = intercept[ConfigurationException](train(settings :+ ("transport" -> transport))).getMessage
       assert(message.contains("sync-sgd alone"))

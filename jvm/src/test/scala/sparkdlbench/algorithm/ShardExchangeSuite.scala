@@ -97,15 +97,15 @@ class ShardExchangeSuite extends AnyFunSuite {
         val parameters = new FlatBuffer(length)
         val (ranks, rule) = withRule(transport, parameters, shards, pace)
         var step = 0L
-        for (until <- Seq(7L, 8L, 20L)) { // settled in between, also after a step that pushed nothing
+        for (until <- Seq(7L, 8L, 20L)) { // drained in between, also after a step that pushed nothing
           while (step < until) {
             ranks.beforeStep(step)
             ranks.serve()
             step += 1
             ranks.afterStep(step, filled(length, (transport.rank + step - 1).toFloat), 1f)
           }
-          ranks.settle()
-          ranks.settle()
+          ranks.drain()
+          ranks.drain()
           assert(only(parameters) == expected(size, step), s"$label, after $step steps")
         }
         (ranks.lag.toSeq, rule.map(_.staleness.sum), rule.map(_.version))
@@ -132,7 +132,7 @@ class ShardExchangeSuite extends AnyFunSuite {
           ranks.afterStep(step + 1, filled(9, (transport.rank + step).toFloat), 1f)
         }
         if (transport.rank != 0) others.countDown()
-        ranks.settle()
+        ranks.drain()
         assert(only(parameters) == expected(size, steps))
         ranks.lag.lastIndexWhere(_ > 0)
       }
@@ -156,7 +156,7 @@ class ShardExchangeSuite extends AnyFunSuite {
           if (transport.rank == 1 && step % 10 == 0) Thread.sleep(random.nextInt(5).toLong)
           ranks.afterStep(step + 1, filled(5, 1f), 1f)
         }
-        ranks.settle()
+        ranks.drain()
         assert(only(parameters) == -120f)
       }
     }
@@ -174,7 +174,7 @@ class ShardExchangeSuite extends AnyFunSuite {
           (0 until length).foreach(i => gradient.floats.put(i, slope(transport.rank, parameters.floats.get(i), i)))
           ranks.afterStep(step + 1, gradient, 1f)
         }
-        ranks.settle()
+        ranks.drain()
         parameters.toArray.toSeq
       }
       assert(all.distinct.size == 1)
@@ -192,7 +192,7 @@ class ShardExchangeSuite extends AnyFunSuite {
         ranks.beforeStep(step)
         ranks.afterStep(step + 1, filled(11, (transport.rank + step).toFloat), 1f)
       }
-      ranks.settle()
+      ranks.drain()
       (parameters.toArray.toSeq, ranks.residual.get.toArray.toSeq)
     }
     assert(results.map(_._1).distinct.size == 1)
@@ -208,7 +208,7 @@ class ShardExchangeSuite extends AnyFunSuite {
         ranks.beforeStep(step)
         ranks.afterStep(step + 1, filled(4, 1f), 1f)
       }
-      ranks.settle()
+      ranks.drain()
     })
     assert(error.getMessage.contains("waited 600 ms"), error.getMessage)
   }
@@ -241,7 +241,7 @@ class ShardExchangeSuite extends AnyFunSuite {
         val parameters = new FlatBuffer(length)
         val (ranks, _) = withRule(transport, parameters, 1, pace, timeoutMillis = short.timeoutMillis)
         train(ranks, transport.rank, steps, length)(_ => if (transport.rank == slow) Thread.sleep(400))
-        ranks.settle()
+        ranks.drain()
         only(parameters)
       }
       assert(results.forall(_ == expected(size, steps)), s"rank $slow is slow, $pace")
@@ -265,7 +265,7 @@ class ShardExchangeSuite extends AnyFunSuite {
         if (transport.rank == 1) Thread.sleep(200)
         if (transport.rank == 2 && step == 1) over.await(30, TimeUnit.SECONDS): Unit
       }
-      try ranks.settle()
+      try ranks.drain()
       finally if (transport.rank == 0) { waited = System.nanoTime() - start; over.countDown() }
     })
     assert(
@@ -296,7 +296,7 @@ class ShardExchangeSuite extends AnyFunSuite {
               ranks.afterStep(step + 1, filled(length, (transport.rank + step).toFloat), 1f)
             }
           else ranks.serveUntil(until)
-          ranks.settle()
+          ranks.drain()
           assert(ranks.steps == until)
           // As an evaluation, which servers have no part in; after the last one nobody waits.
           if (transport.rank < workers && until < end) (1 to 20).foreach { _ => Thread.sleep(200); ranks.alive() }
@@ -336,7 +336,7 @@ class ShardExchangeSuite extends AnyFunSuite {
         if (transport.rank == 0 && step == 1) assert(others.await(20, TimeUnit.SECONDS), "the others wait")
       }
       if (transport.rank != 0) others.countDown()
-      ranks.settle()
+      ranks.drain()
     }
     assert(seen.size < steps * size, "no push brought several steps")
     assert(seen.toSeq == seen.sorted.toSeq && seen.last >= 2 * steps / size, seen)

@@ -49,14 +49,14 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
     val parts = Seq("data.split_bytes" -> "1024", "data.cache_dir" -> cache) ++
       Seq("data.path" -> path, "data.classes" -> "3")
     val all = source.qualified(settings(source, parts), hadoop)
-    assert(source.foresee(all, sc).undecoded.exists(facts => facts.shape == Seq(3) && facts.classes == 3))
+    assert(source.preview(all, sc).undecoded.exists(facts => facts.shape == Seq(3) && facts.classes == 3))
 
     val cancelled = Future(Try(source.prepare(all, sc)))
     awaitDecoding()
     while (!cancelled.isCompleted) { Decoding.cancel(sc); Thread.sleep(20) }
     val failure = Await.result(cancelled, 30.seconds).failed.get
     assert(failure.isInstanceOf[ConfigurationException] && failure.getMessage.contains("cancelled"), failure)
-    assert(source.foresee(all, sc).undecoded.isDefined)
+    assert(source.preview(all, sc).undecoded.isDefined)
 
     val prepared = Future(source.prepare(all, sc))
     var seen = Set(awaitDecoding())
@@ -65,7 +65,7 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
     assert(seen.forall(now => now.source == "csv" && now.parts > 50 && now.done >= 0 && now.done <= now.parts))
     assert(seen.exists(now => now.done > 0 && now.done < now.parts && now.rows > 0), seen)
     assert(Decoding.now.isEmpty)
-    val again = source.foresee(all, sc)
+    val again = source.preview(all, sc)
     assert(again.undecoded.isEmpty && again.settings.entries == decoded.entries)
   }
 
@@ -117,7 +117,7 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
       val wanted = source.qualified(settings(source, set), hadoop)
       val message = intercept[ConfigurationException](source.prepare(wanted, sc)).getMessage
       assertSays(message, disk.toString, "disk or quota is full", "data.cache_dir")
-      assert(names(disk).isEmpty && source.foresee(wanted, sc).undecoded.isDefined)
+      assert(names(disk).isEmpty && source.preview(wanted, sc).undecoded.isDefined)
     }
   }
 

@@ -6,7 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.RunKeys
 import sparkdlbench.transport.tcp.PortRange
-import sparkdlbench.transport.{LocalCluster, Surroundings}
+import sparkdlbench.transport.{LocalCluster, RankPlacement}
 
 import java.net.{InetAddress, ServerSocket}
 import java.nio.file.{Files, Paths}
@@ -171,9 +171,9 @@ class DoctorSuite extends AnyFunSuite {
     PortRange(port, port).check(here, 1)
     assert(refusal(2).contains("at least 2 here"))
     PortRange(0, 0).check(here, 1000)
-    assert(Surroundings(ranks = 5, executors = 4, hosts = 2).ranksOnAHost == 3)
-    assert(Surroundings(ranks = 2, executors = 4, hosts = 4).ranksOnAHost == 1)
-    assert(!Surroundings(ranks = 2, executors = 1, hosts = 1).severalProcesses)
+    assert(RankPlacement(ranks = 5, executors = 4, hosts = 2).ranksOnAHost == 3)
+    assert(RankPlacement(ranks = 2, executors = 4, hosts = 4).ranksOnAHost == 1)
+    assert(!RankPlacement(ranks = 2, executors = 1, hosts = 1).severalProcesses)
   }
 
   test("UCX devices that a host does not have") {

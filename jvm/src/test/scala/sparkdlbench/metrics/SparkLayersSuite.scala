@@ -10,7 +10,7 @@ import scala.jdk.CollectionConverters._
 
 class SparkLayersSuite extends AnyFunSuite {
 
-  test("the layers of a run add up to its wall clock; a job a step costs launches, one stage does not") {
+  test("the layers of a run add up to its wall clock; a job per step costs launches, one stage does not") {
     val results = Files.createTempDirectory("layers")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>

@@ -42,7 +42,7 @@ class DriverMessagesSuite extends AnyFunSuite {
     val ms = summary.path("final").path("ms_per_step_median").asDouble
     val counted = Counted(steps, (System.nanoTime() - start) / 1e9, messages, ms)
     info(
-      f"$transport, $steps steps: $ms%.3f ms a step; ${counted.others.values.sum} messages to the driver, and by time " +
+      f"$transport, $steps steps: $ms%.3f ms per step; ${counted.others.values.sum} messages to the driver, and by time " +
         f"${counted.byTime.values.sum} in ${counted.seconds}%.0f s"
     )
     counted.messages.toSeq.sortBy(-_._2).foreach { case (kind, count) => info(f"$count%8d  $kind") }

@@ -126,7 +126,7 @@ class StatisticsRunSuite extends AnyFunSuite with LocalSpark {
     def message(settings: (String, String)*) =
       intercept[ConfigurationException](run(settings :+ ("model.sync_batch_norm" -> "true"): _*)).getMessage
     for (transport <- Seq("block-manager", "shuffle"))
-      assert(message(normal, "transport" -> transport).contains(s"transport $transport makes a Spark job a step"))
+      assert(message(normal, "transport" -> transport).contains(s"transport $transport makes a Spark job per step"))
     assert(message(normal, "transport" -> "block-stream", "algorithm" -> "local-sgd").contains("weights differ"))
     assert(message(dropping, "transport" -> "block-stream").contains("has no layer of kind 'batch-norm'"))
     run(normal, "transport" -> "block-manager", "workers" -> "1", "model.sync_batch_norm" -> "true", "max_steps" -> "1")

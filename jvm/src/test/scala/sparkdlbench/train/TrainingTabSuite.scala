@@ -88,7 +88,7 @@ class TrainingTabSuite extends AnyFunSuite {
     assert(live(rank(0, 1000000, 0)).straggler.isEmpty)
   }
 
-  test("a job a step: each rank's phases, who is waited for, and the bytes so far") {
+  test("a job per step: each rank's phases, who is waited for, and the bytes so far") {
     import sparkdlbench.metrics.{Phase, StepPhases}
     def nanos(compute: Long, wait: Long) = {
       val phases = new Array[Long](Phase.names.size)

@@ -14,7 +14,7 @@ import java.util.concurrent.{Callable, Executors, TimeUnit}
 import scala.util.Random
 
 /**
- * Who knocks at the block-transfer servers of a running exchange without the secret, or with it but without being a rank,
+ * Who connects to the block-transfer servers of a running exchange without the secret, or with it but without being a rank,
  * gets nothing in, and the exchange goes on with right sums. (That the wire cannot be read: tests/test_security.py.)
  */
 class BlockStreamSecuritySuite extends AnyFunSuite {
@@ -28,8 +28,8 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
     "spark.network.crypto.saslFallback" -> "false"
   )
 
-  /** Lets two ranks exchange until `attack`, which gets the ranks' open doors, has ended; what the ranks bring back. */
-  private def besideAnExchange(sc: SparkContext)(attack: Seq[Door] => Unit): Seq[Seen] = {
+  /** Lets two ranks exchange until `attack`, which gets the ranks' open targets, has ended; what the ranks bring back. */
+  private def besideAnExchange(sc: SparkContext)(attack: Seq[Target] => Unit): Seq[Seen] = {
     val folder = Files.createTempDirectory("intruders")
     val name = folder.toString
     val settings = Settings.resolve(Map("host_local" -> "off"), Seq(HostLocal.mode))
@@ -39,8 +39,8 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
         () => LocalCluster.ranks(sc, 2, settings)(group => exchange(group, Paths.get(name)))
       val running = pool.submit(ranks)
       val end = System.nanoTime() + 60000000000L
-      while (!running.isDone && doors(folder).size < 2 && System.nanoTime() < end) Thread.sleep(20)
-      try if (!running.isDone) attack(doors(folder))
+      while (!running.isDone && targets(folder).size < 2 && System.nanoTime() < end) Thread.sleep(20)
+      try if (!running.isDone) attack(targets(folder))
       finally Files.createFile(folder.resolve("stop")): Unit
       running.get(60, TimeUnit.SECONDS)
     } finally {
@@ -50,36 +50,36 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
     }
   }
 
-  private def doors(folder: Path): Seq[Door] =
-    folder.toFile.list().toSeq.filter(_.startsWith("door-")).sorted.map { name =>
+  private def targets(folder: Path): Seq[Target] =
+    folder.toFile.list().toSeq.filter(_.startsWith("target-")).sorted.map { name =>
       val told = new String(Files.readAllBytes(folder.resolve(name)), "UTF-8").split(' ')
-      Door(told(0), told(1).toInt, told(2).toInt, told(3).toLong)
+      Target(told(0), told(1).toInt, told(2).toInt, told(3).toLong)
     }
 
-  private def knock(intruder: Intruder, door: Door, stream: StreamId, body: Array[Byte] = noise(64)): String =
-    intruder.upload(door.host, door.port, Intruder.blockId(stream), body, math.max(64L, body.length.toLong))
+  private def upload(intruder: Intruder, target: Target, stream: StreamId, body: Array[Byte] = noise(64)): String =
+    intruder.upload(target.host, target.port, Intruder.blockId(stream), body, math.max(64L, body.length.toLong))
 
-  /** The stream of the other rank to the door's: what a rank of the group would use. */
-  private def right(door: Door): StreamId = StreamId(door.inbox, 1 - door.rank, door.rank)
+  /** The stream of the other rank to the target's: what a rank of the group would use. */
+  private def right(target: Target): StreamId = StreamId(target.inbox, 1 - target.rank, target.rank)
 
   test("without the secret, or with a wrong one, nobody gets in, though he knows the stream's name") {
     LocalCluster.run(2, 1, authenticated: _*) { sc =>
-      val seen = besideAnExchange(sc) { doors =>
-        assert(doors.size == 2)
+      val seen = besideAnExchange(sc) { targets =>
+        assert(targets.size == 2)
         // The application's id tells nothing that is secret; it is what a client announces itself with.
         val conf = sc.getConf.clone().set("spark.app.id", sc.applicationId)
         val without = Intruder.withoutSecret(conf.clone().remove("spark.authenticate.secret"))
         val wrong = Intruder.withSecret(conf, "not of this test")
         val withIt = Intruder.withSecret(conf, secret)
         try
-          for (door <- doors; _ <- 0 until 5) {
-            val unauthenticated = knock(without, door, right(door))
+          for (target <- targets; _ <- 0 until 5) {
+            val unauthenticated = upload(without, target, right(target))
             assert(unauthenticated.startsWith("refused"), unauthenticated)
-            val impostor = knock(wrong, door, right(door))
+            val impostor = upload(wrong, target, right(target))
             assert(impostor.startsWith("no connection"), impostor)
             // The same client with the right secret is listened to (and counted, below), so it was the secret that
             // kept the other out.
-            val stranger = knock(withIt, door, StreamId(1, 1 - door.rank, door.rank))
+            val stranger = upload(withIt, target, StreamId(1, 1 - target.rank, target.rank))
             assert(stranger.startsWith("refused"), stranger)
           }
         finally Seq(without, wrong, withIt).foreach(_.close())
@@ -92,26 +92,26 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
     LocalCluster.run(2, 1, authenticated: _*) { sc =>
       val random = new Random(7)
       val count = 40
-      val seen = besideAnExchange(sc) { doors =>
-        assert(doors.size == 2)
+      val seen = besideAnExchange(sc) { targets =>
+        assert(targets.size == 2)
         val insider = Intruder.ofSession
-        for (door <- doors) {
+        for (target <- targets) {
           // Sometimes the server's words are lost, because it closes the connection on what is still being sent; the
           // count below says that each was refused for what it was.
           def isRefused(answer: String): Unit = assert(answer.startsWith("refused"), answer)
           (0 until count).foreach { _ =>
             val stream = StreamId(random.nextLong() & Long.MaxValue, random.nextInt(4), random.nextInt(4))
-            isRefused(knock(insider, door, stream, noise(1 + random.nextInt(100000))))
+            isRefused(upload(insider, target, stream, noise(1 + random.nextInt(100000))))
           }
           // A neighbouring number, and the right number for a rank that lives elsewhere.
-          isRefused(knock(insider, door, right(door).copy(inbox = door.inbox ^ 1)))
-          isRefused(knock(insider, door, right(door).copy(to = 1 - door.rank)))
+          isRefused(upload(insider, target, right(target).copy(inbox = target.inbox ^ 1)))
+          isRefused(upload(insider, target, right(target).copy(to = 1 - target.rank)))
           // 8 GiB are declared: refused at the first byte, so nothing is kept for them.
-          val stray = Intruder.blockId(StreamId(5, 1 - door.rank, door.rank))
-          isRefused(insider.upload(door.host, door.port, stray, noise(1 << 16), 8L << 30))
+          val stray = Intruder.blockId(StreamId(5, 1 - target.rank, target.rank))
+          isRefused(insider.upload(target.host, target.port, stray, noise(1 << 16), 8L << 30))
           // Ids that no stream can have.
           for (id <- Seq(Intruder.blockId(-1, 0), Intruder.blockId(5, -1), "shuffle_2000000000_x_y", "")) {
-            val answer = insider.upload(door.host, door.port, id, noise(64), 64)
+            val answer = insider.upload(target.host, target.port, id, noise(64), 64)
             assert(answer.startsWith("refused"), s"'$id': $answer")
           }
         }
@@ -124,7 +124,7 @@ class BlockStreamSecuritySuite extends AnyFunSuite {
 private object BlockStreamSecuritySuite {
 
   /** Where a rank can be reached, and the number of its mailbox, which outside tests only its group knows. */
-  final case class Door(host: String, port: Int, rank: Int, inbox: Long)
+  final case class Target(host: String, port: Int, rank: Int, inbox: Long)
 
   /** Steps with right sums that a rank went through, and streams that its executor refused meanwhile. */
   final case class Seen(steps: Long, refused: Long)
@@ -144,9 +144,9 @@ private object BlockStreamSecuritySuite {
     try {
       val self = SparkBlockStreamNetwork.describe(group.rank)
       val inbox = Mailbox.all.find(_.rank == group.rank).get.inbox
-      val told = folder.resolve(s".door-${group.rank}")
+      val told = folder.resolve(s".target-${group.rank}")
       Files.write(told, s"${self.host} ${self.port} ${group.rank} $inbox".getBytes("UTF-8"))
-      Files.move(told, folder.resolve(s"door-${group.rank}"))
+      Files.move(told, folder.resolve(s"target-${group.rank}"))
       val values = new FlatBuffer(Length)
       val codec = TestCodecs.plain.head
       val collective = new Sliced().bind(transport, values, values, 3000, codec, codec)

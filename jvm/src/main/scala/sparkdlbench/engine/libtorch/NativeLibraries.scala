@@ -140,7 +140,7 @@ object NativeLibraries {
   private[libtorch] def checkThreads(library: String, asked: Int, found: Int): Unit = if (found != asked)
     throw new ConfigurationException(
       s"The engine 'libtorch' was to compute with $asked threads (engine.threads, or spark.task.cpus where that is 0), and $library says that " +
-        s"it uses $found after it was told so. Valid are the numbers that it accepts on this host: set engine.threads to $found, or look " +
+        s"it uses $found, although it got this number. Valid are the numbers that it accepts on this host: set engine.threads to $found, or look " +
         "what limits it in the executors' environment (OMP_THREAD_LIMIT, OMP_NUM_THREADS, MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, a " +
         "library in the same JVM that sets it too), or choose the other engine.blas."
     )

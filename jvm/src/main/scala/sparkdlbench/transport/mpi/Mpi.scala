@@ -2,7 +2,7 @@ package sparkdlbench.transport.mpi
 
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.push.LaneSlots
-import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Surroundings, Transport, TransportVariant}
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RankPlacement, RunSecret, Transport, TransportVariant}
 
 /**
  * Messages by MPI: a real MPI job with one process beside each Spark task. Task and process share mapped memory, in which a message
@@ -33,7 +33,7 @@ final class Mpi extends TransportVariant with OneStageTransport {
   override def newSecret(settings: Settings): RunSecret = RunSecret.proving(name)
 
   /** The launcher is looked for everywhere: rank 0 may be in any executor. */
-  override def checkHere(settings: Settings, around: Surroundings): Unit = {
+  override def checkHere(settings: Settings, around: RankPlacement): Unit = {
     val python = MpiPrograms.python(settings(Mpi.python))
     MpiPrograms.launcher(settings(Mpi.launcher), python): Unit
     MpiPrograms.importsMpi4py(python)

@@ -149,7 +149,7 @@ private[mpi] object MpiJob extends Logging {
   private def checkNames(hosts: Seq[(String, String)]): Unit =
     hosts.groupBy(_._2).find(_._2.size > 1).foreach { case (name, same) =>
       throw new ConfigurationException(
-        s"MPI tells hosts apart by their names, and ${same.map(_._1).mkString(" and ")} are all called '$name'. Give each host (or container) a name of its own, or " +
+        s"MPI identifies hosts by their names, and ${same.map(_._1).mkString(" and ")} are all called '$name'. Give each host (or container) a name of its own, or " +
           "use transport tcp."
       )
     }

@@ -3,7 +3,7 @@ package sparkdlbench.transport.push
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
-import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, Surroundings, Transport, TransportVariant}
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, RankPlacement, Transport, TransportVariant}
 
 /**
  * Messages pushed from executor to executor through Spark's own block-transfer servers, without the driver.
@@ -36,7 +36,7 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   override def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] =
     if (settings(HostLocal.mode) == "off") None else Some(LaneSlots.bytes(capacity))
 
-  override def checkHere(settings: Settings, around: Surroundings): Unit =
+  override def checkHere(settings: Settings, around: RankPlacement): Unit =
     if (around.severalProcesses)
       SparkBlockStreamNetwork.obstacle.foreach(text => throw new ConfigurationException(text))
 

@@ -35,7 +35,7 @@ object Congestion {
   }
 
   /** Chooses for these connections; what they have now, each name once. */
-  def settle(channels: Seq[Channel], setting: String, sameHost: Boolean): Seq[String] = {
+  def choose(channels: Seq[Channel], setting: String, sameHost: Boolean): Seq[String] = {
     channels.foreach { channel =>
       choose(setting, sameHost, of(channel)).foreach { name =>
         if (!set(channel, name) && setting != "auto") throw cannot(name, channel)

@@ -81,17 +81,17 @@ final class PushLinks(
     val connected = Outcome.of(
       network.connect(peer, StreamId(peer.inbox, group.rank, rank), lost(peer), () => mailbox.wakeUp())
     )
-    val settled = connected.flatMap { channel =>
+    val chosen = connected.flatMap { channel =>
       Outcome.of {
         Congestion
-          .settle(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
+          .choose(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
           .foreach(congestion.add)
         channel.sockets.foreach(GatheringWrites.lift)
         channel
       }
     }
-    result(settled)
-    if (settled.isFailure) connected.foreach(_.abort())
+    result(chosen)
+    if (chosen.isFailure) connected.foreach(_.abort())
   }
 
   /** What controls the congestion of its connections, as far as the system says. */

@@ -7,8 +7,8 @@ import sparkdlbench.transport.{
   GroupContext,
   OneStageTransport,
   RankGroups,
+  RankPlacement,
   RunSecret,
-  Surroundings,
   Transport,
   TransportVariant
 }
@@ -43,7 +43,7 @@ final class Tcp extends TransportVariant with OneStageTransport {
     if (settings(Tcp.tls)) new RunSecret(plain.key, Some(TlsPair.newCertificate(plain.key))) else plain
   }
 
-  override def checkHere(settings: Settings, around: Surroundings): Unit = {
+  override def checkHere(settings: Settings, around: RankPlacement): Unit = {
     val ports = settings(Tcp.ports)
     Interfaces
       .matching(settings(Tcp.interface), ExecutorAddress.here.host)

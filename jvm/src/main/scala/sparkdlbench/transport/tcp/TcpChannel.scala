@@ -17,7 +17,7 @@ private[tcp] final class TcpChannel(connection: Channel, onFailure: Throwable =>
 
   channel.closeFuture().addListener { (_: io.netty.util.concurrent.Future[Void]) =>
     // What is still to be sent to a rank that has left, nobody reads; what it owes us, it has sent before.
-    if (channel.hasAttr(Entering.HasLeft)) finishing = true
+    if (channel.hasAttr(ClientHandshake.HasLeft)) finishing = true
     closed()
   }
 

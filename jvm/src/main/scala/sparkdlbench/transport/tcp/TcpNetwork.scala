@@ -112,15 +112,15 @@ final class TcpNetwork(
   private def bindAll(): Seq[(HostAddress, Try[Channel])] =
     Interfaces.matching(choice, executor.host, addresses()).map(address => (address, bind(address.address)))
 
-  /** Every rank knocks at every address of every other, at all of them at once; the first of mine that all of them reached. */
+  /** Every rank connects to every address of every other, at all of them at once; the first of mine that all of them reached. */
   private def agree(offers: IndexedSeq[Offer]): Int = {
     val self = offers(group.rank).process
-    val knocks = for {
+    val attempts = for {
       rank <- offers.indices if offers(rank).process != self
       (at, index) <- offers(rank).endpoints.zipWithIndex
-    } yield (rank, index) -> Try(knock(at, StreamId(0, group.rank, rank), 0, 1, ProbeMillis))
-    val deadline = System.nanoTime() + (ProbeMillis + EachProbeMillis * knocks.size) * 1000000L
-    val answered = knocks.collect {
+    } yield (rank, index) -> Try(attempt(at, StreamId(0, group.rank, rank), 0, 1, ProbeMillis))
+    val deadline = System.nanoTime() + (ProbeMillis + EachProbeMillis * attempts.size) * 1000000L
+    val answered = attempts.collect {
       case ((rank, index), begun) if isAnswered(begun, offers(rank).endpoints(index), rank, deadline) => (rank, index)
     }.toSet
     val reached = offers.indices.map { rank =>
@@ -155,33 +155,34 @@ final class TcpNetwork(
 
   /**
    * A connection of a stream. A server that strangers besiege turns ranks away as well, since it cannot know them before they have proved who
-   * they are: whoever is turned away knocks again, less and less often, while there is time.
+   * they are: a rank that is refused connects again, less and less often, while there is time.
    */
   private def enter(endpoint: Endpoint, id: StreamId, which: Int, of: Int, deadline: Long): Channel = {
     @tailrec
     def after(pauseMillis: Long): Channel = {
       val leftMillis = math.max(1L, (deadline - System.nanoTime()) / 1000000L)
-      Try(knock(endpoint, id, which, of, leftMillis).channel(deadline)) match {
+      Try(attempt(endpoint, id, which, of, leftMillis).channel(deadline)) match {
         case Success(channel) => channel
-        case Failure(_: TurnedAway) if pauseMillis < leftMillis && !group.isKilled =>
+        case Failure(_: HandshakeRefused) if pauseMillis < leftMillis && !group.isKilled =>
           Thread.sleep(pauseMillis)
-          after(math.min(2 * pauseMillis, TurnedAwayMillisAtMost))
+          after(math.min(2 * pauseMillis, HandshakeRetryMillisAtMost))
         case Failure(cause) => throw cause
       }
     }
-    after(TurnedAwayMillis)
+    after(HandshakeRetryMillis)
   }
 
-  private def isAnswered(begun: Try[Knock], endpoint: Endpoint, rank: Int, deadline: Long): Boolean =
+  private def isAnswered(begun: Try[ConnectionAttempt], endpoint: Endpoint, rank: Int, deadline: Long): Boolean =
     begun
-      .flatMap(knock => Try(knock.channel(deadline)))
-      .recoverWith { case _: TurnedAway => Try(enter(endpoint, StreamId(0, group.rank, rank), 0, 1, deadline)) }
+      .flatMap(attempt => Try(attempt.channel(deadline)))
+      .recoverWith { case _: HandshakeRefused => Try(enter(endpoint, StreamId(0, group.rank, rank), 0, 1, deadline)) }
       .map(_.close())
       .isSuccess
 
   /** Begins to connect. @param timeoutMillis until the connection stands, without the handshake */
-  private def knock(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): Knock = {
-    val entering = new Entering(handshake, handshake.hello(id, which, of), endpoint, loops.next().newPromise[Channel]())
+  private def attempt(endpoint: Endpoint, id: StreamId, which: Int, of: Int, timeoutMillis: Long): ConnectionAttempt = {
+    val greeting =
+      new ClientHandshake(handshake, handshake.hello(id, which, of), endpoint, loops.next().newPromise[Channel]())
     val millis = math.min(timeoutMillis, Int.MaxValue.toLong)
     val bootstrap = new Bootstrap()
       .group(loops)
@@ -191,14 +192,14 @@ final class TcpNetwork(
       .handler(new ChannelInitializer[Channel] {
         override def initChannel(channel: Channel): Unit = {
           tls.foreach(pair => channel.pipeline().addLast(pair.client(channel.alloc())))
-          channel.pipeline().addLast(entering): Unit
+          channel.pipeline().addLast(greeting): Unit
         }
       })
     val connecting = bootstrap.connect(InetAddress.getByName(endpoint.host), endpoint.port)
     connecting.addListener { (future: io.netty.util.concurrent.Future[Void]) =>
-      if (!future.isSuccess) entering.promise.tryFailure(future.cause): Unit
+      if (!future.isSuccess) greeting.promise.tryFailure(future.cause): Unit
     }
-    new Knock(endpoint, connecting.channel(), entering.promise)
+    new ConnectionAttempt(endpoint, connecting.channel(), greeting.promise)
   }
 
   /** The first of the ports that is free there, or why the last one was not. */
@@ -240,13 +241,13 @@ private[tcp] object TcpNetwork {
   val ListenMillis = 10000L
   val ListenAgainMillis = 200L
 
-  /** Pauses before a rank that was turned away knocks again: the first, and the longest. */
-  val TurnedAwayMillis = 50L
-  val TurnedAwayMillisAtMost = 1000L
+  /** Pauses before a rank that was refused connects again: the first, and the longest. */
+  val HandshakeRetryMillis = 50L
+  val HandshakeRetryMillisAtMost = 1000L
 }
 
 /** A connection that is being made. */
-private[tcp] final class Knock(endpoint: Endpoint, connecting: Channel, entered: Future[Channel]) {
+private[tcp] final class ConnectionAttempt(endpoint: Endpoint, connecting: Channel, entered: Future[Channel]) {
 
   /** Waits for it until `deadline`, of `System.nanoTime`; closes it where it fails. */
   def channel(deadline: Long): Channel = {

@@ -6,8 +6,8 @@ import sparkdlbench.transport.{
   GroupContext,
   OneStageTransport,
   RankGroups,
+  RankPlacement,
   RunSecret,
-  Surroundings,
   Transport,
   TransportVariant
 }
@@ -38,7 +38,7 @@ final class Ucx extends TransportVariant with OneStageTransport {
 
   override def newSecret(settings: Settings): RunSecret = RunSecret.proving(name)
 
-  override def checkHere(settings: Settings, around: Surroundings): Unit =
+  override def checkHere(settings: Settings, around: RankPlacement): Unit =
     UcxLibraries.load(settings(Ucx.libraries)): Unit
 
   override def connect(group: GroupContext): Transport = {

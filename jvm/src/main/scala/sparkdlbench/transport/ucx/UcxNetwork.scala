@@ -39,7 +39,7 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
   @volatile private var mailboxes = Set.empty[Mailbox]
   private var loop: UcxLoop = _
   private var peers: UcxPeers = _
-  private var door: UcxDoor = _
+  private var handshakes: UcxHandshakes = _
   private var inbox: UcxInbox = _
   private val closed = new AtomicBoolean
   private var chosen = Seq.empty[String]
@@ -69,7 +69,7 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
   }
 
   /** Messages that were refused so far. */
-  def refused: Long = if (door == null) 0 else door.refused
+  def refused: Long = if (handshakes == null) 0 else handshakes.refused
 
   /** Of this rank's worker. */
   private[ucx] def address: Array[Byte] = own.worker
@@ -85,9 +85,9 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
     val spins = Runtime.getRuntime.availableProcessors >= 2 * ranksHere
     loop = new UcxLoop(s"sparkdl-ucx-${group.rank}", worker, if (spins) SpinNanos else 0L, failAll)
     peers = new UcxPeers(group.rank, addresses, worker, loop)
-    inbox = new UcxInbox(group.rank, why => door.refuse(why))
-    door = new UcxDoor(group.rank, group.size, peers.tell(_, _, _), new Handshake(group.secret.key), admit)
-    UcxDoor.Kinds.foreach(kind => listen(kind) { (header, _) => door.receive(kind, header); STATUS.UCS_OK })
+    inbox = new UcxInbox(group.rank, why => handshakes.refuse(why))
+    handshakes = new UcxHandshakes(group.rank, group.size, peers.tell(_, _, _), new Handshake(group.secret.key), admit)
+    UcxHandshakes.Kinds.foreach(kind => listen(kind) { (header, _) => handshakes.receive(kind, header); STATUS.UCS_OK })
     listen(UcxFrame.Kind)(inbox.accept)
     loop.start()
     peers.start()
@@ -125,7 +125,7 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
       onFailure: Throwable => Unit,
       onDrained: () => Unit
   ): PushChannel = {
-    val entry = door.entry(id)
+    val entry = handshakes.entry(id)
     try new UcxChannel(peers, loop, peer.rank, number(entry), onFailure, onDrained)
     catch {
       case _: TimeoutException =>
@@ -139,27 +139,27 @@ final class UcxNetwork(group: GroupContext, tls: String, devices: String, librar
     }
   }
 
-  /** Of the stream, once the other end has accepted it. Knocks until then, less and less often: strangers may have crowded a greeting out. */
-  private def number(entry: UcxDoor.Leaving): Long = {
+  /** Of the stream, once the other end has accepted it. Greets again until then, less and less often: strangers may have crowded a greeting out. */
+  private def number(entry: UcxHandshakes.Leaving): Long = {
     val deadline = System.nanoTime() + group.timeoutMillis * 1000000L
-    val knock: Runnable = () =>
-      try door.knock(entry)
+    val greeting: Runnable = () =>
+      try handshakes.greet(entry)
       catch { case error: UcxException => entry.done.completeExceptionally(error): Unit }
     @tailrec
     def after(pauseMillis: Long): Long = {
-      loop.execute(knock)
+      loop.execute(greeting)
       val leftMillis = math.max(1L, (deadline - System.nanoTime()) / 1000000L)
       answer(entry, math.min(pauseMillis, leftMillis)) match {
         case Some(number) => number
-        case None if pauseMillis < leftMillis => after(math.min(2 * pauseMillis, KnockMillisAtMost))
+        case None if pauseMillis < leftMillis => after(math.min(2 * pauseMillis, GreetingMillisAtMost))
         case None => throw new TimeoutException
       }
     }
-    try after(KnockMillis)
-    finally loop.execute(() => door.forget(entry))
+    try after(GreetingMillis)
+    finally loop.execute(() => handshakes.forget(entry))
   }
 
-  private def answer(entry: UcxDoor.Leaving, millis: Long): Option[Long] =
+  private def answer(entry: UcxHandshakes.Leaving, millis: Long): Option[Long] =
     try Some(entry.done.get(millis, TimeUnit.MILLISECONDS))
     catch { case _: TimeoutException => None }
 
@@ -213,6 +213,6 @@ private[ucx] object UcxNetwork {
   private val LinesAtMost = 100
 
   /** Pauses before an unanswered greeting is sent again: the first, and the longest. */
-  private val KnockMillis = 1000L
-  private val KnockMillisAtMost = 8000L
+  private val GreetingMillis = 1000L
+  private val GreetingMillisAtMost = 8000L
 }

@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets
 import java.nio.file.{Files, Paths}
 
 /**
- * The golden losses: 20 steps of plain SGD (rate 0.1, 32 rows a step, seed 1) on seeded synthetic rows. The files are
+ * The golden losses: 20 steps of plain SGD (rate 0.1, 32 rows per step, seed 1) on seeded synthetic rows. The files are
  * written by the reference in double precision, so they belong to no engine:
  * {{{
  * project/sbt "jvm/Test/runMain sparkdlbench.engine.libtorch.GoldenLosses src/test/resources/golden"

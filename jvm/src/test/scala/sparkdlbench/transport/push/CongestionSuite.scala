@@ -56,10 +56,10 @@ class CongestionSuite extends AnyFunSuite {
     epoll { channel =>
       val before = Congestion.of(channel)
       assert(before.exists(_.nonEmpty), "tests run on Linux")
-      assert(Congestion.settle(Seq(channel), "system", sameHost = true) == before.toSeq)
-      assert(Congestion.settle(Seq(channel), "reno", sameHost = false) == Seq("reno"))
+      assert(Congestion.choose(Seq(channel), "system", sameHost = true) == before.toSeq)
+      assert(Congestion.choose(Seq(channel), "reno", sameHost = false) == Seq("reno"))
       assert(Congestion.of(channel).contains("reno"))
-      val unknown = intercept[ConfigurationException](Congestion.settle(Seq(channel), "nosuch", sameHost = true))
+      val unknown = intercept[ConfigurationException](Congestion.choose(Seq(channel), "nosuch", sameHost = true))
       assert(unknown.getMessage.startsWith("congestion is 'nosuch'") && unknown.getMessage.contains("tcp_allowed"))
       assert(Congestion.of(channel).contains("reno"))
     }
@@ -67,8 +67,8 @@ class CongestionSuite extends AnyFunSuite {
 
   test("a socket that cannot be set stays as it is with auto, and is refused a name") {
     nio { channel =>
-      assert(Congestion.settle(Seq(channel), "auto", sameHost = true).isEmpty)
-      val refused = intercept[ConfigurationException](Congestion.settle(Seq(channel), "reno", sameHost = true))
+      assert(Congestion.choose(Seq(channel), "auto", sameHost = true).isEmpty)
+      val refused = intercept[ConfigurationException](Congestion.choose(Seq(channel), "reno", sameHost = true))
       assert(refused.getMessage.contains("NioSocketChannel could not be set to it"))
     }
   }

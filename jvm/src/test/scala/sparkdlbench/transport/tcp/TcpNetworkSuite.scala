@@ -43,7 +43,7 @@ class TcpNetworkSuite extends AnyFunSuite with LocalSpark {
     } finally holder.close()
   }
 
-  test("a rank that is turned away, since strangers hold all places, knocks until there is room") {
+  test("a rank that is refused, since strangers hold all places, connects again until there is room") {
     for (encrypted <- Seq(false, true)) {
       val secret = new Tcp().newSecret(Settings.resolve(Map("tcp.tls" -> encrypted.toString), new Tcp().keys))
       val tls = if (encrypted) Some(TlsPair.of(secret)) else None

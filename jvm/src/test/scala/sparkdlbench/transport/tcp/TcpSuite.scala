@@ -90,10 +90,10 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
     }
   }
 
-  /** A rank exchanges while its server is knocked at by clients that are not of the run. */
+  /** A rank exchanges while its server is connected to by clients that are not of the run. */
   private def refusesStrangers(sc: org.apache.spark.SparkContext, encrypted: Boolean): Unit = {
     val chosen = settings("tcp.tls" -> encrypted.toString)
-    val knocks = Strangers.knocks(encrypted)
+    val attempts = Strangers.attempts(encrypted)
     val foreign = new Tcp().newSecret(chosen)
     val results = LocalCluster.ranks(sc, 2, chosen, secret = new Tcp().newSecret(chosen)) { group =>
       val tls = if (encrypted) Some(TlsPair.of(group.secret)) else None
@@ -102,19 +102,19 @@ class TcpSuite extends AnyFunSuite with BeforeAndAfterAll {
       try {
         val me = network.describe(group.rank)
         val mailbox = Mailbox.all.find(_.rank == group.rank).get
-        @volatile var knocked: Try[Unit] = Failure(new IllegalStateException("the knocking has not ended"))
-        val knocking = new Thread(() => knocked = Try(Strangers.knock(me, mailbox, group.secret, foreign)))
-        knocking.start()
+        @volatile var attacked: Try[Unit] = Failure(new IllegalStateException("the attack has not ended"))
+        val attacker = new Thread(() => attacked = Try(Strangers.connect(me, mailbox, group.secret, foreign)))
+        attacker.start()
         CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 200000, 20000, 60).run(transport)
-        knocking.join(60000)
-        knocked.get
+        attacker.join(60000)
+        attacked.get
         // A client sees its connection end before the server has counted it: TLS closes first, and tells its reason afterwards.
         val end = System.nanoTime() + 60000000000L
-        while (network.refused < knocks && System.nanoTime() < end) Thread.sleep(20)
+        while (network.refused < attempts && System.nanoTime() < end) Thread.sleep(20)
         network.refused
       } finally transport.close()
     }
-    assert(results.forall(_ >= knocks), s"of $knocks, encrypted $encrypted: $results")
+    assert(results.forall(_ >= attempts), s"of $attempts, encrypted $encrypted: $results")
   }
 
   private def namesTheSilent(sc: org.apache.spark.SparkContext): Unit = {
@@ -193,7 +193,7 @@ private final class Strangers(open: () => Socket, mailbox: Mailbox) {
   private val ofTheRun = mailbox.inbox
 
   /** @param own the run's own handshake, where an exchange of its ranks' is to be recorded and sent again */
-  def knock(own: Option[Handshake]): Unit = {
+  def connect(own: Option[Handshake]): Unit = {
     val random = new Random(Strangers.Seed + rank)
     for (_ <- 0 until Strangers.Fuzzed) {
       val bytes = new Array[Byte](Handshake.HelloBytes + random.nextInt(2000))
@@ -286,14 +286,14 @@ private object Strangers {
   private val Seed = 1
 
   /** Those that a server must notice and refuse at least. */
-  def knocks(encrypted: Boolean): Int = Fuzzed + (if (encrypted) 4 else 5)
+  def attempts(encrypted: Boolean): Int = Fuzzed + (if (encrypted) 4 else 5)
 
   /** @param foreign of another run, with a certificate of its own where `own` has one */
-  def knock(me: PushPeer, mailbox: Mailbox, own: RunSecret, foreign: RunSecret): Unit = {
+  def connect(me: PushPeer, mailbox: Mailbox, own: RunSecret, foreign: RunSecret): Unit = {
     val genuine = new Handshake(own.key)
     val host = InetAddress.getByName(me.host)
     // In a session with TLS a stranger has not come as far as a proof.
-    new Strangers(() => new Socket(host, me.port), mailbox).knock(Some(genuine).filter(_ => own.certificate.isEmpty))
+    new Strangers(() => new Socket(host, me.port), mailbox).connect(Some(genuine).filter(_ => own.certificate.isEmpty))
     if (own.certificate.isDefined) {
       // Whoever he is, the certificate decides: the run's is let in, another run's is not, though he knows the secret.
       val welcome = new Strangers(() => TlsClient.open(own, host, me.port), mailbox).asks(genuine)

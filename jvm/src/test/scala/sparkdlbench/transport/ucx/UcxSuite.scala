@@ -109,16 +109,16 @@ class UcxSuite extends AnyFunSuite {
       try {
         val address = network.address
         val inbox = Mailbox.all.find(_.rank == group.rank).get.inbox
-        val knocking = new Thread(() => UcxStrangers.knock(group.settings(Ucx.tls), address, inbox, group.rank))
-        knocking.start()
+        val attacker = new Thread(() => UcxStrangers.connect(group.settings(Ucx.tls), address, inbox, group.rank))
+        attacker.start()
         CollectiveCheck(new Sliced, TestCodecs.plain.head, TestCodecs.plain.head, 200000, 20000, 60).run(transport)
-        knocking.join(60000)
+        attacker.join(60000)
         val end = System.nanoTime() + 60000000000L
-        while (network.refused < UcxStrangers.Knocks && System.nanoTime() < end) Thread.sleep(20)
+        while (network.refused < UcxStrangers.Attempts && System.nanoTime() < end) Thread.sleep(20)
         network.refused
       } finally transport.close()
     }
-    assert(results.forall(_ >= UcxStrangers.Knocks), s"$tls: $results")
+    assert(results.forall(_ >= UcxStrangers.Attempts), s"$tls: $results")
   }
 
   private def namesTheSilent(sc: SparkContext): Unit = {
@@ -167,9 +167,9 @@ private object UcxStrangers {
   private val Fuzzed = 100
 
   /** Those that a rank must notice and refuse. */
-  val Knocks: Int = Fuzzed + 4
+  val Attempts: Int = Fuzzed + 4
 
-  def knock(tls: String, address: Array[Byte], inbox: Long, rank: Int): Unit = {
+  def connect(tls: String, address: Array[Byte], inbox: Long, rank: Int): Unit = {
     val context = new UcpContext(new UcpParams().requestAmFeature().setConfig("TLS", tls))
     val worker = context.newWorker(new UcpWorkerParams())
     val direct = ByteBuffer.allocateDirect(address.length).put(address).flip()
@@ -200,9 +200,9 @@ private object UcxStrangers {
     }
     val foreign = new Handshake(Array.fill[Byte](32)(7))
     // Greets as the other rank without the secret, whose real owner never asked; looks for somebody else; unknown streams.
-    say(UcxDoor.Hello, foreign.hello(StreamId(inbox, 1 - rank, rank), 0, 1))
-    say(UcxDoor.Hello, foreign.hello(StreamId(inbox, 1 - rank, 1 - rank), 0, 1))
-    say(UcxDoor.Hello, foreign.hello(StreamId(inbox, 40, rank), 0, 1))
+    say(UcxHandshakes.Hello, foreign.hello(StreamId(inbox, 1 - rank, rank), 0, 1))
+    say(UcxHandshakes.Hello, foreign.hello(StreamId(inbox, 1 - rank, 1 - rank), 0, 1))
+    say(UcxHandshakes.Hello, foreign.hello(StreamId(inbox, 40, rank), 0, 1))
     val frame = ByteBuffer.allocate(UcxFrame.HeaderBytes)
     UcxFrame.putHeader(frame, 77L, 0, 100, 0L)
     say(UcxFrame.Kind, frame.array, 100)

@@ -64,7 +64,7 @@ private final class TrainingPage(tab: TrainingTab, application: () => String) ex
     )
     val rows = (("mean", run.progress.moment.step.toString, run.phasesMillis)) +: ranks
     table(
-      "Milliseconds a step, by phase",
+      "Milliseconds per step, by phase",
       Seq("", "steps") ++ Phase.names :+ "sum",
       rows.map { case (name, steps, millis) =>
         Seq(name, steps) ++ millis.map(value => f"$value%.3f") :+ f"${millis.sum}%.3f"
@@ -77,7 +77,7 @@ private final class TrainingPage(tab: TrainingTab, application: () => String) ex
       val others = run.rankStatuses.filter(_.rank != rank.rank)
       val waited = others.map(_.phasesMillis(Phase.Wait)).sum / others.size
       <p class="sparkdl-straggler">{
-        f"The others wait for rank ${rank.rank} on ${rank.host}: it works ${rank.ownMillis}%.3f ms a step, and they wait $waited%.3f ms of each."
+        f"The others wait for rank ${rank.rank} on ${rank.host}: it works ${rank.ownMillis}%.3f ms per step, and they wait $waited%.3f ms of each."
       }</p>
     case None => Nil
   }

@@ -20,7 +20,7 @@ import java.util.Collections
 import java.util.concurrent.{LinkedBlockingQueue, TimeUnit}
 import scala.util.Try
 
-/** A client that knocks at executors' block-transfer servers with uploads for the reserved shuffle. */
+/** A client that connects to executors' block-transfer servers with uploads for the reserved shuffle. */
 final class Intruder private (factory: TransportClientFactory, own: Boolean) extends AutoCloseable {
 
   /**

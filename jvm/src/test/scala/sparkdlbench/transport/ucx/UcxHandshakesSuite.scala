@@ -9,13 +9,13 @@ import java.nio.ByteBuffer
 import scala.collection.mutable
 
 /** The handshake alone, with messages that travel when the test says so. */
-class UcxDoorSuite extends OnOneLine {
-  private val inbox = StreamId.inboxNumber("ucx-door-suite")
+class UcxHandshakesSuite extends OnOneLine {
+  private val inbox = StreamId.inboxNumber("ucx-handshakes-suite")
   private val stream = StreamId(inbox, 0, 1)
   private val foreign = new Handshake(Array.fill[Byte](32)(7))
 
-  /** The doors of ranks 0 and 1, and what is on its way between them: receiver, kind, bytes. */
-  private class Doors {
+  /** The handshakes of ranks 0 and 1, and what is on its way between them: receiver, kind, bytes. */
+  private class BothRanks {
     val mail = mutable.ArrayBuffer.empty[(Int, Int, Array[Byte])]
     val admitted = mutable.ArrayBuffer.empty[Long]
     var reachable = true
@@ -23,15 +23,15 @@ class UcxDoorSuite extends OnOneLine {
       if (!reachable) throw new UcxException("Destination is unreachable")
       mail += ((to, kind, bytes)): Unit
     }
-    val doors: IndexedSeq[UcxDoor] = (0 to 1).map { rank =>
+    val handshakes: IndexedSeq[UcxHandshakes] = (0 to 1).map { rank =>
       val own = new Handshake(Array.fill[Byte](32)(1))
-      new UcxDoor(rank, 2, tell(_, _, _), own, (number, _, _) => admitted += number: Unit)
+      new UcxHandshakes(rank, 2, tell(_, _, _), own, (number, _, _) => admitted += number: Unit)
     }
 
     /** The first of what is on its way arrives. */
     def deliver(): Unit = {
       val (to, kind, bytes) = mail.remove(0)
-      doors(to).receive(kind, ByteBuffer.wrap(bytes))
+      handshakes(to).receive(kind, ByteBuffer.wrap(bytes))
     }
 
     def deliverAll(): Unit = while (mail.nonEmpty) deliver()
@@ -39,27 +39,28 @@ class UcxDoorSuite extends OnOneLine {
     /** So many strangers greet rank 1 in the name of rank 0, and say no more. */
     def crowd(strangers: Int): Unit = {
       val before = mail.size
-      for (_ <- 0 until strangers) doors(1).receive(UcxDoor.Hello, ByteBuffer.wrap(foreign.hello(stream, 0, 1)))
+      for (_ <- 0 until strangers)
+        handshakes(1).receive(UcxHandshakes.Hello, ByteBuffer.wrap(foreign.hello(stream, 0, 1)))
       mail.remove(before, mail.size - before)
     }
   }
 
-  private def meeting(body: Doors => Unit): Unit = {
+  private def meeting(body: BothRanks => Unit): Unit = {
     val mailbox = Mailbox.open(inbox, 1)
-    try body(new Doors)
+    try body(new BothRanks)
     finally mailbox.close()
   }
 
   test("a greeting that strangers have crowded out is answered when it comes again") {
     meeting { both =>
-      val entry = both.doors(0).entry(stream)
-      both.doors(0).knock(entry)
+      val entry = both.handshakes(0).entry(stream)
+      both.handshakes(0).greet(entry)
       both.deliver()
-      both.crowd(UcxDoor.MaxStrangers + 2)
+      both.crowd(UcxHandshakes.MaxStrangers + 2)
       both.deliverAll()
-      assert(!entry.done.isDone && both.doors(1).refused == 1, "its proof came too late")
-      both.doors(0).knock(entry)
-      both.crowd(UcxDoor.MaxStrangers / 2)
+      assert(!entry.done.isDone && both.handshakes(1).refused == 1, "its proof came too late")
+      both.handshakes(0).greet(entry)
+      both.crowd(UcxHandshakes.MaxStrangers / 2)
       both.deliverAll()
       assert(both.admitted.toSeq == Seq(entry.done.get))
     }
@@ -67,11 +68,11 @@ class UcxDoorSuite extends OnOneLine {
 
   test("who greets more than once before the answer has one stream, and nothing of it is refused") {
     meeting { both =>
-      val entry = both.doors(0).entry(stream)
-      for (_ <- 0 until 3) both.doors(0).knock(entry)
+      val entry = both.handshakes(0).entry(stream)
+      for (_ <- 0 until 3) both.handshakes(0).greet(entry)
       both.deliverAll()
-      assert(both.admitted.toSeq == Seq(entry.done.get) && both.doors.forall(_.refused == 0))
-      both.doors(0).knock(entry)
+      assert(both.admitted.toSeq == Seq(entry.done.get) && both.handshakes.forall(_.refused == 0))
+      both.handshakes(0).greet(entry)
       assert(both.mail.isEmpty, "it is there already")
     }
   }
@@ -80,10 +81,10 @@ class UcxDoorSuite extends OnOneLine {
     meeting { both =>
       both.reachable = false
       both.crowd(3)
-      assert(both.doors(1).refused == 3)
+      assert(both.handshakes(1).refused == 3)
       both.reachable = true
-      val entry = both.doors(0).entry(stream)
-      both.doors(0).knock(entry)
+      val entry = both.handshakes(0).entry(stream)
+      both.handshakes(0).greet(entry)
       both.deliverAll()
       assert(both.admitted.toSeq == Seq(entry.done.get))
     }
@@ -91,11 +92,11 @@ class UcxDoorSuite extends OnOneLine {
 
   test("a stream that nobody waits for any more does not begin") {
     meeting { both =>
-      val entry = both.doors(0).entry(stream)
-      both.doors(0).knock(entry)
-      both.doors(0).forget(entry)
+      val entry = both.handshakes(0).entry(stream)
+      both.handshakes(0).greet(entry)
+      both.handshakes(0).forget(entry)
       both.deliverAll()
-      assert(!entry.done.isDone && both.admitted.isEmpty && both.doors(0).refused == 1)
+      assert(!entry.done.isDone && both.admitted.isEmpty && both.handshakes(0).refused == 1)
     }
   }
 }

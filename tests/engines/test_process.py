@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +125,13 @@ def asking(tmp_path: Path) -> Iterator[Callable[..., Asking]]:
 
     yield make
     for each in made:
-        if each.process.poll() is None:
-            each.process.kill()
-            each.process.communicate()
+        # One that has ended has pipes, too, which would complain in a later test when they are collected.
+        each.process.kill()
+        each.process.wait()
+        for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
+                pipe.close()
 
 
 @pytest.mark.parametrize(("engine", "model"), [("numpy", "mlp-784-100-50-10"), ("torch", "every-layer")])

@@ -99,8 +99,8 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
         answer(id, Json.line(ListMap[String, Any]("session" -> number, "host" -> endpoint.host)))
         while (true) control(session, wire.read())
       } finally {
-        endpoint.remove(number)
         session.close()
+        endpoint.remove(number)
       }
     }
   }

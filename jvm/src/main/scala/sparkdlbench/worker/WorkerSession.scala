@@ -3,7 +3,7 @@ package sparkdlbench.worker
 import sparkdlbench.RunFailedException
 import sparkdlbench.train.{DriverBoards, DriverRendezvous, RankMeeting}
 
-import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 import scala.jdk.CollectionConverters._
 
@@ -44,6 +44,9 @@ private[worker] final class WorkerSession(
   private val meetings = new AtomicInteger
   @volatile private var ended = false
 
+  /** Meetings that this rank waits in; guarded by `this`. */
+  private var waitsIn = 0
+
   def isClosed: Boolean = ended
 
   def tell(kind: String, payload: String): Unit =
@@ -73,8 +76,21 @@ private[worker] final class WorkerSession(
       isKilled: => Boolean
   ): IndexedSeq[String] = {
     val meeting = RankMeeting(launch, attempt, members, number, group)
-    val outcome = DriverRendezvous.allGather(driver.boards, meeting, member, text, millis, isKilled)
+    enter()
+    val outcome =
+      try DriverRendezvous.allGather(driver.boards, meeting, member, text, millis, isKilled)
+      finally leave()
     outcome.getOrElse(throw new RunFailedException(if (isKilled) left else late(members, millis, group))).get
+  }
+
+  private def enter(): Unit = synchronized {
+    if (ended) throw new RunFailedException(left)
+    waitsIn += 1
+  }
+
+  private def leave(): Unit = synchronized {
+    waitsIn -= 1
+    notifyAll()
   }
 
   private def left =
@@ -92,10 +108,21 @@ private[worker] final class WorkerSession(
 
   def disown(resource: AutoCloseable): Unit = owned.remove(resource): Unit
 
+  /** Returns when it has left the meetings that it waits in, so that it cannot take the text of a session after it along. */
   override def close(): Unit = {
-    ended = true
+    synchronized { ended = true }
     owned.asScala.foreach(_.close())
+    val end = System.nanoTime() + TimeUnit.SECONDS.toNanos(WorkerSession.LeaveSeconds)
+    synchronized {
+      while (waitsIn > 0 && System.nanoTime() < end) wait(100)
+    }
   }
 
   override def toString: String = s"rank $rank on host $host (launch $launch, attempt $attempt)"
+}
+
+private object WorkerSession {
+
+  /** A driver that does not answer keeps a meeting from being left. */
+  val LeaveSeconds = 10L
 }

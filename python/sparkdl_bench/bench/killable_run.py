@@ -38,6 +38,10 @@ def _files(checkpoint: Path) -> list[Path]:
         return []
 
 
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
+
+
 class KillableRun:
     """One run on two executors over `block-stream`, with checkpoints in a folder below `folder`.
 
@@ -89,9 +93,24 @@ class KillableRun:
         """Until a checkpoint after `step` or a later step has begun to appear, or the run has ended."""
         self._wait(lambda: self.newest_step() >= step, f"a checkpoint after step {step}")
 
+    def wait_for_checkpoint(self, step: int) -> int:
+        """Until a checkpoint after `step` or a later step is whole, so that the run would go on from there; that step.
+
+        A rank writes beside its steps, so it may have begun several before the other has ended its first.
+        """
+        found = 0
+
+        def is_whole() -> bool:
+            nonlocal found
+            found = max((_step(each.parent) for each in self.checkpoints.glob("step-*/manifest.json")), default=0)
+            return found >= step
+
+        self._wait(is_whole, f"a whole checkpoint after step {step}")
+        return found
+
     def newest_step(self) -> int:
         written = (each for each in self.checkpoints.glob("step-*") if _files(each))
-        return max((int(each.name.removeprefix("step-")) for each in written), default=0)
+        return max((_step(each) for each in written), default=0)
 
     def kill_executor(self, which: int) -> bool:
         """Kills one executor with SIGKILL; False when none runs (any more)."""

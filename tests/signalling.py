@@ -62,7 +62,7 @@ def interrupt(
     Args:
         after: seconds, since the command handles signals (before that it is Python's start), or else since its start.
         to_group: whether the whole process group gets the signal, as from a terminal or a scheduler.
-        handled: whether to wait until the command handles signals.
+        handled: whether to wait until the command handles signals, or ignores SIGHUP as under `nohup`.
     """
     mark = f"{os.getpid()}-{time.time_ns()}"
     variables = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1", _MARK: mark}
@@ -112,10 +112,9 @@ def _await_handler(process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + _HANDLED_S
     bit = 1 << (signal.SIGHUP - 1)  # the last to be handled
     while process.poll() is None and time.monotonic() < deadline:
-        caught = [
-            line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("SigCgt")
-        ]
-        if int(caught[0].split()[1], 16) & bit:
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigCgt:", "SigIgn:"))]
+        if any(mask & bit for mask in masks):
             return
         time.sleep(0.002)
 

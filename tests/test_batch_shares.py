@@ -39,6 +39,8 @@ def held_up(process: psutil.Process, share: float, period_s: float = 0.04) -> It
 
 
 EVERY = 40
+# Steps that the worker is held up for with an even share, at least: their median is compared.
+EVEN_AT_LEAST = 8
 # All training rows: one step an epoch, most of which is computing, or there is little to gain.
 BATCH = 1438
 
@@ -51,20 +53,26 @@ def test_a_slow_worker_gets_fewer_rows_and_steps_take_less_time(tmp_path: Path) 
         "transport": "tcp",
         "batch": BATCH,
         "epochs": 4 * EVERY,
-        "checkpoint": {"dir": (tmp_path / "checkpoints").as_uri(), "every": 5},
     }
-    training = KillableRun(tmp_path, settings)
-    training.wait_for_step(5)
-    with held_up(training.executors()[0], 0.8):
-        begun = training.newest_step()
-        training.finish()
+    # Where this process is kept waiting, the hold begins too late before a deal: then once more, with another run.
+    for turn in range(3):
+        folder = tmp_path / str(turn)
+        checkpoint = {"dir": (folder / "checkpoints").as_uri(), "every": 5}
+        training = KillableRun(folder, {**settings, "checkpoint": checkpoint})
+        training.wait_for_step(5)
+        with held_up(training.executors()[0], 0.8):
+            begun = training.newest_step()
+            training.finish()
+        # A checkpoint tells of a step a little later. The first deal after it is the first that can know who is slow.
+        first = (begun // EVERY + 1) * EVERY
+        if first - (begun + 8) >= EVEN_AT_LEAST:
+            break
     rows = training.summary()["counts"]["share_rows"]
     assert sum(rows) == BATCH
     assert min(rows) < 0.4 * BATCH, rows
-    # A checkpoint tells of a step a little later. The first deal after it is the first that can know who is slow.
-    first = (begun // EVERY + 1) * EVERY
-    (file,) = (tmp_path / "results").glob("*/steps.json")
+    (file,) = (folder / "results").glob("*/steps.json")
     millis: list[float] = json.loads(file.read_text(encoding="utf-8"))
+    assert first - (begun + 8) >= EVEN_AT_LEAST, f"held up after step {begun}, too late, in each of {turn + 1} runs"
     even, dealt = statistics.median(millis[begun + 8 : first]), statistics.median(millis[-EVERY:])
     # With speeds of 1 and 0.2 a batch is computed in 1 / 1.2 in place of 0.5 / 0.2 of the time, a third.
     # What is exchanged takes as long as before.

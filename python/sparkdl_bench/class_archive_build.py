@@ -69,10 +69,11 @@ def create() -> Path:
         jars = class_archive.described(described["class_path"].split(os.pathsep))
         _dump(Path(described["java_home"], "bin", "java"), described["class_path"], chosen, made)
         class_archive.remove_stale(archive.parent)
-        made.replace(archive)
         stamp = room / "stamp.json"
         stamp.write_text(json.dumps({"jars": jars}), encoding="utf-8")
+        # First, or another process would take the archive for a stale one and remove it.
         stamp.replace(archive.with_suffix(".json"))
+        made.replace(archive)
     return archive
 
 

@@ -34,7 +34,7 @@ def standalone_cluster(folder: Path, *, workers: int, cores: int = 1, memory: st
     with ExitStack() as stack:
         arguments = ["org.apache.spark.deploy.master.Master", "--host", _LOOPBACK, "--port", "0", "--webui-port", "0"]
         master = stack.enter_context(_daemon(arguments, folder / "master.log"))
-        address = _wait_for(master, folder / "master.log", r"Starting Spark master at (spark://\S+)")
+        address = _wait_for(master, folder / "master.log", r"Starting Spark master at (spark://\S+)\n")
         for number in range(workers):
             log = folder / f"worker-{number}.log"
             arguments = ["org.apache.spark.deploy.worker.Worker", "--host", _LOOPBACK, "--webui-port", "0"]

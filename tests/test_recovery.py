@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,11 @@ def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights, 
 
 def test_two_kills_one_before_the_first_checkpoint(tmp_path: Path, undisturbed: Weights) -> None:
     training = KillableRun(tmp_path, {})
-    _wait_until_it_trains(training)
+    _wait_until_it_trains(training, attempts=1)
     assert training.kill_executor(0)
-    training.wait_for_step(2000)
+    # By its checkpoints alone the first attempt, where it was killed late, would be taken for the second one.
+    _wait_until_it_trains(training, attempts=2)
+    training.wait_for_checkpoint(2000)
     assert training.kill_executor(1)
     _ends_as(training, undisturbed, attempts=3)
 
@@ -70,11 +73,12 @@ def _ends_as(training: KillableRun, undisturbed: Weights, attempts: int) -> None
     assert [each["epoch"] for each in summary["history"]] == list(range(1, EPOCHS + 1))
 
 
-def _wait_until_it_trains(training: KillableRun) -> None:
-    """Until the ranks have told that they are connected: after the session's checks, before the first checkpoint."""
+def _wait_until_it_trains(training: KillableRun, attempts: int) -> None:
+    """Until the ranks have told so often that they are connected: after the session's checks, before a checkpoint."""
     deadline = time.monotonic() + training.timeout_s
-    while not any(
-        '"rank_groups"' in file.read_text(encoding="utf-8")
+    while attempts > sum(
+        # The run is writing it.
+        file.read_text(encoding="utf-8", errors="replace").count('"key":"rank_groups"')
         for file in (training.folder / "results").glob("*/events.jsonl")
     ):
         assert training.process.poll() is None, "the run has ended"
@@ -119,8 +123,10 @@ def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Pa
     whole = training.wait_for_checkpoint(500)
     assert training.kill_executor(1)
     assert same(training.finish(), undisturbed)
-    (told,) = _events(training, "resubmitted")
-    assert told["metadata"]["workers"] == 2
+    # The survivor may end the stage before Spark knows of the loss, so that the first time may be in vain.
+    told = _events(training, "resubmitted")
+    assert told
+    assert {each["metadata"]["workers"] for each in told} == {2}
     begun = [each["metadata"]["from_step"] for each in _events(training, "rank_groups")]
     assert len(begun) == 2
     assert begun[0] == 0
@@ -163,14 +169,22 @@ def _events(training: KillableRun, key: str) -> list[dict[str, Any]]:
 def _end_a_worker_and_its_executor(folder: Path) -> bool:
     """Ends the second worker of a standalone cluster, so that nobody starts its executor anew, and then that one."""
     work = str(folder / "work-1")
-    for word in ("org.apache.spark.deploy.worker.Worker", "org.apache.spark.executor.CoarseGrainedExecutorBackend"):
-        # An executor's working folder is below its worker's.
-        found = [
-            each
-            for each in psutil.process_iter(["cmdline"])
-            if word in (each.info["cmdline"] or []) and (work in each.info["cmdline"] or each.cwd().startswith(work))
-        ]
-        if len(found) != 1:
-            return False
-        found[0].kill()
+    workers = _running("org.apache.spark.deploy.worker.Worker", work)
+    executors = _running("org.apache.spark.executor.CoarseGrainedExecutorBackend", work)
+    if len(workers) != 1 or len(executors) != 1:
+        return False
+    workers[0].kill()
+    with suppress(psutil.NoSuchProcess):  # an executor ends by itself, too, when its worker is gone
+        executors[0].kill()
     return True
+
+
+def _running(word: str, work: str) -> list[psutil.Process]:
+    """Processes with this word on their command lines and this folder there, or that work in it or below it."""
+    found = []
+    for each in psutil.process_iter():
+        with suppress(psutil.Error):  # another test's, which has just ended
+            words = each.cmdline()
+            if word in words and (work in words or each.cwd().startswith(work)):
+                found.append(each)
+    return found

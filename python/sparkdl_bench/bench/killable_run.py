@@ -24,6 +24,7 @@ from sparkdl_bench.errors import RunFailedError
 Weights = dict[str, npt.NDArray[np.float32]]
 CHECKPOINT_EVERY = 500  # steps
 EPOCHS = 200
+_KILLED_S = 60.0  # for the kernel, after SIGKILL
 _BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -77,8 +78,11 @@ class KillableRun:
 
     def executors(self) -> list[psutil.Process]:
         """The executors that run now, oldest first."""
+        if self.process.poll() is not None:
+            return []  # its number may be another process's by now
+        children = psutil.Process(self.process.pid).children(recursive=True)
         found = []
-        for child in psutil.Process(self.process.pid).children(recursive=True):
+        for child in children:
             try:
                 if _BACKEND in child.cmdline():
                     found.append(child)
@@ -117,7 +121,10 @@ class KillableRun:
         executors = self.executors()
         if not executors:
             return False
-        executors[which % len(executors)].send_signal(signal.SIGKILL)
+        try:
+            executors[which % len(executors)].send_signal(signal.SIGKILL)
+        except psutil.NoSuchProcess:  # it has just ended
+            return False
         return True
 
     def finish(self) -> Weights:
@@ -144,15 +151,14 @@ class KillableRun:
 
     def stop(self) -> None:
         """Ends the run's processes, if any are left."""
-        try:
-            processes = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
-        except psutil.NoSuchProcess:
+        if self.process.poll() is not None:
             return
-        for each in processes:
+        for each in [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]:
             try:
                 each.kill()
             except psutil.NoSuchProcess:
                 continue
+        self.process.wait(_KILLED_S)
 
     def _wait(self, done: Any, what: str) -> None:
         deadline = time.monotonic() + self.timeout_s

@@ -109,10 +109,12 @@ def test_a_killed_comparison_goes_on_to_its_report_and_leaves_no_process(
     conf, results, page = write(tmp_path), tmp_path / "out", tmp_path / "report.html"
     process = command_line.start("compare", str(conf), "--results", str(results))
     _wait(lambda: len(list(results.glob("*/cells/*.json"))) == 1 and len(list(results.glob("*/runs/*"))) == 2)
-    time.sleep(2)
+    [folder] = results.iterdir()
+    mark = store.open_folder(folder).mark
+    # Its Python and its JVM are there: the second cell has seconds of work before it.
+    _wait(lambda: len(marked(mark, "SPARKDL_COMPARISON")) > 1)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=200)
-    [folder] = results.iterdir()
     [first] = folder.glob("cells/*.json")
     before = first.read_text()
     done = command_line.run("compare", str(conf), "--results", str(results), "--resume")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkdl_bench import _jvm, worker
-from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 
 # pyspark's RDD.collect leaves its socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def sockets_end_here() -> Iterator[None]:
+    yield
+    gc.collect()  # also one that a traceback holds, or it would end in another test, which warns of it
+
 
 SIZE = 2
 TIMEOUT_S = 60.0
@@ -65,7 +73,7 @@ def drained(api: _jvm.Api, launch: str, count: int) -> list[dict[str, Any]]:
     """The next messages of a launch; each wait for more is bounded."""
     messages: list[dict[str, Any]] = []
     while len(messages) < count:
-        more = api.launch_messages(launch, 20_000)
+        more = api.launch_messages(launch, 120_000)  # Python may have to start first
         assert more, f"{len(messages)} of {count} messages have come"
         messages += more
     return messages
@@ -130,16 +138,23 @@ def test_a_launch_that_is_over_meets_nobody_and_a_second_of_its_name_is_refused(
     with pytest.raises(ConfigurationError, match=f"There is a launch '{launch}' already"):
         api.launch_open(launch)
 
-    def body(endpoint: worker.Endpoint) -> Any:
-        try:
-            endpoint.tell("lost", {})
-            endpoint.flush()
-            endpoint.meet("late")
-        except RunFailedError as error:
-            return str(error)
-        return "met"
+    def task(_: Iterator[int]) -> Iterator[str]:
+        from pyspark import BarrierTaskContext
 
-    texts = on_ranks(spark, "never opened", body)
+        from sparkdl_bench import worker
+        from sparkdl_bench.errors import RunFailedError
+
+        try:
+            with worker.connect("never opened", 0, BarrierTaskContext.get().partitionId(), SIZE, TIMEOUT_S) as endpoint:
+                endpoint.tell("lost", {})
+                endpoint.flush()
+                endpoint.meet("late")
+        except RunFailedError as error:
+            yield str(error)
+        else:
+            yield "met"
+
+    texts = spark.sparkContext.parallelize(range(SIZE), SIZE).barrier().mapPartitions(task).collect()
     # Whichever comes first: the driver's answer, or the end of the connection, which a launch that is over has.
     assert all(re.search("was over|is closed|has ended|was lost|broke", text) for text in texts)
     assert api.launch_messages("never opened", 0) == []
@@ -152,7 +167,7 @@ def test_a_rank_hears_of_the_end_of_its_launch_whatever_it_does(
         heard = threading.Event()
         endpoint.when_lost(heard.set)
         endpoint.tell("ready", {})
-        return heard.wait(60)
+        return heard.wait(200)
 
     def end() -> None:
         drained(api, launch, SIZE)
@@ -162,6 +177,7 @@ def test_a_rank_hears_of_the_end_of_its_launch_whatever_it_does(
     ending.start()
     assert on_ranks(spark, launch, body) == [True] * SIZE
     ending.join(60)
+    assert not ending.is_alive()
 
 
 def test_what_cannot_be_told_is_refused_before_it_is_sent(spark: SparkSession, launch: str) -> None:

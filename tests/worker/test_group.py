@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import struct
 import sys
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 # pyspark's RDD.collect leaves its socket to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.fixture(autouse=True)
+def sockets_end_here() -> Iterator[None]:
+    yield
+    gc.collect()  # also one that a traceback holds, or it would end in another test, which warns of it
+
 
 # Workers get the functions of this file with the task; they have no copy of it.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -328,6 +336,8 @@ from sparkdl_bench import _jvm
 
 which = sys.argv[1] if len(sys.argv) > 1 else WHICH
 builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.task.maxFailures", "1")
+# Spark ends the other rank's Python, too, once it knows of the loss; this rank tells what it saw first.
+builder = builder.config("spark.python.task.killTimeout", "60s")
 spark = sparkdl_bench.configure(builder.config("spark.stage.maxConsecutiveAttempts", "1")).getOrCreate()
 spark.sparkContext.setLogLevel("OFF")
 api = _jvm.Api(_jvm.jvm_of(spark))
@@ -362,7 +372,11 @@ try:
     spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(task).collect()
 except Exception as error:
     print("failed", type(error).__name__)
-messages = {each["kind"]: each["payload"] for each in api.launch_messages("killed", 20_000)}
+messages = {}
+while not {"saw", "dies"} <= messages.keys():
+    more = api.launch_messages("killed", 60_000)
+    assert more, f"no more than {messages.keys()} came"
+    messages.update({each["kind"]: each["payload"] for each in more})
 print(messages["saw"]["text"])
 print(messages["saw"]["at"] - messages["dies"]["at"])
 spark.stop()

@@ -33,6 +33,8 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
   /** Writes the manifest where all ranks' records are there. */
   private def commit(mine: CheckpointManifest): Unit = {
     val at = stepFolder(mine.step)
+    // Looked for first: one that another rank publishes from now on is whole, and must not be deleted.
+    val wasThere = files.names(at)(CheckpointManifest.File)
     val expected = (0 until mine.size).map(CheckpointManifest.recordName(_, mine.size, mine.author))
     val records =
       if (expected.forall(files.names(at))) expected.flatMap(name => files.text(new Path(at, name))) else Nil
@@ -42,7 +44,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
           checkOwner(mine.author)
           val beside = s"${CheckpointManifest.File}-${mine.parts.map(_.rank).mkString}-${mine.author.runId}"
           val target = new Path(at, CheckpointManifest.File)
-          if (files.names(at)(CheckpointManifest.File))
+          if (wasThere)
             files.delete(target, recursive = false) // damaged, or of a run before
           files.publish(target, whole.text, beside)
         case Left(why) => throw new IOException(s"the parts of the checkpoint after step ${mine.step} do not fit: $why")

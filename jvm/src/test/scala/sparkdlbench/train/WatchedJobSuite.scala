@@ -5,6 +5,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
 
 import java.io.IOException
+import java.util.concurrent.{CountDownLatch, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
 
 class WatchedJobSuite extends AnyFunSuite with LocalRuns {
@@ -39,10 +40,12 @@ class WatchedJobSuite extends AnyFunSuite with LocalRuns {
     }
     assert(watched(4000).complaint.isEmpty)
     val slots = sc.defaultParallelism // of a local master: its threads
-    val other = sc.parallelize(0 until slots, slots).foreachAsync(_ => Thread.sleep(6000))
-    val without = watched(0)
-    assert(without.complaint.get.contains("for 1 s (recovery.replacement_wait)"))
-    assert(without.lackedSlots && !other.isCompleted)
+    val other = sc.parallelize(0 until slots, slots).foreachAsync(_ => WatchedJobSuite.holdSlot())
+    try {
+      val without = watched(0)
+      assert(without.complaint.get.contains("for 1 s (recovery.replacement_wait)"))
+      assert(without.lackedSlots && !other.isCompleted)
+    } finally WatchedJobSuite.released.countDown()
     scala.concurrent.Await.ready(other, scala.concurrent.duration.Duration(60, "s")): Unit
   }
 }
@@ -50,6 +53,10 @@ class WatchedJobSuite extends AnyFunSuite with LocalRuns {
 /** In an object, so that tasks need nothing of the suite. */
 private object WatchedJobSuite {
   val running = new AtomicInteger
+  val released = new CountDownLatch(1)
+
+  /** Until the test has seen what it waits for, however long that takes. */
+  def holdSlot(): Unit = released.await(120, TimeUnit.SECONDS): Unit
 
   def runUntilEnded(): Unit = {
     running.incrementAndGet()

@@ -168,7 +168,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       val transport = new BlockStream().connect(Undisturbed(group))
       transport.open(lanes, _ => None)
       group.allGather("both are open")
-      if (group.rank == 1) { Thread.sleep(500); Runtime.getRuntime.halt(1) }
+      LostExecutor.halt(group, s"$name.left", 1)
       val start = System.nanoTime()
       val failure = Try(transport.receive(lanes.head, 0)).failed.get.getMessage
       Files.write(Paths.get(name), s"${(System.nanoTime() - start) / 1000000} $failure".getBytes("UTF-8"))
@@ -179,6 +179,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     while (Files.size(told) == 0 && System.nanoTime() < end) Thread.sleep(50)
     val text = new String(Files.readAllBytes(told), "UTF-8")
     Files.delete(told)
+    Files.deleteIfExists(Paths.get(s"$name.left")): Unit
     assert(text.split(' ').head.toInt < 15000, text)
     assert(
       text.contains("rank 1") && (text.contains("lost its stream to rank 1 on host 127.0.0.1") || text.contains(

@@ -76,6 +76,24 @@ private[transport] object Collectives {
   }
 }
 
+/**
+ * The end of rank 1's executor, once rank 0 has left their last meeting: word of that lies in a folder that goes with the job,
+ * which is lost together with the executor.
+ */
+private[transport] object LostExecutor {
+
+  /** @param sign a file that is not there yet */
+  def halt(group: GroupContext, sign: String, status: Int): Unit = {
+    val place = java.nio.file.Paths.get(sign)
+    if (group.rank == 0) java.nio.file.Files.createFile(place): Unit
+    else {
+      val end = System.nanoTime() + 60000000000L
+      while (!java.nio.file.Files.exists(place) && System.nanoTime() < end) Thread.sleep(20)
+      Runtime.getRuntime.halt(status)
+    }
+  }
+}
+
 /** A rank whose bound can be lowered once it is connected, which takes long on a busy machine. */
 private[transport] final class Patience(group: GroupContext) extends GroupContext {
   @volatile var timeoutMillis: Long = group.timeoutMillis

@@ -121,7 +121,7 @@ class MpiSuite extends AnyFunSuite {
       val transport = new Mpi().connect(Undisturbed(group))
       transport.open(own, _ => None)
       group.allGather("both are open")
-      if (group.rank == 1) { Thread.sleep(500); Runtime.getRuntime.halt(3) }
+      LostExecutor.halt(group, s"$file.left", 3)
       try transport.receive(own.head, 0)
       catch {
         case error: RunFailedException =>
@@ -134,6 +134,7 @@ class MpiSuite extends AnyFunSuite {
     while (Files.size(said) == 0 && System.nanoTime() < end) Thread.sleep(50)
     val message = new String(Files.readAllBytes(said), UTF_8)
     Files.delete(said)
+    Files.deleteIfExists(Paths.get(s"$file.left")): Unit
     assert(message.contains("beside rank 0 has ended") && message.contains("the Spark task beside MPI rank 1"), message)
   }
 

@@ -145,7 +145,7 @@ class UcxSuite extends AnyFunSuite {
       val transport = new Ucx().connect(Undisturbed(group))
       transport.open(lanes, _ => None)
       group.allGather("both are open")
-      if (group.rank == 1) { Thread.sleep(500); Runtime.getRuntime.halt(3) }
+      LostExecutor.halt(group, s"$file.left", 3)
       try transport.receive(lanes.head, 0)
       catch {
         case error: sparkdlbench.RunFailedException =>
@@ -158,6 +158,7 @@ class UcxSuite extends AnyFunSuite {
     while (Files.size(said) == 0 && System.nanoTime() < end) Thread.sleep(50)
     val message = new String(Files.readAllBytes(said), UTF_8)
     Files.delete(said)
+    Files.deleteIfExists(Paths.get(s"$file.left")): Unit
     assert(message.contains("lost its stream to rank 1 on host 127.0.0.1") && message.contains("has ended"), message)
   }
 }

@@ -76,7 +76,10 @@ def load_json(path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: st
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found = int(content["schema"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if found < min(upgrades, default=schema):
+            raise ValueError(f"schema {found} was never written")
+    # OverflowError: an infinite schema; RecursionError: nested too deeply.
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ConfigurationError(f"'{path}' is not {what}: {error!r}.") from error
     if found > schema:
         raise ConfigurationError(

@@ -54,17 +54,24 @@ class RunResults:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
-        return list(self.summary.get("history", []))
+        history = self.summary.get("history", [])
+        if not isinstance(history, list):
+            raise ConfigurationError(
+                f"'history' in '{self.folder / 'summary.json'}' is a {type(history).__name__}; it must be a list "
+                "of epochs."
+            )
+        return history
 
     @property
     def events(self) -> list[dict[str, Any]]:
         """The run's events in the order of their writing. A last line cut short, as a kill leaves it, is left out."""
-        lines = self._text("events.jsonl").splitlines()
+        # As bytes: a kill may leave the last line cut inside of a character.
+        lines = self._bytes("events.jsonl").splitlines()
         events = []
         for number, line in enumerate(lines, start=1):
             try:
                 events.append(json.loads(line))
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 if number < len(lines):
                     raise ConfigurationError(
                         f"Line {number} of '{self.folder / 'events.jsonl'}' is not JSON: {error}."
@@ -76,18 +83,26 @@ class RunResults:
         """Share of a core that sampling resources took, in the process where it took most; None where none told."""
         if not (self.folder / "resources.json").is_file():
             return None
-        shares = [
-            float(each["sampler_cpu_seconds"]) / float(each["sampler_seconds"])
-            for each in self._object("resources.json")["processes"]
-            if each.get("sampler_cpu_seconds", -1) >= 0 and each.get("sampler_seconds", 0) > 0
-        ]
+        processes = self._object("resources.json")
+        try:
+            shares = [
+                float(each["sampler_cpu_seconds"]) / float(each["sampler_seconds"])
+                for each in processes["processes"]
+                if each.get("sampler_cpu_seconds", -1) >= 0 and each.get("sampler_seconds", 0) > 0
+            ]
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise ConfigurationError(
+                f"'{self.folder / 'resources.json'}' does not say what sampling took: {error!r}."
+            ) from error
         return max(shares, default=None)
 
     def _object(self, name: str) -> dict[str, Any]:
         try:
-            value = json.loads(self._text(name))
-        except json.JSONDecodeError as error:
-            raise ConfigurationError(f"'{self.folder / name}' is not JSON: {error}.") from error
+            value = json.loads(self._bytes(name))
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(
+                f"'{self.folder / name}' is not JSON: {error}. It was damaged, or is another program's."
+            ) from error
         if not isinstance(value, dict):
             raise ConfigurationError(
                 f"'{self.folder / name}' holds a {type(value).__name__}; it must be a JSON object."
@@ -100,9 +115,9 @@ class RunResults:
             )
         return value
 
-    def _text(self, name: str) -> str:
+    def _bytes(self, name: str) -> bytes:
         try:
-            return (self.folder / name).read_text(encoding="utf-8")
+            return (self.folder / name).read_bytes()
         except OSError as error:
             raise ConfigurationError(
                 f"'{self.folder / name}' cannot be read: {error.strerror}. Give the folder of one run, such as "

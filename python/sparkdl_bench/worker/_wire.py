@@ -153,7 +153,7 @@ def announced() -> tuple[str, bytes]:
             "spark.plugins=sparkdlbench.SparkDLPlugin (sparkdl_bench.configure sets it), and the jar of version "
             f"{__version__}; where it has them, the executor's log says why."
         ) from error
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigurationError(
             f"What the executor of this Python worker says of its way to it cannot be read ({file}): {error}. The "
             "worker must run as the executor's user."

@@ -25,8 +25,14 @@ DEFAULT_LINE = "4"
 # Tests start hundreds of short-lived JVMs: the optimising compiler would take most of their time.
 os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
 
-# How long an example takes says how busy the machine is, and nothing of what a test proves.
-hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, and nothing of what a test proves. In CI the examples are the
+# same in every run: a new one that fails is for whoever works on it, not for whoever comes next.
+hypothesis.settings.register_profile(
+    "tests",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.load_profile("tests")
 
 # The files that take longest, which begin first: so all processes of a whole run end at about the same time. The wheel

@@ -223,6 +223,8 @@ def test_a_way_that_needs_pytorch_says_where_it_is_missing(spark: SparkSession, 
 
     # Python workers are used again, so the next launch meets the same ones.
     sparkdl_bench.launch(hide, spark, sync="none", results=tmp_path)
-    with pytest.raises(ConfigurationError, match="sync='gloo' needs PyTorch in the Python of the executors"):
-        sparkdl_bench.launch(print, spark, sync="gloo", results=tmp_path)
-    sparkdl_bench.launch(show, spark, sync="none", results=tmp_path)
+    try:
+        with pytest.raises(ConfigurationError, match="sync='gloo' needs PyTorch in the Python of the executors"):
+            sparkdl_bench.launch(print, spark, sync="gloo", results=tmp_path)
+    finally:
+        sparkdl_bench.launch(show, spark, sync="none", results=tmp_path)

@@ -156,6 +156,9 @@ class PushSuite extends AnyFunSuite {
         val expected = s"Rank ${transport.rank} was asked for $lane, which was not opened or ends at another rank."
         assert(messages == Seq.fill(3)(expected))
       }
+      // Rank 1 must not leave while rank 0 still connects to it.
+      if (transport.rank == 0) { transport.send(opened, 0, ByteBuffer.allocateDirect(64)); transport.flush() }
+      else { val _ = transport.receive(opened, 0) }
     }.foreach(_.get)
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -26,7 +27,7 @@ DEFAULT_LINE = "4"
 os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} -XX:TieredStopAtLevel=1".strip()
 
 # How long an example takes says how busy the machine is, and nothing of what a test proves. In CI the examples are the
-# same in every run: a new one that fails is for whoever works on it, not for whoever comes next.
+# same in every run: a new one that fails must not stop somebody else's change.
 hypothesis.settings.register_profile(
     "tests",
     deadline=None,
@@ -154,6 +155,13 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def sockets_end_here() -> Iterator[None]:
+    """pyspark leaves sockets to the garbage collector, which warns of each; in this test then, not in a later one."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,15 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # pyspark's collect leaves its socket to the garbage collector, which says so.
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def sockets_end_here() -> Iterator[None]:
-    yield
-    gc.collect()  # also one that a traceback holds, or it would end in another test, which warns of it
-
-
+pytestmark = [
+    pytest.mark.usefixtures("sockets_end_here"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
 _PATIENCE_SECONDS = 60.0
 
 

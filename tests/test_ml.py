@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +23,11 @@ if TYPE_CHECKING:
 
 # pyspark leaves the sockets of `collect`, and CrossValidator's threads, to the garbage collector.
 pytestmark = [
+    pytest.mark.usefixtures("sockets_end_here"),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning"),
 ]
 NAMES = ["cat", "dog", "owl"]
-
-
-@pytest.fixture(autouse=True)
-def sockets_end_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +16,11 @@ if TYPE_CHECKING:
     from sparkdl_bench import FitResult
 
 # pyspark leaves the sockets of `collect` to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+pytestmark = [
+    pytest.mark.usefixtures("sockets_end_here"),
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+]
 NAMES = ["setosa", "other", "third"]
-
-
-@pytest.fixture(autouse=True)
-def sockets_end_here() -> Iterator[None]:
-    yield
-    gc.collect()
 
 
 def net(tmp_path: Path, *layers: str) -> dict[str, Any]:

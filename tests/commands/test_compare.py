@@ -150,7 +150,7 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
 def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
     conf = tmp_path / "faulty.toml"
     text = write(tmp_path).read_text()
-    # Nobody can know beforehand that a run diverges.
+    # That a run diverges is not known before it begins.
     for old, new in (
         ('codec = ["fp32", "bf16"]', '"optimizer.learning_rate" = [0.1, 1e30]'),
         ('baseline = { codec = "fp32" }', ""),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import os
@@ -25,15 +24,10 @@ if TYPE_CHECKING:
     from conftest import CommandLine
 
 # pyspark's RDD.collect leaves its socket to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
-
-
-@pytest.fixture(autouse=True)
-def sockets_end_here() -> Iterator[None]:
-    yield
-    gc.collect()  # also one that a traceback holds, or it would end in another test, which warns of it
-
-
+pytestmark = [
+    pytest.mark.usefixtures("sockets_end_here"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
 SIZE = 2
 TIMEOUT_S = 60.0
 

@@ -97,24 +97,20 @@ class KillableRun:
         """Until a checkpoint after `step` or a later step has begun to appear, or the run has ended."""
         self._wait(lambda: self.newest_step() >= step, f"a checkpoint after step {step}")
 
-    def wait_for_checkpoint(self, step: int) -> int:
-        """Until a checkpoint after `step` or a later step is whole, so that the run would go on from there; that step.
+    def wait_for_checkpoint(self, step: int) -> None:
+        """Until a checkpoint after `step` or a later step is whole, so that the run would go on from there.
 
         A rank writes beside its steps, so it may have begun several before the other has ended its first.
         """
-        found = 0
-
-        def is_whole() -> bool:
-            nonlocal found
-            found = max((_step(each.parent) for each in self.checkpoints.glob("step-*/manifest.json")), default=0)
-            return found >= step
-
-        self._wait(is_whole, f"a whole checkpoint after step {step}")
-        return found
+        self._wait(lambda: self.newest_checkpoint() >= step, f"a whole checkpoint after step {step}")
 
     def newest_step(self) -> int:
         written = (each for each in self.checkpoints.glob("step-*") if _files(each))
         return max((_step(each) for each in written), default=0)
+
+    def newest_checkpoint(self) -> int:
+        """The newest step after which there is a whole checkpoint; 0 where there is none."""
+        return max((_step(each.parent) for each in self.checkpoints.glob("step-*/manifest.json")), default=0)
 
     def kill_executor(self, which: int) -> bool:
         """Kills one executor with SIGKILL; False when none runs (any more)."""

@@ -90,7 +90,7 @@ class Wire:
         poll.poll()
 
     def shut(self) -> None:
-        """Ends the connection; whoever waits for it hears so."""
+        """Ends the connection; a thread that waits for it hears so."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

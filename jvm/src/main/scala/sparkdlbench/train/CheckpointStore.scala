@@ -33,18 +33,18 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
   /** Writes the manifest where all ranks' records are there. */
   private def commit(mine: CheckpointManifest): Unit = {
     val at = stepFolder(mine.step)
-    // Looked for first: one that another rank publishes from now on is whole, and must not be deleted.
-    val wasThere = files.names(at)(CheckpointManifest.File)
+    // Listed first: a manifest that another rank publishes from now on is whole, and must not be deleted.
+    val there = files.names(at)
     val expected = (0 until mine.size).map(CheckpointManifest.recordName(_, mine.size, mine.author))
     val records =
-      if (expected.forall(files.names(at))) expected.flatMap(name => files.text(new Path(at, name))) else Nil
+      if (expected.forall(there)) expected.flatMap(name => files.text(new Path(at, name))) else Nil
     if (records.size == mine.size && !manifest(mine.step).exists(isOf(mine, _)))
       CheckpointManifest.merged(records.map(CheckpointManifest.read)) match {
         case Right(whole) =>
           checkOwner(mine.author)
           val beside = s"${CheckpointManifest.File}-${mine.parts.map(_.rank).mkString}-${mine.author.runId}"
           val target = new Path(at, CheckpointManifest.File)
-          if (wasThere)
+          if (there(CheckpointManifest.File))
             files.delete(target, recursive = false) // damaged, or of a run before
           files.publish(target, whole.text, beside)
         case Left(why) => throw new IOException(s"the parts of the checkpoint after step ${mine.step} do not fit: $why")
@@ -151,7 +151,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
   def newest: Option[Snapshot] = newest(Long.MaxValue)
 
   /**
-   * Removes what is older than the newest `keep` complete checkpoints of a run, whoever wrote it: all ranks are done with it. A rank calls it after
+   * Removes what is older than the newest `keep` complete checkpoints of a run, of every attempt and rank: all ranks are done with it. A rank calls it after
    * each file of its own, so the rank whose file completes a checkpoint leaves `keep` of them.
    */
   def prune(keep: Int, runId: String): Unit =

@@ -273,7 +273,7 @@ class PushSuite extends AnyFunSuite {
     @volatile var aborted = false
     def late(): PushChannel = {
       val end = System.nanoTime() + 500000000L
-      while (System.nanoTime() < end) Thread.onSpinWait() // whoever interrupts it
+      while (System.nanoTime() < end) Thread.onSpinWait() // also where it is interrupted
       new PushChannel {
         def framingBytes: Long = 0
         def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = ()

@@ -68,6 +68,7 @@ FILES = {
     "inband-vs-outofband": Shortened(lambda factors: factors["variant"] in {"block-stream", "one process"}),
     "job-per-step": Shortened(lambda factors: factors["variant"] == "tree (MLlib)"),
     "parameter-server": Shortened(lambda factors: factors["variant"] == "tcp ps apart"),
+    "two-hosts-large-batch": Shortened(lambda factors: factors["variant"] == "two hosts", ("max_steps=6",)),
     "two-hosts": Shortened(lambda factors: factors["variant"] == "two hosts", ("max_steps=6",)),
     "workers": Shortened(lambda factors: factors["workers"] == "2"),
 }
@@ -102,7 +103,8 @@ def rows_like_mnist(folder: Path) -> str:
 
 def plan_of(path: Path, folder: Path) -> Plan:
     shortened = FILES[path.stem]
-    rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem in {"algorithms", "two-hosts"} else ()
+    on_files = {"algorithms", "two-hosts", "two-hosts-large-batch"}
+    rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem in on_files else ()
     return replace(load_plan(path, [*shortened.assignments, *rows], trials=1), fresh=shortened.fresh)
 
 

@@ -2,6 +2,7 @@
 #   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make test-torch      the tests that need PyTorch, in an environment of its own (5 GB)
+#   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
@@ -12,7 +13,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
+.PHONY: demo test test-torch test-optional mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -67,6 +68,10 @@ test: $(INSTALLED) target/.jars-$(LINE)
 test-torch: .venv-torch/.installed target/.jars-4
 	.venv-torch/bin/python -m pytest tests/torch_backend tests/test_launch_torch.py $(TESTS)
 
+# ARGS: --parts ucx,mpi whatever has changed; --since REVISION.
+test-optional: $(INSTALLED) target/.jars-4
+	$(BIN)/python project/optional_tests.py $(ARGS)
+
 .venv-torch/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch]' 'pyspark==4.1.4'
@@ -90,6 +95,7 @@ bench-train: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench algorithms $(ARGS)
 
 soak: smoke
+	$(BIN)/python project/listed_mutants.py
 	$(BIN)/python -m pytest -m campaign tests
 	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)
 
@@ -109,9 +115,10 @@ $(INSTALLED): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,report]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
 
-# Mutants of the measuring code, a sample by seed: make mutants ARGS='--sample 100 --seed 2 --parts bench'
+# Mutants of the measuring code: those that were listed, then a sample by seed: make mutants ARGS='--sample 100 --seed 2 --parts bench'
 mutants: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python project/listed_mutants.py
 	$(BIN)/python project/mutants.py $(ARGS)
 
 venv: $(INSTALLED)

@@ -48,21 +48,37 @@ PARTS = (
         ("tests/test_ruler.py", "tests/test_bench.py"),
     ),
     Part(
-        "statistics", ("statistics/__init__.py", "statistics/inference.py"), ("tests/statistics", "tests/test_ruler.py")
+        "statistics",
+        ("statistics/__init__.py", "statistics/inference.py", "statistics/sequential.py"),
+        ("tests/statistics", "tests/test_ruler.py"),
     ),
     Part(
         "peers",
         (
             *("peers/_base.py", "peers/bigdl.py", "peers/mpi.py", "peers/programs/measure/_channel.py"),
             *("peers/programs/measure/_harness.py", "peers/programs/measure/mpi_allreduce.py"),
+            *("peers/programs/measure/gloo_allreduce.py", "peers/programs/measure/torch_mlp.py"),
         ),
-        ("tests/test_ruler.py",),
+        ("tests/test_ruler.py", "tests/test_peer_programs.py"),
     ),
-    Part("comparison", ("comparison/record.py", "comparison/cells.py", "comparison/plan.py"), ("tests/comparison",)),
-    Part("report", ("report/analysis.py",), ("tests/report/test_report.py",)),
+    Part(
+        "comparison",
+        ("comparison/record.py", "comparison/cells.py", "comparison/plan.py", "comparison/table.py"),
+        ("tests/comparison",),
+    ),
+    Part(
+        "decision",
+        ("report/decision.py", "report/break_even.py"),
+        ("tests/report/test_decision.py", "tests/report/test_break_even.py"),
+    ),
+    Part("report", ("report/analysis.py",), ("tests/report/test_decision.py", "tests/report/test_report.py")),
 )
 # Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
-LEFT_OUT = "not jvm and not installed and not shipped and not browser and not environment and not net_writes"
+LEFT_OUT = (
+    "not jvm and not installed and not shipped and not browser and not environment and not net_writes "
+    # And the reports' pictures and pages, which take longer than all their numbers.
+    "and not picture and not folder_to_keep and not two_hundred"
+)
 # Survivors that may live: (file, how the operator's name begins, what the line holds) and the reason.
 LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/trials.py", "NumberReplacer", "round("): "seconds, and drift to the 9th place, rounded one place elsewhere",

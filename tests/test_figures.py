@@ -8,7 +8,9 @@ A table is marked by a comment below it, one line per row of the table, in their
     - (a row that no sample file holds, and why)
     -->
 
-Cells named `X, ms (p90)` or `X, ms` hold a contestant's milliseconds, those with `/` in their heading a ratio.
+Cells named `X, ms (p90)`, `X, ms` or `X` hold a contestant's milliseconds, those named `X / Y` or `ratio` a ratio,
+those named as a phase of a step the mean over the trials of what each one's facts say. PLACES knows the names. A row in
+which a contestant's samples drifted by more than a tenth says so in its first cell.
 """
 
 from __future__ import annotations
@@ -26,6 +28,23 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MARK = re.compile(r"((?:^\|[^\n]*\n)+)\n*<!-- figures: *(\S+)\n([^>]*?)-->", re.MULTILINE)
+# Which of a row's contestants a column is of, by how many the row has.
+PLACES: dict[int, dict[str, int]] = {
+    1: {"ms per step": 0},
+    2: {"ours": 0, "peer": 1, "block-stream": 0, "ms": 0},
+    3: {"1 worker": 0, "2 workers": 1, "PyTorch": 2},
+    5: {
+        "MKL, 1 worker": 0,
+        "OpenBLAS, 1 worker": 1,
+        "MKL, 2 workers": 2,
+        "OpenBLAS, 2 workers": 3,
+        "PyTorch": 4,
+        "1 worker": 0,
+        "2 workers": 2,
+    },
+}
+NOT_STEADY = "*(not steady)*"
+RATIOS = ("ratio", "beside the plain stream")
 CELL = re.compile(r"^([\d.,]+)(?: \(([\d.,]+)\))?(?: \[([\d.,]+), ([\d.,]+)\])?$")
 
 
@@ -60,10 +79,15 @@ def rows_of(page: str, text: str) -> Iterator[Row]:
 
 
 @cache
+def cells_of(file: str) -> dict[str, Any]:
+    cells: dict[str, Any] = json.loads((ROOT / file).read_text(encoding="utf-8"))["cells"]
+    return cells
+
+
+@cache
 def trials_of(file: str, name: str) -> tuple[tuple[tuple[float, ...], int], ...]:
     """(samples, steps a sample) of each trial of a contestant."""
-    cells: dict[str, Any] = json.loads((ROOT / file).read_text(encoding="utf-8"))["cells"]
-    found = [cell for key, cell in cells.items() if key.rpartition("/")[0] == name]
+    found = [cell for key, cell in cells_of(file).items() if key.rpartition("/")[0] == name]
     assert found, f"{file} has no samples of {name}"
     return tuple((tuple(cell["samples_ms"]), cell["steps"]) for cell in found)
 
@@ -107,7 +131,13 @@ def disagreements(row: Row) -> list[str]:
     for heading, text in row.cells.items():
         match = CELL.match(text)
         chosen = chosen_of(heading, row.names)
-        if match is None or chosen is None:
+        phase = phase_ms(row.file, row.names[0], heading)
+        if phase is not None and not agrees(text, phase):
+            found.append(f"{heading}: {text}, and the facts say {phase:.4f}")
+        if chosen is None:
+            continue
+        if match is None:
+            found.append(f"{heading}: '{text}' is no figure")
             continue
         if len(chosen) == 1:
             beside = next((name for name in row.names if name != chosen[0]), "") if len(row.names) == 2 else ""
@@ -123,22 +153,28 @@ def disagreements(row: Row) -> list[str]:
             low, high = resampled(ours[2], theirs[2])
             # Chance of the resampling decides the last place.
             if not all(
-                abs(number(cell) - value) <= 0.02 * value + 0.006 for cell, value in ((match[3], low), (match[4], high))
+                abs(number(cell) - value) <= 0.02 * value + 0.5 * 10 ** -len(cell.partition(".")[2]) + 0.001
+                for cell, value in ((match[3], low), (match[4], high))
             ):
                 found.append(f"{heading}: {text}, and the samples say [{low:.4f}, {high:.4f}]")
     return found
 
 
 def chosen_of(heading: str, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The contestants of a column: by two names for `ours` and `peer`, by three for one worker, two, and PyTorch."""
-    by_place = {"ours": 0, "peer": 1} if len(names) == 2 else {"1 worker": 0, "2 workers": 1, "PyTorch": 2}
-    if "/" in heading:
-        parts = [part.strip() for part in heading.partition("[")[0].split("/")]
-    elif ", ms" in heading:
-        parts = [heading.partition(",")[0].strip()]
-    else:
-        return None
-    return tuple(names[by_place[part]] for part in parts)
+    """The contestants that a column is of; None where it holds something else."""
+    named = re.sub(r" *(\(.*|\[.*|¹)$", "", heading).replace("`", "")
+    if named in RATIOS and len(names) == 2:
+        return names
+    parts = [re.sub(r",? ms$", "", part.strip()) or "ms" for part in named.split("/")]
+    places = [PLACES[len(names)].get(part, PLACES[len(names)].get(named)) for part in parts]
+    return None if None in places else tuple(names[place] for place in places if place is not None)
+
+
+def phase_ms(file: str, name: str, heading: str) -> float | None:
+    """The mean over the trials of a phase of the step; None where the heading is no phase that they tell."""
+    own = [cell for key, cell in cells_of(file).items() if key.rpartition("/")[0] == name]
+    told = [cell.get("facts", {}).get("phases_ms", {}) for cell in own]
+    return float(np.mean([each[heading] for each in told])) if told and heading in told[0] else None
 
 
 def resampled(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
@@ -156,15 +192,109 @@ ROWS = list(marked_rows())
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{Path(row.file).stem}: {row.title}")
 def test_a_row_is_what_its_samples_say(row: Row) -> None:
     assert disagreements(row) == [], f"{row.page}: {row.title}"
+    drifts = {name: drift(row.file, name) for name in row.names}
+    is_steady = all(abs(each - 1) <= 0.1 + 1e-9 for each in drifts.values())
+    assert row.title.endswith(NOT_STEADY) != is_steady, f"{row.page}: {row.title}: {drifts}"
+
+
+@cache
+def drift(file: str, name: str) -> float:
+    """The last third of the samples over the first, by medians: the median over the trials."""
+    thirds = [(samples, len(samples) // 3) for samples, _ in trials_of(file, name)]
+    return float(np.median([np.median(samples[-third:]) / np.median(samples[:third]) for samples, third in thirds]))
+
+
+def captions() -> Iterator[tuple[str, str, list[str]]]:
+    """(page, paragraph, files) of each paragraph that names a machine, trials or a commit beside files of samples."""
+    for page in ("docs/performance.md", "docs/explanation/in-band-ladder.md"):
+        text = re.sub(r"<!--.*?-->", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+        for paragraph in text.split("\n\n"):
+            files = re.findall(r"benchmarks/results/[\w.-]+/[\w.-]+\.json", paragraph)
+            if files:
+                yield page, " ".join(paragraph.split()), files
+
+
+@pytest.mark.parametrize(("page", "said", "files"), list(captions()), ids=lambda each: str(each)[:40])
+def test_captions_say_the_machine_the_trials_and_the_commit_of_their_samples(
+    page: str, said: str, files: list[str]
+) -> None:
+    kept = [json.loads((ROOT / file).read_text(encoding="utf-8")) for file in files]
+    assert {each["machine"]["cpu"].split()[0].partition("(")[0] for each in kept} == set(
+        re.findall(r"\b(Intel|AMD)\b", said)
+    )
+    trials = {int(key.rpartition("/")[2]) for each in kept for key in each["cells"]}
+    assert re.search(rf"\b{max(trials)} trials", said), max(trials)
+    commits = re.findall(r"commit ([0-9a-f]{7,})", said)
+    # The ladder's own words send to its file; every other caption has the commit.
+    assert commits or "ladder" in page
+    assert all(any(each["commit"].startswith(commit) for each in kept) for commit in commits)
+    if commits:
+        assert all(any(each["commit"].startswith(commit) for commit in commits) for each in kept)
+
+
+def test_what_is_said_of_versions_is_what_the_samples_say() -> None:
+    text = " ".join((ROOT / "docs" / "performance.md").read_text(encoding="utf-8").split())
+    said = re.search(r"All on Spark ([\d.]+) and Java (\d+), except BigDL: .* runs on ([\d.]+)\.", text)
+    assert said is not None
+    spark, java, bigdl = said.groups()
+    for file in {row.file for row in ROWS if row.page == "docs/performance.md"}:
+        machine = json.loads((ROOT / file).read_text(encoding="utf-8"))["machine"]
+        assert (machine["packages"]["pyspark"], f"build {java}." in machine["java"]) == (spark, True), file
+        for key, cell in cells_of(file).items():
+            facts = cell.get("facts", {})
+            if key.startswith("bigdl"):
+                assert facts["spark"] == bigdl, key
+            elif "versions" in facts:
+                assert facts["versions"]["spark"] == spark, key
+
+
+# Tables by their first heading, of experiments whose samples were not kept, and of a kept report that has none; this
+# list may only shrink.
+UNMARKED = {"beside PyTorch, 1 thread, 3 trials each", "way"}
 
 
 def test_the_tables_of_comparisons_are_marked() -> None:
-    """A table with a column `ours / peer` and no mark would be a figure that nothing holds to its samples."""
-    assert len(ROWS) >= 35
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    """A table with a ratio and no mark would be a figure that nothing holds to its samples."""
+    assert len(ROWS) >= 100
+    unmarked = set()
+    for page in sorted((ROOT / "docs").glob("**/*.md")):
+        if page.is_relative_to(ROOT / "docs" / "results"):
+            continue  # tests/report/test_kept_results.py holds these to their records
         text = page.read_text(encoding="utf-8")
-        tables = len(re.findall(r"^\|.* / (?:peer|PyTorch).*\|\n\|[-| ]+\|$", text, re.MULTILINE))
-        assert len(MARK.findall(text)) >= tables, page.name
+        marked = {table for table, _, _ in MARK.findall(text)}
+        for table in re.findall(r"((?:^\|[^\n]*\n)+)", text, re.MULTILINE):
+            is_measured = re.search(r"\d\.\d+ \[\d|\| (?:ours(?:,? ms)?|ms per step[ ¹]*) ", table)
+            if is_measured and table not in marked:
+                unmarked.add(table.strip("| ").split(" | ")[0])
+    assert unmarked == UNMARKED
+
+
+def test_what_is_said_of_all_tables_is_what_their_rows_span() -> None:
+    """README and docs/performance.md begin with the ratios of a step; the tables below have them one by one."""
+    rows = [row for row in ROWS if row.page == "docs/performance.md" and len(row.names) == 2]
+
+    def span(ours: str, theirs: str) -> tuple[float, float]:
+        """The least and the largest ratio of a step of two workers beside such a peer."""
+        found = [
+            side(row.file, *row.names)[0] / side(row.file, *row.names[::-1])[0]
+            for row in rows
+            if re.fullmatch(ours, row.names[0]) and re.fullmatch(theirs, row.names[1])
+        ]
+        assert len(found) >= 2, theirs
+        return min(found), max(found)
+
+    step = r"block-stream(-local)?(-512)?|ours-2"
+    for page in ("README.md", "docs/performance.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        said = re.search(
+            r"([\d.]+) to ([\d.]+) times PyTorch DDP's over gloo, ([\d.]+) to ([\d.]+) times BigDL's, and ([\d.]+) to "
+            r"([\d.]+) times that of one PyTorch process with both cores",
+            text,
+        )
+        assert said is not None, page
+        for place, peer in enumerate((r"pytorch-ddp(-2)?", r"bigdl(-2)?", r"pytorch-2(-512)?")):
+            for written, value in zip(said.groups()[2 * place : 2 * place + 2], span(step, peer), strict=True):
+                assert agrees(written, value), f"{page}: {written}, and the samples say {value:.3f}"
 
 
 EXAMPLE = """

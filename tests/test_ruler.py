@@ -511,6 +511,22 @@ class TestOpenMpi:
             assert words[words.index("btl") + 1] == layers
             assert ("btl_tcp_if_include" in words) != host_local
 
+    def test_our_transports_take_the_channel_that_was_asked_for(self) -> None:
+        def settings(transport: str, host_local: bool) -> dict[str, str]:
+            return spark_collective.run_settings(Way(transport, 2, 10, host_local=host_local))
+
+        assert [settings("block-stream", each)["host_local"] for each in (True, False)] == ["on", "off"]
+        layers = [set(settings("ucx", each)["ucx.tls"].split(",")) for each in (True, False)]
+        assert ["tcp" in each for each in layers] == [False, True]
+        assert layers[1] == {"tcp", "self"}
+        words = [settings("mpi", each)["mpi.options"].split() for each in (True, False)]
+        assert [each[each.index("btl") + 1] for each in words] == ["sm,self", "tcp,self"]
+        assert [each[each.index("pml") + 1] for each in words] == ["ob1", "ob1"]
+        # The transport of ours, where a peer has the same name.
+        assert settings("ours:mpi", True)["mpi.options"] == settings("mpi", True)["mpi.options"]
+        assert spark_collective.host_local_choices("tcp") == (False,)
+        assert spark_collective.host_local_choices("ours:mpi") == (False, True)
+
     def test_ranks_are_bound_as_openmpi_does_it(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         few = self.command(monkeypatch, tmp_path, 4, False)
         many = self.command(monkeypatch, tmp_path, 5, False)

@@ -74,17 +74,26 @@ def load_json(path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: st
         ConfigurationError: it is no such file, or newer than this version.
     """
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested too deeply
+        raise ConfigurationError(f"'{path}' is not {what}: {error!r}.") from error
+    return brought_up(content, path, schema, upgrades, what)
+
+
+def brought_up(content: Any, path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: str) -> dict[str, Any]:
+    """What a file holds, brought to `schema`; as `load_json`, of a file that is read already."""
+    try:
         found = int(content["schema"])
         if found < min(upgrades, default=schema):
             raise ValueError(f"schema {found} was never written")
-    # OverflowError: an infinite schema; RecursionError: nested too deeply.
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    # OverflowError: an infinite schema.
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigurationError(f"'{path}' is not {what}: {error!r}.") from error
     if found > schema:
         raise ConfigurationError(
             f"'{path}' has schema {found}, and this sparkdl-bench reads up to {schema}. Use a newer one."
         )
+    brought: dict[str, Any] = content
     for number in range(found, schema):
-        content = upgrades[number](content)
-    return content
+        brought = upgrades[number](brought)
+    return brought

@@ -307,3 +307,11 @@ def test_a_finished_cell_says_what_reports_count(waited: float | None, said: str
     metrics = {**none, "seconds_total": 29.0, "seconds_waited": waited}
     record = {"group": "a", "trial": 1, "warmup": False, "status": "success", "metrics": metrics, "load": {}}
     assert loop.describe(record) == f"a, trial 1: {said}"
+
+
+@pytest.mark.parametrize(("busy", "said"), [(0.1, ""), (0.11, ", the machine was 11% busy before"), (0.44, "44% busy")])
+def test_a_cell_that_began_on_a_busy_machine_says_so(busy: float, said: str) -> None:
+    none = dict.fromkeys(("ms_per_step", "test_accuracy", "seconds_to_accuracy"), None)
+    head = {"group": "a", "trial": 1, "warmup": False, "status": "success", "load": {"busy": busy}}
+    told = loop.describe({**head, "metrics": {**none, "seconds_total": 29.0}})
+    assert (said in told) if said else told.endswith("29.0 s")

@@ -224,6 +224,8 @@ def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> 
     made = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
     assert made["phases_ms"] == facts["phases_ms"]
     assert "phases_ms" not in made["facts"]
+    assert made["steps_ms"] == [300.0] * 10
+    assert made["metrics"]["ms_per_step"] == 300.0
     assert made["layers_s"] == pytest.approx(
         {
             "start": 2.0,
@@ -253,6 +255,7 @@ def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
     plan = fakes.plan_of(tmp_path)  # two steps of warm-up
     numbers = record.metrics(plan, [100.0, 100.0, 1.0, 2.0, 3.0], [], 5.0, 32)
     assert numbers["ms_per_step"] == 2.0
+    assert numbers["drift"] == 3.0
     assert numbers["rows_per_second"] == 16_000.0
     assert numbers["seconds_to_accuracy"] is None
     assert numbers["epochs_to_accuracy"] is None

@@ -9,6 +9,7 @@ from typing import Any
 import comparisons
 import numpy as np
 import pytest
+from scipy import stats
 
 from sparkdl_bench.report import tables
 from sparkdl_bench.report.analysis import Analysis
@@ -71,6 +72,44 @@ def test_fixed_and_steady_stand_apart() -> None:
         assert interval.low < centre < interval.high
     alone = fixed_and_steady(beside((4.0, 5.0), (9.8, 3.2), trials=1))
     assert [(each.fixed_interval, each.steady_interval) for each in alone] == [(None, None)] * 2
+
+
+def test_the_intervals_of_both_parts_are_student_s_at_95_percent() -> None:
+    one, two = fixed_and_steady(beside((4.0, 5.0), (9.8, 3.2)))
+    # Of five trials: t of 4 degrees of freedom, 2.776445, times the standard error.
+    spread = 2.776445 * float(np.std(NOISE, ddof=1)) / 5**0.5
+    for row, fixed, step in ((one, 4.0, 5.0), (two, 9.8, 3.2)):
+        for interval, centre, varies in ((row.fixed_interval, fixed, fixed), (row.steady_interval, step + 1, step)):
+            assert interval is not None
+            assert (interval.low, interval.high) == pytest.approx(
+                (centre - varies * spread, centre + varies * spread), rel=1e-6
+            )
+
+
+def test_fieller_s_interval_is_where_the_difference_may_be_zero() -> None:
+    """At its ends Welch's test of "more to start - steps × less per step is 0" has p = 0.05: no formula of ours."""
+    random = np.random.default_rng(5)
+    sides = {
+        "one": (1, random.normal(4.0, 0.1, 6), random.normal(5.0, 0.1, 6)),
+        "two": (2, random.normal(9.0, 0.2, 6), random.normal(3.0, 0.1, 6)),
+    }
+    records = [
+        trained(name, workers, fixed[number], ms[number], number + 1)
+        for name, (workers, fixed, ms) in sides.items()
+        for number in range(6)
+    ]
+    found = only(comparisons.comparison(records))
+    assert found.interval is not None
+    assert found.steps is not None
+
+    def p_at(steps: float) -> float:
+        (_, one_s, one_ms), (_, two_s, two_ms) = sides["one"], sides["two"]
+        seconds = (two_s + steps * two_ms / 1e3, one_s + steps * one_ms / 1e3)
+        return float(stats.ttest_ind(*seconds, equal_var=False).pvalue)
+
+    assert p_at(found.steps) == pytest.approx(1.0)
+    # The degrees of freedom are taken at the estimate, Welch's at each end: near, and not the same.
+    assert [p_at(end) for end in (found.interval.low, found.interval.high)] == pytest.approx([0.05, 0.05], abs=0.012)
 
 
 def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter() -> None:

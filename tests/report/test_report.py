@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -21,7 +22,7 @@ from sparkdl_bench.comparison import store
 from sparkdl_bench.comparison.cells import Cell, cells_of
 from sparkdl_bench.comparison.plan import Plan, load_plan
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.report import findings, formats, html, plots, tables, vega
+from sparkdl_bench.report import findings, formats, html, kept, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     LABELS,
@@ -246,6 +247,12 @@ class TestWords:
         assert "slow, batch 64: 1 of 3 trials failed. It did not work." in said
         assert "The machine was busy before 11 of 11 trials" in said
 
+    @pytest.mark.parametrize(("busy", "told"), [(0.1, False), (0.11, True), (0.44, True)])
+    def test_a_tenth_of_the_cores_is_too_busy(self, tmp_path: Path, busy: float, told: bool) -> None:
+        analysis = analysed(make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 2.0}, load={"busy": busy}))
+        assert ("The machine was busy before 12 of 12 trials" in "\n".join(findings.summary(analysis))) == told
+        assert ("The machine was busy before 12 trials" in "\n".join(answer(analysis).details)) == told
+
     @pytest.mark.parametrize(
         ("times", "first"),
         [
@@ -402,18 +409,60 @@ class TestForms:
     def test_a_folder_to_keep_holds_the_report_its_pictures_and_the_machine(
         self, folder: store.ComparisonFolder, tmp_path: Path
     ) -> None:
-        kept = tmp_path / "kept"
-        written = formats.folder(load([folder.path]), kept)
-        assert sorted(path.name for path in written) == sorted(path.name for path in kept.iterdir())
-        text = (kept / "report.md").read_text(encoding="utf-8")
+        place = tmp_path / "kept"
+        written = formats.folder(load([folder.path]), place)
+        assert sorted(path.name for path in written) == sorted(path.name for path in place.iterdir())
+        assert {path.name for path in written if path.suffix != ".png"} == {"report.md", "machine.json", kept.RECORDS}
+        text = (place / "report.md").read_text(encoding="utf-8")
         linked = re.findall(r"!\[([^]]+)\]\(([^)]+)\)", text)
         assert {name for _, name in linked} == {path.name for path in written if path.suffix == ".png"}
         assert all(len(description) > 10 for description, _ in linked)
-        described = json.loads((kept / "machine.json").read_text(encoding="utf-8"))["comparisons"][0]
+        described = json.loads((place / "machine.json").read_text(encoding="utf-8"))["comparisons"][0]
         assert described["machine"] == folder.content["machine"]
         assert described["plan"]["trials"] == 5
         assert described["commit"] in text
         assert f"{described['machine']['cores']} cores" in text
+
+    @pytest.mark.parametrize("named", ["", kept.RECORDS])
+    def test_every_form_can_be_made_again_of_what_is_kept(
+        self, folder: store.ComparisonFolder, tmp_path: Path, named: str
+    ) -> None:
+        results = load([folder.path, write_net(tmp_path)], 0.9)
+        file = tmp_path / "kept" / kept.RECORDS
+        formats.records(results, file)
+        again = load([tmp_path / "kept" / named])
+        for form in (formats.markdown, formats.as_json, formats.machines):
+            assert form(again) == form(results)
+        # Charts of one process are numbered on.
+        pages = [re.sub(r"clip\d+", "clip", html.page(each)) for each in (again, results)]
+        assert pages[0] == pages[1]
+        # Kept once more it is the same file, and nothing of it says where the measuring machine had its files.
+        formats.records(again, tmp_path / "again" / kept.RECORDS)
+        assert (tmp_path / "again" / kept.RECORDS).read_bytes() == file.read_bytes()
+        assert str(tmp_path).encode() not in gzip.decompress(file.read_bytes())
+        assert folder.mark.encode() not in gzip.decompress(file.read_bytes())
+        # A folder of kept reports is one report.
+        (tmp_path / "both").mkdir()
+        for name in ("kept", "again"):
+            (tmp_path / name).rename(tmp_path / "both" / name)
+        assert len(load([tmp_path / "both"]).comparisons) == 2
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (b"not gzip", "BadGzipFile"),
+            (gzip.compress(b'{"schema": 1')[:-4], "EOFError"),
+            (gzip.compress(b'{"schema": 1'), "JSONDecodeError"),
+            (gzip.compress(b"[]"), "TypeError"),
+            (gzip.compress(b'{"schema": 1, "net": []}'), "comparisons"),
+            (gzip.compress(b'{"schema": 1, "net": [], "comparisons": [1]}'), "TypeError"),
+            (gzip.compress(b'{"schema": 2}'), "has schema 2, and this sparkdl-bench reads up to 1"),
+        ],
+    )
+    def test_records_that_are_none_are_refused(self, tmp_path: Path, content: bytes, said: str) -> None:
+        (tmp_path / kept.RECORDS).write_bytes(content)
+        with pytest.raises(ConfigurationError, match=said):
+            load([tmp_path])
 
     def test_pictures_of_several_comparisons_stand_with_their_own(self, tmp_path: Path) -> None:
         folders = []

@@ -19,7 +19,7 @@ _SUFFIX = {"html": ".html", "md": ".md", "csv": ".csv", "json": ".json", "png": 
     "--format",
     "form",
     type=click.Choice(list(_SUFFIX)),
-    help="folder: report.md with its pictures, and machine.json. [default: by the ending of --output, else html]",
+    help="folder: report.md, its pictures, machine.json, the records. [default: by the ending of --output, else html]",
 )
 @click.option(
     "--target-accuracy",
@@ -35,7 +35,7 @@ def command(
     target: float | None,
     debug: bool,  # noqa: ARG001
 ) -> None:
-    """Make a page of RESULTS: folders of `compare`, folders of runs, files of `net --json`."""
+    """Make a page of RESULTS: folders of `compare`, folders of runs, files of `net --json`, kept reports."""
     # Matplotlib, SciPy and statsmodels take a second to load, and other commands do without them.
     try:
         from sparkdl_bench.report import formats, html
@@ -64,7 +64,8 @@ def command(
         return
     if chosen == "folder":
         written = formats.folder(found, path)
-        click.echo(f"{path}: report.md, machine.json, {len(written) - 2} pictures")
+        pictures = sum(file.suffix == ".png" for file in written)
+        click.echo(f"{path}: report.md, machine.json, records.json.gz, {pictures} pictures")
         return
     make = {"html": html.page, "md": formats.markdown, "csv": formats.comma_separated, "json": formats.as_json}[chosen]
     replace_text(path, make(found))

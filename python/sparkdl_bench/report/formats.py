@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text, replacing
-from sparkdl_bench.report import findings, plots, tables, vega
+from sparkdl_bench.report import findings, kept, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     DRIFT,
@@ -55,17 +55,29 @@ def markdown(results: Results) -> str:
 
 
 def folder(results: Results, path: Path) -> list[Path]:
-    """What is kept with a repository or sent on: `report.md` with its pictures, and `machine.json` beside it.
+    """What is kept with a repository or sent on: `report.md` with its pictures, and beside it `machine.json` and
+    `records.json.gz`.
 
-    Pictures and tables are the page's; `machine.json` holds each comparison's plan, machine, commit and beginning.
+    Pictures and tables are the page's; `machine.json` holds each comparison's plan, machine, commit and beginning; of
+    the records every form of the report can be made again.
     """
     written = _pictures(results, path)
-    text = _markdown(results, {name: (plot, file.name) for name, plot, file in written})
+    files = [path / name for name in ("report.md", "machine.json", kept.RECORDS)]
+    replace_text(files[0], _markdown(results, {name: (plot, file.name) for name, plot, file in written}))
+    replace_text(files[1], machines(results))
+    records(results, files[2])
+    return [*files, *(file for _, _, file in written)]
+
+
+def records(results: Results, path: Path) -> None:
+    """Writes the file of which `report` makes every form again."""
+    kept.write(path, [each.kept for each in results.comparisons if each.records], results.net)
+
+
+def machines(results: Results) -> str:
+    """The plan, the machine, the commit and the beginning of each comparison, as JSON."""
     facts = [{"title": each.title, **each.configuration} for each in results.comparisons if each.records]
-    replace_text(path / "report.md", text)
-    described = json.dumps({"schema": 1, "comparisons": facts}, indent=1, ensure_ascii=False)
-    replace_text(path / "machine.json", described + "\n")
-    return [path / "report.md", path / "machine.json", *(file for _, _, file in written)]
+    return json.dumps({"schema": 1, "comparisons": facts}, indent=1, ensure_ascii=False) + "\n"
 
 
 def _markdown(results: Results, shown: Mapping[str, tuple[Plot, str]]) -> str:

@@ -1,4 +1,4 @@
-"""Reads what a report is made of: folders of comparisons, folders of single runs, JSON lines of `sparkdl-bench net`."""
+"""Reads what a report is made of: folders of comparisons or runs, JSON lines of `sparkdl-bench net`, kept records."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sparkdl_bench.comparison.cells import NOT_VARIED, Cell
 from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.report import kept
 from sparkdl_bench.results import RunResults
 
 _NET_KEYS = {"transport", "elements", "busbw_gbps", "median_ms", "workers"}
@@ -72,6 +73,12 @@ class Comparison:
             "started": self.content.get("started", "unknown"),
         }
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """All of it, to be kept with a repository: without where things lie on that machine."""
+        content = {name: value for name, value in self.content.items() if name != "mark"}
+        return {"content": _without_paths(content), "asked": self.asked, "records": _without_paths(self.records)}
+
 
 @dataclass
 class Results:
@@ -82,7 +89,8 @@ class Results:
 
 
 def load(paths: Sequence[Path], target_accuracy: float | None = None) -> Results:
-    """Reads every path: a comparison's folder, a run's folder, a folder of either, or a file of `net --json`.
+    """Reads every path: a comparison's folder, a run's folder, a folder of either, a file of `net --json`, or a kept
+    report.
 
     Args:
         target_accuracy: a share of the test rows, in place of every plan's; when it was reached is read off histories.
@@ -110,11 +118,16 @@ def load(paths: Sequence[Path], target_accuracy: float | None = None) -> Results
     return results
 
 
-_WHAT = "Give the folder that `sparkdl-bench compare` or `try` has named, run folders, or files of `net --json`."
+_WHAT = (
+    "Give the folder that `sparkdl-bench compare` or `try` has named, run folders, files of `net --json`, or the "
+    "folder of a report that is kept with its records."
+)
 
 
 def _read(path: Path, results: Results, runs: list[Path]) -> None:
-    if path.is_file():
+    if path.name == kept.RECORDS or (path / kept.RECORDS).is_file():
+        _kept(path if path.name == kept.RECORDS else path / kept.RECORDS, results)
+    elif path.is_file():
         results.net += _net(path)
     elif (path / store.PLAN_FILE).is_file():
         folder = store.open_folder(path)
@@ -126,7 +139,8 @@ def _read(path: Path, results: Results, runs: list[Path]) -> None:
         known = [
             each
             for each in inside
-            if (each / store.PLAN_FILE).is_file() or (each / "summary.json").is_file() or each.is_file()
+            if any((each / name).is_file() for name in (store.PLAN_FILE, "summary.json", kept.RECORDS))
+            or each.is_file()
         ]
         if not known:
             raise ConfigurationError(f"'{path}' holds neither a comparison nor a run. {_WHAT}")
@@ -134,6 +148,14 @@ def _read(path: Path, results: Results, runs: list[Path]) -> None:
             _read(each, results, runs)
     else:
         raise ConfigurationError(f"There is no file or folder '{path}'. {_WHAT}")
+
+
+def _kept(path: Path, results: Results) -> None:
+    found = kept.read(path)
+    results.comparisons += [
+        Comparison(each["content"], each["records"], each["asked"]) for each in found["comparisons"]
+    ]
+    results.net += found["net"]
 
 
 def _net(path: Path) -> list[dict[str, Any]]:

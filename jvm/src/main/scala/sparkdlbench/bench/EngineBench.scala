@@ -108,17 +108,7 @@ private[bench] final class EngineCase(folder: Path, json: JsonNode) {
       if (number == 0) firstLoss = lastLoss
       Optimizer.updateWhole(optimizer, engine.parameters.floats, engine.gradients.floats, tensors, number)
     }
-    val warmup = json.path("warmup_steps").asInt
-    (0 until warmup).foreach(number => step(number.toLong))
-    val nanos = new Array[Long](json.path("steps").asInt)
-    var sample = 0
-    while (sample < nanos.length) {
-      val start = System.nanoTime()
-      step(warmup.toLong + sample)
-      nanos(sample) = System.nanoTime() - start
-      sample += 1
-    }
-    nanos
+    Timing.nanos(json.path("warmup_steps").asInt, json.path("steps").asInt)(step)
   }
 }
 

@@ -246,8 +246,7 @@ private[bench] final class NetRank(settings: Settings, elements: Int, bucketLeng
       val first = keeps || isExact(all)
       // Zeros stay zeros when summed in place, so nothing has to be refilled between the timed steps.
       all.fill(_ => 0f)
-      (0 until effort.warmup(elements)).foreach(_ => all.step())
-      val nanos = time(all, effort.samples(elements))
+      val nanos = Timing.nanos(effort.warmup(elements), effort.samples(elements))(_ => all.step())
       val last = keeps || isExact(all)
       val left = if (keeps) Some(tried(all)) else None
       val transport = all.transport
@@ -261,18 +260,6 @@ private[bench] final class NetRank(settings: Settings, elements: Int, bucketLeng
     val transport = connect(part)
     try use(new AllReduce(Topology.of(settings), transport, elements, bucketLength, gradients, parameters))
     finally transport.close()
-  }
-
-  private def time(all: AllReduce, samples: Int): Array[Long] = {
-    val nanos = new Array[Long](samples)
-    var sample = 0
-    while (sample < nanos.length) {
-      val start = System.nanoTime()
-      all.step()
-      nanos(sample) = System.nanoTime() - start
-      sample += 1
-    }
-    nanos
   }
 
   /** Small whole numbers: their sums are exact in any order and in 16 bits. */

@@ -63,6 +63,11 @@ class EngineBenchSuite extends AnyFunSuite {
     assert(short.getMessage.contains("features.f32 has 1600 bytes; 21 rows are 1680"))
     val few = intercept[ConfigurationException](new TrainingRows(rows(), 20, 20, 21))
     assert(few.getMessage.contains("at least 21 rows"))
+    // A case trains on its own batch, not on a part of it.
+    val own = intercept[ConfigurationException] {
+      EngineBench.run(rows(), Json.read(caseJson(21)), Files.createTempFile("engine-bench", ".jsonl"))
+    }
+    assert(own.getMessage.contains("at least 21 rows"))
   }
 
   test("an engine that does not exist is refused with the valid ones") {

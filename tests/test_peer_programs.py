@@ -1,0 +1,222 @@
+"""The programs that measure the peers, over a PyTorch that computes nothing: what it is asked for, what is written.
+
+Times are a clock of this file's; every rank does what this one does, so sums over the ranks are as many times as large.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+from sparkdl_bench.peers import Sample, _process
+from sparkdl_bench.peers.programs.measure import _harness
+
+PROGRAMS = "sparkdl_bench.peers.programs.measure"
+MILLISECOND = 1_000_000
+CASE = {
+    "batch": 8,
+    "rows": 40,
+    "features": 5,
+    "hidden": [3],
+    "classes": 10,
+    "threads": 3,
+    "learning_rate": 0.1,
+    "data_path": "",
+    "warmup_steps": 2,
+    "steps": 3,
+    "specification": '{"layers": [], "input_shape": [5]}',
+}
+
+
+class Array(np.ndarray):  # type: ignore[type-arg]
+    """NumPy's, with what of a tensor the programs use besides."""
+
+    def mul_(self, factor: float) -> Array:
+        self *= factor
+        return self
+
+    def to(self, kind: Any) -> Array:
+        return self.astype(kind).view(Array)
+
+
+class Torch:
+    """A PyTorch of so many ranks.
+
+    Attributes:
+        threads: what `set_num_threads` was called with.
+        rows: how many rows each forward pass was given.
+        summed: the lengths of what was summed over the ranks.
+    """
+
+    def __init__(self, ranks: int, clock: list[int]) -> None:
+        self.ranks, self.clock = ranks, clock
+        self.threads: list[int] = []
+        self.rows: list[int] = []
+        self.summed: list[int] = []
+
+    def modules(self) -> dict[str, types.ModuleType]:
+        nn = _Module("torch.nn", Module=_Layer, Linear=_Layer, BatchNorm2d=_Layer)
+        nn.Sequential = lambda *_: MagicMock(side_effect=self._forward)
+        nn.parallel = types.SimpleNamespace(DistributedDataParallel=lambda model: model)
+        functional = _Module("torch.nn.functional", cross_entropy=self._loss)
+        nn.functional = functional
+        distributed = _Module("torch.distributed", all_reduce=self._all_reduce, all_gather_object=self._gather)
+        torch = _Module(
+            "torch",
+            nn=nn,
+            distributed=distributed,
+            float32=np.float32,
+            float64=np.float64,
+            from_numpy=lambda values: values,
+            tensor=lambda values, dtype=np.float64: np.asarray(values, dtype).view(Array),
+            ones=lambda count: np.ones(count, np.float32).view(Array),
+            arange=lambda count: np.arange(count).view(Array),
+            equal=np.array_equal,
+            set_num_threads=self.threads.append,
+            get_num_threads=lambda: 7,
+            optim=types.SimpleNamespace(SGD=lambda *_, **__: MagicMock(step=self._tick)),
+            __version__="2.0",
+        )
+        torch.Tensor = Array
+        return {each.__name__: each for each in (torch, nn, functional, distributed)}
+
+    def _tick(self) -> None:
+        self.clock[0] += MILLISECOND * (1 + self.clock[0] // MILLISECOND)
+
+    def _forward(self, x: Any) -> Any:
+        self.rows.append(len(x))
+        return x
+
+    def _loss(self, scores: Any, labels: Any) -> Any:
+        assert len(scores) == len(labels)
+        return MagicMock(item=lambda: 1.0)
+
+    def _all_reduce(self, values: Any) -> None:
+        self.summed.append(len(values))
+        self.clock[0] += 2 * MILLISECOND
+        values *= self.ranks
+
+    def _gather(self, into: list[Any], value: Any) -> None:
+        into[:] = [value] * self.ranks
+
+
+class _Layer:
+    """What the programs' own layers extend."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+
+class _Module(types.ModuleType):
+    """A module in which all that nobody asks after is there."""
+
+    def __init__(self, name: str, **members: Any) -> None:
+        super().__init__(name)
+        self.__dict__.update(members)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return MagicMock()
+
+
+Started = Callable[[str, int], tuple[Any, Torch]]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
+    """A program imported anew over such a PyTorch."""
+    clock = [0]
+    monkeypatch.setattr(_harness.time, "perf_counter_ns", lambda: clock[0])
+    imported: list[str] = []
+
+    def start(name: str, ranks: int) -> tuple[Any, Torch]:
+        torch = Torch(ranks, clock)
+        for each, module in torch.modules().items():
+            monkeypatch.setitem(sys.modules, each, module)
+        imported.append(f"{PROGRAMS}.{name}")
+        sys.modules.pop(imported[-1], None)
+        return importlib.import_module(imported[-1]), torch
+
+    yield start
+    for name in imported:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", ["torch_mlp", "torch_model"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_step_is_timed_after_the_warm_up_with_the_case_s_rows_and_threads(
+    started: Started, monkeypatch: pytest.MonkeyPatch, name: str, ranks: int
+) -> None:
+    program, torch = started(name, ranks)
+    model = MagicMock(side_effect=torch._forward, parameters=list)
+    monkeypatch.setattr(program, "Model", lambda _: model, raising=False)
+    samples_ms, facts = program._train({**CASE, "workers": ranks}, 0)
+    # Steps take 1, 2, 4, 8 and 16 ms, the first two to warm up.
+    assert samples_ms == [4.0, 8.0, 16.0]
+    assert torch.rows == [8 // ranks] * 5
+    assert torch.threads == [3]
+    # What PyTorch says, which a contestant is held to, and not what it was told.
+    assert facts["threads"] == 7
+    assert facts["backend"] == ("none" if ranks == 1 else "gloo")
+
+
+@pytest.mark.parametrize("name", ["torch_mlp", "torch_model"])
+def test_ddp_writes_the_mean_over_the_ranks_once(
+    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    program, torch = started(name, 2)
+    monkeypatch.setattr(program, "_train", lambda *_: ([1.0, 3.0], {"threads": 2}))
+    out = tmp_path / "out.jsonl"
+    for rank in (1, 0):
+        program._rank(rank, {"workers": 2}, "file://nowhere", out)
+    measurement = _process._read(name, out)
+    assert measurement.samples == (Sample(1.0), Sample(3.0))
+    assert measurement.facts == {"threads": 2}
+    assert torch.summed == [2, 2]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_gloo_writes_the_mean_over_the_ranks(started: Started, tmp_path: Path, ranks: int) -> None:
+    program, torch = started("gloo_allreduce", ranks)
+    case = {"workers": ranks, "elements": 4, "warmup": 3, "iterations": 2}
+    out = tmp_path / "out.jsonl"
+    program._rank(0, case, "file://nowhere", out)
+    measurement = _process._read("gloo", out)
+    assert measurement.samples == (Sample(2.0), Sample(2.0))
+    # A check, three to warm up, two measured, a check, the verdicts, and the two times.
+    assert torch.summed == [4] * 7 + [1, 2]
+    assert torch.threads == [1]
+    # These ranks do not add up 0, 1 and 2.
+    assert measurement.facts["correct"] is (ranks == 1)
+    assert measurement.facts["channel"] == ("none" if ranks == 1 else "unknown")
+
+
+def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_the_ranks(
+    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program, _ = started("torch_fit", 2)
+    fit = object.__new__(program._Fit)
+    fit.samples_ms, fit.phases_ns = [], dict.fromkeys(program.PHASES, 0)
+    for factor in (1, 2):
+        fit._count(*(factor * each * MILLISECOND for each in (1, 2, 3, 4)))
+    assert fit.samples_ms == [10.0, 20.0]
+    assert list(fit.phases_ns.values()) == [3 * each * MILLISECOND for each in (1, 2, 3, 4)]
+
+    phases_ms = dict(zip(program.PHASES, (1.0, 2.0, 3.0, 4.0), strict=True))
+    made = types.SimpleNamespace(run=lambda: ([1.0, 3.0], {"phases_ms": phases_ms}))
+    monkeypatch.setattr(program, "_orders", lambda _: [])
+    monkeypatch.setattr(program, "_Fit", lambda *_: made)
+    out = tmp_path / "out.jsonl"
+    for rank in (1, 0):
+        program._rank(rank, {"workers": 2}, "file://nowhere", out)
+    measurement = _process._read("fit", out)
+    assert measurement.samples == (Sample(1.0), Sample(3.0))
+    assert measurement.facts == {"phases_ms": phases_ms}

@@ -136,7 +136,7 @@ def _seeded(plan: Plan, run: RunFile, trial: int) -> RunFile:
 
 
 def in_order(plan: Plan, cells: Sequence[Cell]) -> list[Cell]:
-    """Warm-up first, then round by round: each trial of every group before the next one, shuffled within by the plan's seed.
+    """Warm-up first, then in rounds: one trial of every group before the next one, shuffled within by the plan's seed.
 
     A randomised block design (Box, Hunter and Hunter, Statistics for Experimenters, 2nd ed., chapter 4): a machine that
     slows down while the comparison runs slows every group alike. Shuffled as a whole, two groups of five trials can run

@@ -44,6 +44,16 @@ def test_the_order_is_shuffled_and_the_seed_s(tmp_path: Path) -> None:
     assert in_order(other, cells_of(other)) != first
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_every_group_has_had_a_trial_before_any_has_its_next(tmp_path: Path, seed: int) -> None:
+    plan = load_plan(fakes.write_conf(tmp_path, f"seed = {seed}\n" + fakes.CONF))
+    ordered = in_order(plan, cells_of(plan))
+    assert [cell.trial for cell in ordered] == [1] * 4 + [2] * 4 + [3] * 4
+    rounds = [[cell.group for cell in ordered if cell.trial == trial] for trial in (1, 2, 3)]
+    assert all(sorted(groups) == sorted(rounds[0]) for groups in rounds)
+    assert rounds != [rounds[0]] * 3, "the order within a round is one of chance"
+
+
 def test_warm_up_comes_first_and_is_apart(tmp_path: Path) -> None:
     plan = fakes.plan_of(tmp_path, "warmup_trials = 1\n" + fakes.CONF)
     ordered = in_order(plan, cells_of(plan))

@@ -95,6 +95,21 @@ def test_lines_can_be_told_apart_and_what_is_left_out_is_said(tmp_path: Path, ba
             assert len(looks) == len(plot.series)
 
 
+@pytest.mark.parametrize("batches", [2, 12])
+def test_a_group_has_one_look_in_all_charts(tmp_path: Path, batches: int) -> None:
+    conf = fakes.CONF.replace("trials = 3", "trials = 1")
+    conf = conf.replace("batch = [32, 64]", f"batch = {[8 * (index + 1) for index in range(batches)]}")
+    analysis = analysed(make(tmp_path, conf, {"fast": 3.0, "slow": 1.0}, resources=RESOURCES))
+    shown = (lines.time_to_accuracy, lines.fixed_and_steady, lines.utilisation, lines.memory)
+    looks: dict[str, set[tuple[str, bool]]] = {}
+    for plot in [found for draw in shown if (found := draw(analysis)) is not None]:
+        for each in plot.series:
+            if each.colour != "var(--s10)":  # the grey of those that a chart does not highlight
+                looks.setdefault(each.name, set()).add((each.colour, each.dash))
+    assert len(looks) >= 4
+    assert {name: found for name, found in looks.items() if len(found) > 1} == {}
+
+
 def test_time_to_accuracy_is_not_squeezed_by_the_start(tmp_path: Path) -> None:
     def late(plan: Plan, cell: Cell) -> Mapping[str, Any]:
         history = [

@@ -37,7 +37,7 @@ from sparkdl_bench.report.analysis import (
 )
 from sparkdl_bench.report.answer import answer
 from sparkdl_bench.report.decision import decide
-from sparkdl_bench.report.load import Results, load
+from sparkdl_bench.report.load import Comparison, Results, load
 from sparkdl_bench.report.numbers import number
 from sparkdl_bench.statistics import inference
 
@@ -353,6 +353,29 @@ class TestForms:
         page = html.page(load([folder.path]))
         assert "…/data/mnist" in page
         assert "somebody" not in page
+
+    @pytest.mark.parametrize(
+        ("text", "kept_of_it"),
+        [
+            ("/home/some body/data/mnist/", "…/data/mnist"),
+            ("images from file:/home/somebody/data/mnist, whole", "images from file:…/data/mnist, whole"),
+            ("file:///home/somebody/data/mnist", "file://…/data/mnist"),
+            (
+                "-XX:SharedArchiveFile=/home/somebody/a/one.jsa -Xshare:auto",
+                "-XX:SharedArchiveFile=…/a/one.jsa -Xshare:auto",
+            ),
+            ("hdfs://host/a/b/c/d", "hdfs://host/a/b/c/d"),
+            ("https://host:80/a/b/c", "https://host:80/a/b/c"),
+            ("a/b/c/d and /tmp/x", "a/b/c/d and /tmp/x"),
+        ],
+    )
+    def test_of_paths_within_words_two_parts_are_kept(self, text: str, kept_of_it: str) -> None:
+        content = {"plan": {"title": text}, "mark": "m"}
+        assert Comparison(content, [{"facts": [text]}]).kept == {
+            "content": {"plan": {"title": kept_of_it}},
+            "asked": None,
+            "records": [{"facts": [kept_of_it]}],
+        }
 
     def test_two_hundred_runs_stay_below_five_megabytes(self, tmp_path: Path) -> None:
         conf = fakes.CONF.replace("trials = 3", "trials = 10")

@@ -136,16 +136,17 @@ def _seeded(plan: Plan, run: RunFile, trial: int) -> RunFile:
 
 
 def in_order(plan: Plan, cells: Sequence[Cell]) -> list[Cell]:
-    """Warm-up first, then all others shuffled by the plan's seed.
+    """Warm-up first, then in rounds: one trial of every group before the next one, shuffled within by the plan's seed.
+
+    A randomised block design (Box, Hunter and Hunter, Statistics for Experimenters, 2nd ed., chapter 4): a machine that
+    slows down while the comparison runs slows every group alike. Shuffled as a whole, two groups of five trials can run
+    one after the other.
 
     Where cells share applications, the applications are shuffled, and the cells within each, warm-up first.
     """
     chance = random.Random(plan.seed)  # noqa: S311 (an order that can be repeated)
     if plan.fresh:
-        warm, measured = _split(cells)
-        chance.shuffle(warm)
-        chance.shuffle(measured)
-        return [*warm, *measured]
+        return _in_rounds(cells, chance)
     applications: dict[str, list[Cell]] = {}
     for cell in cells:
         applications.setdefault(cell.application, []).append(cell)
@@ -153,15 +154,18 @@ def in_order(plan: Plan, cells: Sequence[Cell]) -> list[Cell]:
     chance.shuffle(shuffled)
     ordered: list[Cell] = []
     for members in shuffled:
-        warm, measured = _split(members)
-        chance.shuffle(warm)
-        chance.shuffle(measured)
-        ordered += [*warm, *measured]
+        ordered += _in_rounds(members, chance)
     return ordered
 
 
-def _split(cells: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
-    return [cell for cell in cells if cell.is_warmup], [cell for cell in cells if not cell.is_warmup]
+def _in_rounds(cells: Sequence[Cell], chance: random.Random) -> list[Cell]:
+    """By trial (those of the warm-up are 0 and below), in random order within each."""
+    ordered: list[Cell] = []
+    for trial in sorted({cell.trial for cell in cells}):
+        members = [cell for cell in cells if cell.trial == trial]
+        chance.shuffle(members)
+        ordered += members
+    return ordered
 
 
 def _points(plan: Plan, variant: Variant) -> list[dict[str, str]]:

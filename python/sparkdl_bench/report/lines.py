@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sparkdl_bench.report import vega
@@ -43,8 +43,8 @@ def time_to_accuracy(analysis: Analysis) -> Plot | None:
     groups = _fastest(analysis, known)
     if not groups:
         return None
-    strong = _highlighted(analysis, groups)
-    series = _series_of(groups, strong)
+    series = _highlighted(analysis, groups)
+    strong = [each.name for each in series if each.colour != _FAINT]
     points = [
         {**point, "series": group.name, "trial": trial, "typical": record is group.typical}
         for group in reversed(groups)
@@ -114,7 +114,7 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
     wanted += [name for name in [chosen] if name and name in costs and name not in wanted]
     nearest = sorted(costs, key=lambda name: costs[name][0] + costs[name][1] * measured / 1e3)
     wanted += [name for name in nearest if name not in wanted][: max(0, _MOST_COLOURS - len(wanted))]
-    series = [Series(name, SERIES[index], index >= len(SERIES)) for index, name in enumerate(wanted)]
+    series = _of_groups(analysis, wanted)
     grid = [10 * (last / 10) ** (at / 48) for at in range(49)]
     points = [
         {"series": name, "x": steps, "y": costs[name][0] + costs[name][1] * steps / 1e3}
@@ -144,7 +144,7 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
             "params": [vega.zoom("x", "y")],
             "transform": shown,
             "mark": {"type": "line", "strokeWidth": 2, "clip": True},
-            "encoding": encoding,
+            "encoding": {**encoding, "strokeDash": vega.dash_scale(series)},
         },
         {
             **vega.FELT,
@@ -289,27 +289,34 @@ def _evaluated(analysis: Analysis, record: Mapping[str, Any]) -> list[dict[str, 
     ]
 
 
-def _highlighted(analysis: Analysis, groups: Sequence[Group]) -> list[str]:
-    """Names of the groups with a colour of their own: all where they are few, else those that the answer is about."""
-    if len(groups) <= _MOST_COLOURS:
-        return [group.name for group in groups]
+def _highlighted(analysis: Analysis, groups: Sequence[Group]) -> list[Series]:
+    """First those with a colour: all where they are few, else the four that the answer is about; the others grey."""
+    coloured = _of_groups(analysis, [group.name for group in groups])
+    strong = coloured if len(groups) <= _MOST_COLOURS else coloured[:4]
+    named = {each.name for each in strong}
+    return strong + [Series(group.name, _FAINT) for group in groups if group.name not in named]
+
+
+def _of_groups(analysis: Analysis, names: Collection[str]) -> list[Series]:
+    """A group has one colour in all charts; first those that the answer is about, then the quickest.
+
+    Where there are more groups than looks, the last ones take in each chart what nobody else has there.
+    """
     found = decide(analysis)
     wanted = [
         found.chosen,
         found.cheapest,
         found.fastest,
         analysis.best_single,
-        *(each for each in groups if analysis.is_baseline(each)),
-        *groups,
+        *(each for each in analysis.groups if analysis.is_baseline(each)),
+        *sorted(analysis.groups, key=lambda group: group.centre(analysis.metric) or float("inf")),
     ]
-    names = dict.fromkeys(group.name for group in wanted if group is not None and group in groups)
-    return list(names)[:4]
-
-
-def _series_of(groups: Sequence[Group], strong: Sequence[str]) -> list[Series]:
-    """The highlighted first, each with its colour; the others grey."""
-    coloured = [Series(name, SERIES[index]) for index, name in enumerate(strong)]
-    return coloured + [Series(group.name, _FAINT) for group in groups if group.name not in strong]
+    ordered = dict.fromkeys(group.name for group in wanted if group is not None)
+    series = _coloured(ordered)
+    own = [each for each in series[:_MOST_LINES] if each.name in names]
+    free = [each for each in series[:_MOST_LINES] if each.name not in names]
+    late = [each.name for each in series[_MOST_LINES:] if each.name in names]
+    return own + [Series(name, look.colour, look.dash) for name, look in zip(late, free, strict=False)]
 
 
 def _accuracy_axes(
@@ -466,7 +473,7 @@ def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, 
     groups = _fastest(analysis, known)
     if not groups:
         return None
-    series = _coloured([group.name for group in groups])
+    series = _of_groups(analysis, [group.name for group in groups])
     points = [
         {"series": group.name, "x": float(f"{second:.5g}"), "y": float(f"{value * scale:.4g}")}
         for group in groups

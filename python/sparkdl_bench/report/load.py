@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -244,12 +245,25 @@ def _reaching(record: Mapping[str, Any], accuracy: float) -> Mapping[str, Any]:
     return {**record, "metrics": {**record["metrics"], **to_target}}
 
 
+# An absolute path of three parts or more, alone or within words; no part of a URL with a host.
+_PATH = re.compile(r"(?:(?<=file://)|(?<![\w/…]))(?:/[^\s/:'\",]+){3,}/?")
+
+
 def _without_paths(value: Any) -> Any:
     """Of absolute paths it keeps the last two parts."""
     if isinstance(value, Mapping):
         return {name: _without_paths(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_without_paths(each) for each in value]
-    if isinstance(value, str) and value.startswith("/") and value.count("/") > 2:
-        return "…/" + "/".join(value.rstrip("/").split("/")[-2:])
+    if isinstance(value, str):
+        # A path alone may hold blanks.
+        return _shortened(value) if value.startswith("/") and value.count("/") > 2 else _PATH.sub(_found, value)
     return value
+
+
+def _found(match: re.Match[str]) -> str:
+    return _shortened(match[0])
+
+
+def _shortened(path: str) -> str:
+    return "…/" + "/".join(path.rstrip("/").split("/")[-2:])

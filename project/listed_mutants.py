@@ -20,6 +20,7 @@ from mutants import COPY, LEFT_OUT, LIMIT_S, PACKAGE, ROOT, copy_checkout
 FAILED = 1
 RULER, BENCH, PEERS = "tests/test_ruler.py", "tests/test_bench.py", "tests/test_peers.py"
 PROGRAMS = "peers/programs/measure"
+OF_TORCH = "tests/test_peer_programs.py"
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ MUTANTS = (
         "comparison/table.py",
         "centre = statistics.mean(values) if key in _SHARES else statistics.geometric_mean(values)",
         "centre = statistics.mean(values) if key in _SHARES else min(values)",
-        ("tests/comparison",),
+        ("tests/comparison/test_table.py",),
     ),
     Listed(HALF, "bench/contestant.py", '"batch": case.batch,', '"batch": case.batch // 2,'),
     Listed(
@@ -110,7 +111,7 @@ MUTANTS = (
         "comparison/execute.py",
         "batch=global_batch(settings),",
         "batch=2 * global_batch(settings),",
-        ("tests/comparison",),
+        ("tests/comparison/test_plan.py",),
     ),
     Listed(
         HALF,
@@ -149,7 +150,13 @@ MUTANTS = (
         "interval = found.confidence_interval(0.5)\n    names",
         ("tests/statistics",),
     ),
-    Listed(INTERVAL, "statistics/sequential.py", "ERROR = 0.02", "ERROR = 0.25", ("tests/statistics", "tests/report")),
+    Listed(
+        INTERVAL,
+        "statistics/sequential.py",
+        "ERROR = 0.02",
+        "ERROR = 0.25",
+        ("tests/statistics", "tests/report/test_decision.py"),
+    ),
     Listed(
         INTERVAL,
         "statistics/sequential.py",
@@ -241,15 +248,29 @@ MUTANTS = (
         f"{PROGRAMS}/torch_mlp.py",
         'torch.set_num_threads(case["threads"])',
         "torch.set_num_threads(1)",
+        (OF_TORCH,),
     ),
-    Listed(THREADS, f"{PROGRAMS}/torch_mlp.py", '"threads": torch.get_num_threads()', '"threads": case["threads"]'),
+    Listed(
+        THREADS,
+        f"{PROGRAMS}/torch_mlp.py",
+        '"threads": torch.get_num_threads()',
+        '"threads": case["threads"]',
+        (OF_TORCH,),
+    ),
     Listed(
         THREADS,
         f"{PROGRAMS}/torch_model.py",
         'torch.set_num_threads(case["threads"])',
         "torch.set_num_threads(1)",
+        (OF_TORCH,),
     ),
-    Listed(THREADS, f"{PROGRAMS}/torch_model.py", '"threads": torch.get_num_threads()', '"threads": case["threads"]'),
+    Listed(
+        THREADS,
+        f"{PROGRAMS}/torch_model.py",
+        '"threads": torch.get_num_threads()',
+        '"threads": case["threads"]',
+        (OF_TORCH,),
+    ),
     Listed(
         THREADS,
         "bench/suites/models.py",
@@ -274,11 +295,23 @@ MUTANTS = (
     Listed(DOUBLED, "peers/_process.py", "Sample(float(ms),", "Sample(2 * float(ms),"),
     Listed(DOUBLED, f"{PROGRAMS}/bigdl_mlp.py", "/ BLOCK_STEPS * 1e3", "/ BLOCK_STEPS * 2e3"),
     Listed(DOUBLED, f"{PROGRAMS}/mpi_allreduce.py", "(mean_ms / world.size).tolist()", "mean_ms.tolist()"),
-    Listed(DOUBLED, f"{PROGRAMS}/gloo_allreduce.py", '(mean_ms / case["workers"]).tolist()', "mean_ms.tolist()"),
-    Listed(DOUBLED, f"{PROGRAMS}/torch_mlp.py", '(mean_ms / case["workers"]).tolist()', "mean_ms.tolist()"),
-    Listed(DOUBLED, f"{PROGRAMS}/torch_model.py", '(mean_ms / case["workers"]).tolist()', "mean_ms.tolist()"),
-    Listed(DOUBLED, f"{PROGRAMS}/torch_fit.py", '(sums_ms / case["workers"]).tolist()', "sums_ms.tolist()"),
-    Listed(DOUBLED, f"{PROGRAMS}/torch_fit.py", "sum(phases_ns) / 1e6", "sum(phases_ns) / 5e5"),
+    Listed(
+        DOUBLED,
+        f"{PROGRAMS}/gloo_allreduce.py",
+        '(mean_ms / case["workers"]).tolist()',
+        "mean_ms.tolist()",
+        (OF_TORCH,),
+    ),
+    Listed(
+        DOUBLED, f"{PROGRAMS}/torch_mlp.py", '(mean_ms / case["workers"]).tolist()', "mean_ms.tolist()", (OF_TORCH,)
+    ),
+    Listed(
+        DOUBLED, f"{PROGRAMS}/torch_model.py", '(mean_ms / case["workers"]).tolist()', "mean_ms.tolist()", (OF_TORCH,)
+    ),
+    Listed(
+        DOUBLED, f"{PROGRAMS}/torch_fit.py", '(sums_ms / case["workers"]).tolist()', "sums_ms.tolist()", (OF_TORCH,)
+    ),
+    Listed(DOUBLED, f"{PROGRAMS}/torch_fit.py", "sum(phases_ns) / 1e6", "sum(phases_ns) / 5e5", (OF_TORCH,)),
     Listed(
         DOUBLED, "bench/contestant.py", "[sample.ms for sample in samples]", "[2 * sample.ms for sample in samples]"
     ),
@@ -388,9 +421,9 @@ def main() -> int:
 
 def sound(tests: Sequence[str]) -> None:
     """Ends the program where the tests fail without a mutant."""
-    found = tested(tests, 600.0)
-    if found != 0:
-        raise SystemExit(f"The tests end with status {found} without a mutant already: {' '.join(tests)}")
+    status, said = tested(tests, 900.0)
+    if status != 0:
+        raise SystemExit(f"The tests end with status {status} without a mutant already:\n{said[-3000:]}")
 
 
 def dies(mutant: Listed) -> bool:
@@ -398,7 +431,7 @@ def dies(mutant: Listed) -> bool:
     whole = path.read_text(encoding="utf-8")
     path.write_text(mutated(mutant, whole), encoding="utf-8")
     try:
-        status = tested(mutant.tests, LIMIT_S)
+        status, _ = tested(mutant.tests, LIMIT_S)
     finally:
         path.write_text(whole, encoding="utf-8")
     print(f"{'dies ' if status == FAILED else f'LIVES (status {status})'} {mutant.about}: {mutant.file}", flush=True)
@@ -420,17 +453,17 @@ def mutated(mutant: Listed, text: str) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-def tested(tests: Sequence[str], limit_s: float) -> int:
-    """The status of pytest over the copy; that of a failed test where it takes too long."""
+def tested(tests: Sequence[str], limit_s: float) -> tuple[int, str]:
+    """The status of pytest over the copy, that of a failed test where it takes too long; and what it said."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", LEFT_OUT, *tests]
     environment = {**os.environ, "PYTHONPATH": str(COPY / "python"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         done = subprocess.run(  # noqa: S603
-            command, cwd=COPY, env=environment, capture_output=True, timeout=limit_s, check=False
+            command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return FAILED
-    return done.returncode
+        return FAILED, ""
+    return done.returncode, done.stdout
 
 
 def stale() -> list[str]:

@@ -64,7 +64,7 @@ PARTS = (
     Part(
         "comparison",
         ("comparison/record.py", "comparison/cells.py", "comparison/plan.py", "comparison/table.py"),
-        ("tests/comparison",),
+        tuple(f"tests/comparison/test_{name}.py" for name in ("record", "plan", "table", "execute", "loop", "quick")),
     ),
     Part(
         "decision",

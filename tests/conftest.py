@@ -42,7 +42,7 @@ LONGEST = [
     *("test_recovery.py", "test_wheel.py", "commands/test_compare.py", "comparison/test_files.py"),
     "test_entry_points.py",
     *("commands/test_run.py", "test_security.py", "test_peers.py", "test_out_of_band.py", "test_runs.py"),
-    *("test_training.py", "test_data.py", "commands/test_doctor.py", "test_batch_shares.py", "test_loss_curves.py"),
+    *("test_training.py", "test_data.py", "commands/test_doctor.py", "test_loss_curves.py"),
     *("commands/test_launch.py", "test_namespaces.py"),
 ]
 

@@ -46,6 +46,9 @@ EVEN_AT_LEAST = 8
 BATCH = 1438
 
 
+# It compares times, for a minute. What shares follow from which speeds, and that training is the same with them, is
+# shown without a clock (SharesSuite, BatchSharesSuite).
+@pytest.mark.campaign
 def test_a_slow_worker_gets_fewer_rows_and_steps_take_less_time(tmp_path: Path) -> None:
     settings = {
         # Over so many steps the worker is stopped many times, whatever else the machine does.

@@ -39,7 +39,7 @@ def undisturbed_convex(tmp_path_factory: pytest.TempPathFactory) -> Weights:
 @pytest.mark.parametrize(
     "transport",
     [
-        "tcp",
+        pytest.param("tcp", marks=pytest.mark.on_one_line),
         *(pytest.param(name, marks=[pytest.mark.on_one_line, pytest.mark.campaign]) for name in ("ucx", "mpi")),
     ],
 )

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from sparkdl_bench import statistics
 from sparkdl_bench.statistics import inference
@@ -184,3 +185,40 @@ def test_what_has_no_spread_or_too_few_values_gives_no_made_up_number() -> None:
     assert same is not None
     assert other is not None
     assert (same.p, other.p) == (1.0, 0.0)
+
+
+def test_the_smallest_samples_have_their_numbers_and_one_value_less_has_none() -> None:
+    pair, three = [1.0, 2.0], [1.0, 2.0, 4.0]
+    found = stats.shapiro(three)
+    assert inference.shapiro(three) == pytest.approx((found.statistic, found.pvalue))
+    assert inference.shapiro(pair) is None
+    assert inference.shapiro([]) is None
+
+    t = stats.ttest_ind(three[:2], [5.0, 9.0], equal_var=False)
+    welch = inference.welch(three[:2], [5.0, 9.0])
+    assert welch is not None
+    assert (welch.t, welch.p) == pytest.approx((t.statistic, t.pvalue))
+    assert inference.geometric_interval(pair) is not None
+
+    groups = {"a": pair, "b": [3.0, 5.0]}
+    rows, pairs = inference.one_way(groups), inference.tukey(groups)
+    assert rows is not None
+    assert pairs is not None
+    # Between: 2 x 2 x 1.25^2 = 6.25; within: 0.5 + 2.
+    assert [(row.sum_of_squares, row.df) for row in rows] == [(pytest.approx(6.25), 1), (pytest.approx(2.5), 2)]
+    assert [(each.first, each.second, each.difference) for each in pairs] == [("a", "b", pytest.approx(2.5))]
+    # One group alone, and a group of one, have none; one without spread beside one with some has.
+    assert (inference.one_way({"a": pair}), inference.tukey({"a": pair})) == (None, None)
+    assert (inference.one_way({**groups, "c": [1.0]}), inference.tukey({**groups, "c": [1.0]})) == (None, None)
+    assert inference.one_way({"a": pair, "b": [3.0, 3.0]}) is not None
+    assert inference.tukey({"a": pair, "b": [3.0, 3.0]}) is not None
+
+    crossed = ([1.0, 2.0, 4.0, 8.0, 3.0, 5.0, 9.0, 9.5], list("aaaabbbb"), list("xxyyxxyy"))
+    two = inference.two_way(*crossed, ("one", "two"))
+    assert two is not None
+    assert [row.df for row in two] == [1.0, 1.0, 1.0, 4.0]
+    assert [row.factor for row in two] == ["one", "two", "one × two", "residual"]
+    # A combination that came once, one that is missing, and a factor with one level.
+    assert inference.two_way(*(each[:-1] for each in crossed), ("one", "two")) is None
+    assert inference.two_way(*(each[:6] for each in crossed), ("one", "two")) is None
+    assert inference.two_way(crossed[0], ["a"] * 8, crossed[2], ("one", "two")) is None

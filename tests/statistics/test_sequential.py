@@ -28,6 +28,17 @@ def test_at_one_look_it_is_welch_s_interval_at_a_stricter_level() -> None:
     assert found.low < usual.interval.low < usual.ratio < usual.interval.high < found.high
 
 
+@pytest.mark.parametrize(("slow_trials", "fast_trials"), [(4, 6), (6, 4), (8, 3), (12, 10)])
+def test_numbers_of_trials_that_differ_count_each_for_its_side(slow_trials: int, fast_trials: int) -> None:
+    random = np.random.default_rng(slow_trials)
+    slow, fast = random.lognormal(1.0, 0.3, slow_trials), random.lognormal(0.5, 0.1, fast_trials)
+    found = sequential.speed_up(sequential.logs(slow.tolist()), sequential.logs(fast.tolist()), 3)
+    trials = slow_trials + fast_trials
+    error = 0.02 * 5 / (trials * (trials - 1)) / 3
+    expected = stats.ttest_ind(np.log(slow), np.log(fast), equal_var=False).confidence_interval(1 - 2 * error)
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((expected.low, expected.high))
+
+
 def test_without_spread_there_is_no_width_and_below_three_trials_no_end() -> None:
     same = sequential.logs([2.0, 2.0, 2.0])
     found = sequential.speed_up(same, sequential.logs([1.0, 1.0, 1.0]), 1)

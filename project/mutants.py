@@ -90,6 +90,7 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
     ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
     ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",
+    ("report/decision.py", "ReplaceComparisonOperator_Lt_LtE", "is_cheaper = "): "equal: `other` is not the chosen one",
     ("bench/spark_collective.py", "", "out.write("): "in the process that has Spark, which these quick tests leave out",
 }
 

@@ -314,7 +314,7 @@ class TestLikeForLike:
         assert set(options) == own
         assert options["spark.master"] == "local-cluster[2,1,2048]"
 
-    def test_warm_up_and_measured_all_reduces_reach_the_jvm(self) -> None:
+    def test_warm_up_and_measured_all_reduces_reach_the_measuring_process(self) -> None:
         asked: list[Mapping[str, str]] = []
 
         def run(settings: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -537,6 +537,13 @@ class TestOpenMpi:
 
 class TestIdle:
     """The busy limit 0.1 → 0.45."""
+
+    def test_a_load_is_a_share_of_all_cores(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watched: list[float] = []
+        monkeypatch.setattr(machine.psutil, "cpu_percent", lambda interval: watched.append(interval) or 12.34)
+        monkeypatch.setattr(machine.os, "getloadavg", lambda: (1.234, 5.0, 9.0))
+        assert machine.load(0.5) == machine.Load(0.123, 1.23)
+        assert watched == [0.5]
 
     @pytest.mark.parametrize(("busy", "idle"), [(0.0, True), (0.1, True), (0.11, False), (0.44, False)])
     def test_a_tenth_of_the_cores_is_too_much(

@@ -233,9 +233,9 @@ class TestVerdict:
             times = {"seconds_to_accuracy": seconds, "seconds_waited_to_accuracy": seconds} if does else {}
             return {**made, "metrics": {**made["metrics"], **times}}
 
-        def decided(of_one: int) -> Decision:
-            """How often the one machine reached the target, of five trials."""
-            groups = (("one", 1, of_one), ("two", 2, 5), ("four", 4, 5))
+        def decided(of_one: int, of_eight: int = 0) -> Decision:
+            """How often the one machine and the largest cluster reached the target, of five trials."""
+            groups = (("one", 1, of_one), ("two", 2, 5), ("four", 4, 5), ("eight", 8, of_eight))
             records = [
                 reached(name, number, seconds, workers, number <= times)
                 for name, workers, times in groups
@@ -246,3 +246,6 @@ class TestVerdict:
         assert [bold(decided(count)) for count in (5, 0)] == ["four", "four"]
         found = decided(4)
         assert (found.verdict, [group.name for group in found.doubtful]) == ("not-decided", ["one"])
+        # One that costs more than the chosen one, and does not always get there, is no reason to wait.
+        dearer = decided(0, of_eight=4)
+        assert (bold(dearer), dearer.doubtful) == ("four", ())

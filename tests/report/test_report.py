@@ -941,6 +941,14 @@ class TestWarmUp:
         assert grown == ["update 2.37 times" if phases.get("update") == 2.37 else ""]
 
 
+@pytest.mark.parametrize(
+    ("drift", "shown"),
+    [(0.5, "0.5 (not steady)"), (0.89, "0.89 (not steady)"), (0.9, "0.9"), (1.1, "1.1"), (1.11, "1.11 (not steady)")],
+)
+def test_a_table_marks_drift_beyond_a_tenth_either_way(drift: float, shown: str) -> None:
+    assert tables._drift(drift).text == shown
+
+
 class TestWaiting:
     def _change(self, plan: Plan, cell: Cell) -> Mapping[str, Any]:
         """By the run's own clock the fast one is faster; who waits for it waits longer."""

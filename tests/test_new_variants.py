@@ -201,14 +201,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         'commands += Command.single("system") { (state, line) =>\n'
         '  if (scala.sys.process.Process(Seq("bash", "-euc", line)).! == 0) state else state.fail\n}\n'
     )
-    jar = "$(ls jvm/target/scala-2.13/sparkdl-bench-spark-4_2.13-*.jar | grep -vE 'assembly|sources|javadoc')"
+    for name in ("with", "without", "bigdl"):
+        (copy / name).mkdir()
+    jar = "jvm/target/scala-2.13/sparkdl-bench-spark-4_2.13-*.jar"
     new = " ".join(str(SCALA / f"{each.file}.scala") for each in NEW)
     done = subprocess.run(
         [
-            *(str(copy / "project" / "sbt"), "jvm/packageBin", f"system mkdir with without bigdl; cp {jar} with/"),
-            *(f"system rm {new}", "jvm/packageBin", f"system cp {jar} without/"),
-            *(f"system rm -r {SCALA}/engine/bigdl", "jvm/packageBin", f"system cp {jar} bigdl/"),
-            *(f"system cp lost/LostCodec.scala {SCALA}/codec/", "jvm/packageBin"),
+            *(str(copy / "project" / "sbt"), "jvm/packageBin", f"system cp {jar} with"),
+            *(f"system rm {new}", "jvm/packageBin", f"system cp {jar} without"),
+            *(f"system rm -r {SCALA}/engine/bigdl", "jvm/packageBin", f"system cp {jar} bigdl"),
+            *(f"system cp lost/LostCodec.scala {SCALA}/codec", "jvm/packageBin"),
         ],
         cwd=copy,
         env={name: value for name, value in os.environ.items() if name != "SBT_PROJECT"},

@@ -185,7 +185,7 @@ $(VENV)/.docs: $(INSTALLED)
 # What was built, and what tests and checks keep for their next time. Results are the user's.
 clean:
 	rm -rf target jvm/target dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find python tests project -name __pycache__ -prune -exec rm -rf {} +
+	find python tests project benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean
 	rm -rf .venv .venv-3.5 .venv-torch python/sparkdl_bench.egg-info project/target project/project .bsp

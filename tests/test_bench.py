@@ -39,15 +39,15 @@ from sparkdl_bench.bench.killable_run import RunHungError, same
 from sparkdl_bench.bench.net import Failed, NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
-from sparkdl_bench.bench.suites import ladder, memory, models, short, soak, train
-from sparkdl_bench.bench.suites import namespaces as namespaces_suite
-from sparkdl_bench.bench.suites import net as net_suite
-from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import Measurement, Sample, TrainCase
+from suites import ladder, memory, models, short, soak, train
+from suites import namespaces as namespaces_suite
+from suites import net as net_suite
+from suites import peers as peers_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 

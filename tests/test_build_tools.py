@@ -255,6 +255,7 @@ def test_the_python_that_make_chooses(
 MADE = [
     *("target/jars-4/ours.jar", "jvm/target/scala-2.13/ours.jar", "dist/ours.whl", ".pytest_cache/v", ".mypy_cache/v"),
     *(".ruff_cache/v", ".hypothesis/v", "tests/comparison/__pycache__/a.pyc", "python/sparkdl_bench/__pycache__/a.pyc"),
+    "benchmarks/suites/__pycache__/a.pyc",
 ]
 INSTALLED = [
     *(".venv/bin/python", ".venv-3.5/bin/python", "python/sparkdl_bench.egg-info/PKG-INFO", ".bsp/sbt.json"),

@@ -13,9 +13,9 @@ from conftest import ROOT
 from sparkdl_bench.bench import store
 from sparkdl_bench.bench.loading import LoadContestant, load_idx, write_csv
 from sparkdl_bench.bench.store import Trial
-from sparkdl_bench.bench.suites import data
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.errors import ConfigurationError
+from suites import data
 
 
 @pytest.mark.parametrize("compressed", [True, False])

@@ -37,14 +37,14 @@ from sparkdl_bench.bench import (
 from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.store import ResultFile, Trial
 from sparkdl_bench.bench.suite import Options
-from sparkdl_bench.bench.suites import ladder, models, short, train
-from sparkdl_bench.bench.suites import net as net_suite
-from sparkdl_bench.bench.suites import peers as peers_suite
 from sparkdl_bench.bench.trials import Comparison, Outcome
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase, _base, _process, mpi
 from sparkdl_bench.peers.programs.measure import _channel, _harness
+from suites import ladder, models, short, train
+from suites import net as net_suite
+from suites import peers as peers_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -139,6 +139,18 @@ def test_names_of_other_packages_lie_lower() -> None:
     assert not found, f"These lie higher: {'; '.join(found)}. Move what is shared further down, or pass it in."
 
 
+def test_nothing_else_names_the_engine_bigdl() -> None:
+    """It is found through the ServiceLoader, and BigDL by reflection: all else compiles without both."""
+    known = sources(SOURCES)
+    homes: dict[str, dict[str, str]] = defaultdict(dict)
+    for source in known:
+        homes[source.package].update(dict.fromkeys(source.names, layer(source)))
+    assert homes["engine.bigdl"]
+    outside = [source for source in known if source.package != "engine.bigdl"]
+    assert [each.file for each in outside if "engine.bigdl" in {package for package, _ in _named(each, homes)}] == []
+    assert "bigdl" not in (SOURCES.parents[4] / "build.sbt").read_text(encoding="utf-8").lower()
+
+
 # Files that need each other in a circle are understood, and changed, together alone.
 MOST_IN_A_CIRCLE = 6
 

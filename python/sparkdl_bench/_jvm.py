@@ -45,6 +45,10 @@ class Api:
         """`version`, `spark_line`, `scala` and `commit` of the jar."""
         return self._object("buildFacts")
 
+    def axes(self) -> list[str]:
+        """What there are variants of, in order."""
+        return [str(axis) for axis in json.loads(self._call("axes"))]
+
     def variants(self, axis: str) -> list[dict[str, Any]]:
         """The variants of an axis: `name`, `doc`, and `keys` with `name`, `default`, `valid`, `doc` each."""
         return self._list("variants", axis)

@@ -42,8 +42,8 @@ def test_a_golden_file_is_well_conditioned_and_says_something(name: str) -> None
 
 
 def test_every_engine_is_found_by_name() -> None:
-    assert set(engines.discover()) == {"numpy", "torch"}
-    with pytest.raises(ConfigurationError, match="numpy, torch"):
+    assert {"numpy", "torch"} <= set(engines.discover())
+    with pytest.raises(ConfigurationError, match=r"Valid: .*numpy.*torch"):
         engines.find("tensor")
 
 

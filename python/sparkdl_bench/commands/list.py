@@ -19,8 +19,6 @@ from sparkdl_bench.nearest import suggestion
 if TYPE_CHECKING:
     from sparkdl_bench._jvm import Api
 
-AXES = ("algorithm", "topology", "transport", "codec", "engine", "model", "data", "optimizer", "schedule")
-PLURALS = {f"{axis}s": axis for axis in AXES}
 ALL_KEYS = "keys"
 _FILE_MODEL, _FILE_KEY = "file", "model.spec"
 
@@ -44,13 +42,7 @@ def command(
 ) -> None:
     """List the variants of every AXIS; of one axis, with their keys; one of them, by its NAME; or all keys
     (`list keys`)."""
-    axis = PLURALS.get(axis or "", axis)
-    if axis is not None and axis not in (*AXES, ALL_KEYS):
-        raise ConfigurationError(
-            f"There is no axis called '{axis}'. {suggestion(axis, (*AXES, ALL_KEYS))} Valid: "
-            f"{', '.join((*AXES, ALL_KEYS))}."
-        )
-    if as_json and (axis != "model" or name is None):
+    if as_json and (axis not in ("model", "models") or name is None):
         raise ConfigurationError("--json prints a model's specification: write `list model NAME --json`.")
     if not as_json and (shape or classes or assignments):
         raise ConfigurationError("--shape, --classes and --set say for which model `list model NAME --json` is asked.")
@@ -68,6 +60,8 @@ def command(
 
 
 class _Lists(Protocol):
+    def axes(self) -> list[str]: ...
+
     def variants(self, axis: str) -> list[dict[str, Any]]: ...
 
     def all_keys(self) -> list[dict[str, Any]]: ...
@@ -78,6 +72,9 @@ class _Found:
 
     def __init__(self, found: catalogue.Catalogue) -> None:
         self._found = found
+
+    def axes(self) -> list[str]:
+        return list(self._found.variants)
 
     def variants(self, axis: str) -> list[dict[str, Any]]:
         return self._found.variants[axis]
@@ -96,6 +93,7 @@ def _started(debug: bool) -> Iterator[Api]:
 
 
 def _show(lists: _Lists, axis: str | None, name: str | None) -> None:
+    axis = _axis(lists.axes(), axis)
     if axis == ALL_KEYS:
         keys = lists.all_keys()
         for key in [_named(keys, "key", catalogue.canonical(name, "")[0])] if name else keys:
@@ -104,9 +102,22 @@ def _show(lists: _Lists, axis: str | None, name: str | None) -> None:
         variants = lists.variants(axis)
         _show_variants([_named(variants, axis, name)] if name else variants, with_keys=True)
     else:
-        for each in AXES:
+        for each in lists.axes():
             click.secho(each, bold=True)
             _show_variants(lists.variants(each), with_keys=False, indent="  ")
+
+
+def _axis(axes: Sequence[str], written: str | None) -> str | None:
+    """What is asked for, of which the plural will do."""
+    valid = [*axes, ALL_KEYS]
+    if written is None or written in valid:
+        return written
+    singular = written.removesuffix("s")
+    if singular in axes:
+        return singular
+    raise ConfigurationError(
+        f"There is no axis called '{written}'. {suggestion(written, valid)} Valid: {', '.join(valid)}."
+    )
 
 
 def _named(variants: list[dict[str, Any]], axis: str, name: str) -> dict[str, Any]:

@@ -105,10 +105,9 @@ def run(
     peer = peers.find(name)
     case: Case
     if "train" in peer.kinds:
-        workers = workers or (1 if name == "pytorch" else 2)
         case = TrainCase(
             batch=batch,
-            workers=workers,
+            workers=workers or peer.workers,
             threads=threads,
             warmup_steps=warmup,
             steps=steps,
@@ -116,7 +115,7 @@ def run(
         )
     else:
         case = CollectiveCase(
-            elements=elements, workers=workers or 2, host_local=host_local, warmup=warmup, iterations=steps
+            elements=elements, workers=workers or peer.workers, host_local=host_local, warmup=warmup, iterations=steps
         )
     measurement = peer.run(case, timeout_s, directory)
     _print(name, case, measurement)

@@ -150,6 +150,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def workers(self) -> int:
+        """Processes or tasks that it is run with where nobody says how many."""
+        ...
+
+    @property
     def requirements(self) -> tuple[str, ...]:
         """Pinned requirements of its environment; empty when it needs none of its own."""
         ...

@@ -43,6 +43,7 @@ class EnvironmentPeer:
         kinds: the cases that it can run.
         program: module of `programs/measure` that measures.
         fit_program: the one for cases of kind `fit`.
+        workers: processes or tasks of a run of which nobody says how many.
     """
 
     name: str
@@ -52,6 +53,7 @@ class EnvironmentPeer:
     program: str
     host_local_choices: tuple[bool, ...] = (False,)
     fit_program: str = ""
+    workers: int = 2
 
     @property
     def requirements(self) -> tuple[str, ...]:

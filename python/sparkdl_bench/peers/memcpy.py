@@ -20,6 +20,7 @@ class MemoryCopy:
     doc: str = "The floor: one copy of the same bytes from buffer to buffer, one process"
     kinds: frozenset[str] = frozenset({"allreduce"})
     host_local_choices: tuple[bool, ...] = (False, True)
+    workers: int = 2
     requirements: tuple[str, ...] = ()
 
     def install(self, _directory: Path) -> None:

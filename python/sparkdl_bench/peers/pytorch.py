@@ -28,4 +28,5 @@ PEER = PyTorch(
     environment=TORCH,
     program="torch_mlp",
     fit_program="torch_fit",
+    workers=1,
 )

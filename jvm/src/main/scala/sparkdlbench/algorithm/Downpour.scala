@@ -48,7 +48,7 @@ final class Downpour extends Algorithm {
         s"Optimizer ${optimizer.name} needs the lengths of whole layers, and a server of algorithm downpour updates its shard alone. Use optimizer.name = adagrad, " +
           "or sgd."
       )
-    else if (CountUpdates.contains(optimizer.name))
+    else if (optimizer.countsUpdates)
       Some(
         s"Optimizer ${optimizer.name} takes the number of a step for the number of its updates, by which it corrects its moments, and a server of algorithm " +
           "downpour updates its shard with each push of each worker: its first steps would be far too long. Use optimizer.name = adagrad, or sgd."
@@ -75,10 +75,6 @@ final class Downpour extends Algorithm {
 }
 
 object Downpour {
-
-  /** Optimizers for which a step of all workers is one update. */
-  private val CountUpdates = Set("adam", "adamw")
-
   val nPush: Key[Int] = Key.int(
     "downpour.n_push",
     "1",

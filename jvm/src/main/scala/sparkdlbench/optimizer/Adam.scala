@@ -20,6 +20,7 @@ final class AdamVariant extends OptimizerVariant {
   def name = "adam"
   def doc = "Adam: steps scaled by running moments of the gradient; weight decay is part of the gradient"
   override def keys: Seq[Key[_]] = Adam.keys
+  override def countsUpdates = true
   def create(slice: ParameterSlice, settings: Settings): Optimizer =
     Adam.of(slice.multipliers, settings, decoupled = false)
 }
@@ -32,6 +33,7 @@ final class AdamWVariant extends OptimizerVariant {
   def name = "adamw"
   def doc = "Adam with weight decay apart from the gradient"
   override def keys: Seq[Key[_]] = Adam.keys
+  override def countsUpdates = true
   def create(slice: ParameterSlice, settings: Settings): Optimizer =
     Adam.of(slice.multipliers, settings, decoupled = true)
 }

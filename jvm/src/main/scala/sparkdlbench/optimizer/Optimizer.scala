@@ -86,6 +86,9 @@ trait OptimizerVariant extends Variant {
   /** Whether it makes a `LayerwiseOptimizer`. */
   def layerwise: Boolean = false
 
+  /** Whether the number of a step is to it the number of its updates, so that each step must update every value once. */
+  def countsUpdates: Boolean = false
+
   /** @param slice the parameters whose optimiser it is */
   def create(slice: ParameterSlice, settings: Settings): Optimizer
 

@@ -20,11 +20,11 @@ from rich.table import Table
 from sparkdl_bench import statistics
 from sparkdl_bench.bench import contestant, store
 from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
-from sparkdl_bench.bench.suites import models
 from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import TrainCase
 from sparkdl_bench.peers._process import MARK, marked, stop_all
+from suites import models
 
 NAME = "memory"
 GROWTH_LIMIT = 0.05

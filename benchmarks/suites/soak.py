@@ -15,9 +15,9 @@ from rich.table import Table
 from sparkdl_bench.bench import store
 from sparkdl_bench.bench.killable_run import CHECKPOINT_EVERY, KillableRun, RunHungError, Weights, same
 from sparkdl_bench.bench.suite import RESULTS
-from sparkdl_bench.bench.suites import memory
 from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import RunFailedError, SparkDLError
+from suites import memory
 
 NAME = "soak"
 # So many runs are killed as planned and end with the undisturbed weights; each of the others fails and says why.

@@ -18,6 +18,12 @@ trait Algorithm extends Variant {
   /** The same once data and model are known. */
   def refusesModel(setup: RunContext): Option[String] = None
 
+  /**
+   * Whether a step is the sum of all ranks' gradients, by which the weights of all change alike: what a transport that makes Spark
+   * jobs per step can carry, and what the length of the whole gradient is known in.
+   */
+  def sumsEveryStep: Boolean = false
+
   /** Whether a step takes all training rows, whatever `batch` says. */
   def fullBatch: Boolean = false
 

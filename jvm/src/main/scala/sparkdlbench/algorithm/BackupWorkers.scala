@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
-import sparkdlbench.rank.RankContext
+import sparkdlbench.rank.{OwnedShard, RankContext}
 import sparkdlbench.transport.Transport
 
 /**
@@ -67,7 +67,8 @@ private[algorithm] final class BackupRank(rank: RankContext, transport: Transpor
     setup.codec,
     setup.parameterCodec,
     (weights, from, until) => {
-      rule = Some(new FirstOf(weights, workers, quorum, rows, setup.newOptimizer(from, until)))
+      val shard = OwnedShard.apart(from, weights, setup.newOptimizer(from, until))
+      rule = Some(new FirstOf(shard, workers, quorum, rows))
       rule.get
     },
     rank.timer,

@@ -1,9 +1,11 @@
 package sparkdlbench.algorithm
 
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, Shares}
-import sparkdlbench.rank.{JobTransport, RankContext}
-import sparkdlbench.transport.{SummingTransport, TransportVariant}
+import sparkdlbench.rank.RankContext
+import sparkdlbench.topology.JobTransport
+import sparkdlbench.transport.TransportVariant
 
 /**
  * Shares of the global batch by speed, for workers that are not alike (as in Chen et al., "Fast distributed deep learning via worker-adaptive
@@ -12,7 +14,7 @@ import sparkdlbench.transport.{SummingTransport, TransportVariant}
  * step's gradient is what it would be with even shares, up to rounding. Shares depend on time, so the same seed need not give
  * the same bits.
  *
- * Costs 8 bytes a worker from each rank to rank 0 and back each time (`SummingTransport`), and memory for up to twice an even share. Batch
+ * Costs 8 bytes a worker from each rank to rank 0 and back each time (`NumberSums`), and memory for up to twice an even share. Batch
  * normalisation over all workers' rows is refused with it (`train/Combination`): each worker waits for the slowest in the middle of its pass.
  */
 object BatchShares {
@@ -58,7 +60,7 @@ object BatchShares {
 }
 
 /** One worker's side. @param sums of as many numbers as there are workers */
-private[algorithm] final class SpeedShares(rank: RankContext, sums: SummingTransport, every: Int) {
+private[algorithm] final class SpeedShares(rank: RankContext, sums: NumberSums, every: Int) {
   private var steps = 0
   private var rows, nanos = 0L
 

@@ -3,7 +3,7 @@ package sparkdlbench.algorithm
 import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.{OptimizerVariant, Schedule, SgdVariant}
-import sparkdlbench.rank.{RankContext, RunContext}
+import sparkdlbench.rank.{OwnedShard, RankContext, RunContext}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.FloatOps
@@ -34,7 +34,7 @@ final class Downpour extends Algorithm {
     "unbounded, measured (counts.staleness in the results); in steps at most downpour.stale where that is set"
   override def keys: Seq[Key[_]] = Seq(nPush, nFetch, stale)
   override def ranksMayIdle: Boolean = true
-  def kept(optimizer: Seq[String]): Seq[String] = "weights" +: optimizer.map("optimizer." + _)
+  def kept(optimizer: Seq[String]): Seq[String] = OwnedShard.kept(optimizer)
 
   override def refuses(settings: Settings): Option[String] = {
     val optimizer = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
@@ -106,7 +106,7 @@ private final class DownpourRank(rank: RankContext, transport: Transport) extend
     setup.parameterCodec,
     (weights, from, until) => {
       val optimizer = setup.newOptimizer(from, until, shared)
-      rule = Some(new AtOnce(weights, workers, optimizer))
+      rule = Some(new AtOnce(OwnedShard.unsummed(from, weights, optimizer), workers))
       rule.get
     },
     rank.timer,

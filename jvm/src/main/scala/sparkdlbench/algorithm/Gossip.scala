@@ -5,7 +5,7 @@ import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.metrics.Phase
 import sparkdlbench.rank.{RankContext, RunContext, Snapshot}
 import sparkdlbench.topology.{Inbox, Topology}
-import sparkdlbench.transport.{ForwardingTransport, Lane, RankGroups, Transport}
+import sparkdlbench.transport.{Lane, RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
 import java.nio.ByteOrder
@@ -104,40 +104,39 @@ private[algorithm] object Neighbours {
   }
 }
 
-/** A transport with lanes for whole vectors to and from neighbours besides. */
-private final class NeighbourTransport(inner: Transport, plan: Neighbours, length: Int)
-    extends ForwardingTransport(inner) {
-  private var lanes = Map.empty[(Int, Int), Lane]
-  private val sent, received = scala.collection.mutable.Map.empty[Int, Long].withDefaultValue(0L)
-
-  protected def added(first: Int): Seq[Lane] = {
-    val pairs = for (from <- 0 until size; to <- plan.all(from)) yield (from, to)
-    lanes = pairs.zipWithIndex.map { case ((from, to), index) =>
+/** Lanes for whole vectors to and from neighbours. Making it opens them: a collective call. */
+private final class NeighbourLanes(transport: Transport, plan: Neighbours, length: Int) {
+  private val rank = transport.rank
+  private val lanes: Map[(Int, Int), Lane] = {
+    val first = transport.lanesOpened
+    val pairs = for (from <- 0 until transport.size; to <- plan.all(from)) yield (from, to)
+    pairs.zipWithIndex.map { case ((from, to), index) =>
       (from, to) -> Lane(first + index, from, to, 4 * length, "weights of a neighbour")
     }.toMap
-    pairs.map(lanes)
   }
+  private val sent, received = scala.collection.mutable.Map.empty[Int, Long].withDefaultValue(0L)
+  transport.open(lanes.values.toSeq.sortBy(_.id), _ => None)
 
   /** `vector` must not change before the next `flush`. */
   def sendTo(neighbour: Int, vector: FlatBuffer): Unit = {
-    inner.send(lanes((rank, neighbour)), sent(neighbour), vector.bytes)
+    transport.send(lanes((rank, neighbour)), sent(neighbour), vector.bytes)
     sent(neighbour) += 1
   }
 
   def take(neighbour: Int)(use: java.nio.FloatBuffer => Unit): Unit = {
     val lane = lanes((neighbour, rank))
-    val message = inner.receive(lane, received(neighbour))
+    val message = transport.receive(lane, received(neighbour))
     use(message.duplicate().order(ByteOrder.nativeOrder()).asFloatBuffer())
-    inner.release(lane, received(neighbour))
+    transport.release(lane, received(neighbour))
     received(neighbour) += 1
   }
 }
 
-private final class GossipRank(rank: RankContext, outer: Transport, topology: Topology)
-    extends OwnWeightsRank(outer.size) {
+private final class GossipRank(rank: RankContext, transport: Transport, topology: Topology)
+    extends OwnWeightsRank(transport.size) {
   private val setup = rank.setup
-  private val plan = Neighbours.of(setup.settings, outer.size)
-  private val transport = new NeighbourTransport(outer, plan, rank.parameters.length)
+  private val plan = Neighbours.of(setup.settings, transport.size)
+  private val neighbourLanes = new NeighbourLanes(transport, plan, rank.parameters.length)
   private val sending = rank.gradients
   protected val steps: LocalSteps = new LocalSteps(rank, transport.size)
   private val mean = new FlatBuffer(rank.parameters.length)
@@ -161,9 +160,9 @@ private final class GossipRank(rank: RankContext, outer: Transport, topology: To
       rank.timer.switch(Phase.Encode)
       FloatOps.copy(rank.parameters.floats, sending.floats)
       rank.timer.switch(Phase.Send)
-      neighbours.foreach(transport.sendTo(_, sending))
+      neighbours.foreach(neighbourLanes.sendTo(_, sending))
       rank.timer.switch(Phase.Reduce)
-      neighbours.foreach(transport.take(_)(FloatOps.addInto(rank.parameters.floats, _)))
+      neighbours.foreach(neighbourLanes.take(_)(FloatOps.addInto(rank.parameters.floats, _)))
       FloatOps.scale(rank.parameters.floats, 1f / (1 + neighbours.size))
       exchanges += 1
     }

@@ -8,6 +8,7 @@ import breeze.math.MutableInnerProductModule
 import breeze.optimize.{DiffFunction, FirstOrderMinimizer, LBFGS}
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
@@ -15,7 +16,7 @@ import sparkdlbench.model.DropoutKind
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
 import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.Topology
-import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
+import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.FlatBuffer
 
 import scala.util.Try
@@ -88,7 +89,7 @@ final class Lbfgs extends Algorithm {
   }
 
   def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
-    new LbfgsRank(rank, new SummingTransport(transport, 1), topology)
+    new LbfgsRank(rank, transport, topology)
 
   /**
    * The gradient's sum over parts of the rows; on the heap the pairs and, when an iteration ends: the point and the gradient that it began at
@@ -226,9 +227,9 @@ private final class OpenLbfgs(memory: Int, tolerance: Double)(implicit space: Mu
   def finished(state: State): Boolean = convergenceCheck(state, state.convergenceInfo).isDefined
 }
 
-private final class LbfgsRank(rank: RankContext, transport: SummingTransport, topology: Topology)
-    extends RankAlgorithm {
+private final class LbfgsRank(rank: RankContext, transport: Transport, topology: Topology) extends RankAlgorithm {
   private val settings = rank.setup.settings
+  private val sums = new NumberSums(transport, 1)
   private val gradient = rank.gradients
   private val collective =
     topology.bind(
@@ -377,11 +378,11 @@ private final class LbfgsRank(rank: RankContext, transport: SummingTransport, to
   }
 
   override def counts: Map[String, Seq[Long]] =
-    if (rank.rank == 0) Map("passes" -> Seq(passes), "sums" -> Seq(transport.made)) else Map.empty
+    if (rank.rank == 0) Map("passes" -> Seq(passes), "sums" -> Seq(sums.made)) else Map.empty
 
   private def sum(own: Double): Double = {
     val number = Array(own)
-    transport.sum(number)
+    sums.sum(number)
     number(0)
   }
 

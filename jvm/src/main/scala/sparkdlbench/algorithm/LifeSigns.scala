@@ -20,7 +20,7 @@ private[algorithm] final class LifeSigns(inner: Transport, servers: IndexedSeq[I
   private val word = ByteBuffer.allocateDirect(java.lang.Long.BYTES)
 
   /** Of this rank: at a worker by server, at a server by worker. */
-  private var pairs = Map.empty[Int, Pair]
+  private val pairs = opened()
   private var spokeAt = System.nanoTime()
 
   /** The two lanes between a worker and a server. */
@@ -50,17 +50,18 @@ private[algorithm] final class LifeSigns(inner: Transport, servers: IndexedSeq[I
     }
   }
 
-  protected def added(first: Int): Seq[Lane] = {
+  private def opened(): Map[Int, Pair] = {
+    val first = inner.lanesOpened
     val ends = for (worker <- 0 until size if !servers.contains(worker); server <- servers) yield (worker, server)
     val all = ends.zipWithIndex.map { case ((worker, server), index) =>
       val sign = Lane(first + 2 * index, worker, server, word.capacity, "sign of life")
       new Pair(sign, Lane(sign.id + 1, server, worker, word.capacity, "answer to a sign of life"))
     }
-    pairs = all.collect {
+    inner.open(all.flatMap(pair => Seq(pair.sign, pair.answer)), _ => None)
+    all.collect {
       case pair if pair.sign.from == rank => pair.sign.to -> pair
       case pair if pair.sign.to == rank => pair.sign.from -> pair
     }.toMap
-    all.flatMap(pair => Seq(pair.sign, pair.answer))
   }
 
   /** By a worker, as often as it likes. */

@@ -3,6 +3,7 @@ package sparkdlbench.algorithm
 import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
 import sparkdlbench.metrics.{Phase, PhaseTimer}
+import sparkdlbench.rank.OwnedShard
 import sparkdlbench.transport.{Lane, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
@@ -54,7 +55,8 @@ private[algorithm] final class ShardExchange(
 
   /** What the codec left out of this rank's pushes. */
   val residual: Option[FlatBuffer] = if (gradientCodec.keepsResidual) Some(new FlatBuffer(parameters.length)) else None
-  private val lanes = ShardExchange.lanes(size, servers, slices, gradientCodec, parameterCodec)
+  private val lanes =
+    ShardExchange.lanes(size, servers, slices, gradientCodec, parameterCodec, transport.lanesOpened)
   private val ownShard = servers.indexOf(rank)
   val server: Option[ShardServer] = if (ownShard < 0) None else Some(newServer())
   private val own: Option[View] = server.map(_ => new View(ownShard))
@@ -339,10 +341,9 @@ private[algorithm] final class ShardExchange(
 
   private def newServer(): ShardServer = {
     val (from, until) = ownRange
-    val weights = new FlatBuffer(until - from)
-    FloatOps.copy(parameters.floatSlice(from, until), weights.floats)
+    val weights = OwnedShard.copyOf(parameters.floatSlice(from, until))
     val rule = newRule(weights, from, until)
-    new ShardServer(transport, lanes(ownShard), weights, gradientCodec, parameterCodec, rule, silenceNanos)
+    new ShardServer(transport, lanes(ownShard), gradientCodec, parameterCodec, rule, silenceNanos)
   }
 
   /** The values that this rank serves; empty where it serves none. */
@@ -358,19 +359,20 @@ private[algorithm] object ShardExchange {
     s"Rank $rank waited $millis ms for ${silent.map("rank " + _).mkString(" and ")}, of which it has heard nothing meanwhile. Look into the log of that " +
       "executor; if it is only slow, raise spark.sparkdl.timeout (seconds): a rank needs to be done with a step within three quarters of it."
 
-  /** By shard: the lanes to and from every rank but its server. */
+  /** By shard: the lanes to and from every rank but its server. @param first number of the first lane */
   def lanes(
       size: Int,
       servers: IndexedSeq[Int],
       slices: Slices,
       gradientCodec: Codec,
-      parameterCodec: Codec
+      parameterCodec: Codec,
+      first: Int = 0
   ): IndexedSeq[IndexedSeq[ShardLanes]] = servers.indices.map { shard =>
     val server = servers(shard)
     val request = ShardImage.capacity(ShardRequest.HeaderBytes, gradientCodec, slices.size(shard))
     val reply = ShardImage.capacity(ShardReply.HeaderBytes, parameterCodec, slices.size(shard))
     (0 until size).filter(_ != server).zipWithIndex.map { case (worker, index) =>
-      val id = 2 * (shard * (size - 1) + index)
+      val id = first + 2 * (shard * (size - 1) + index)
       ShardLanes(
         worker,
         Lane(id, worker, server, request, s"gradient for shard $shard"),

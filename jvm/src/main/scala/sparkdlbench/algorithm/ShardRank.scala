@@ -3,9 +3,9 @@ package sparkdlbench.algorithm
 import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.metrics.Phase
-import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
+import sparkdlbench.rank.{OwnedShard, RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{CollectiveMemory, EncodedRange, Inbox, Ps}
-import sparkdlbench.vector.{FloatOps, Slices}
+import sparkdlbench.vector.Slices
 
 /** A rank of an algorithm whose weights lie in shards of a parameter server: what is kept, and how it comes back. */
 private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extends RankAlgorithm {
@@ -35,28 +35,18 @@ private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extend
   /** A collective call: what is kept holds all ranks' steps. */
   final def state: Seq[StateRange] = {
     exchange.drain()
-    val (from, _) = exchange.ownRange
-    val served = exchange.server.toSeq.flatMap { shard =>
-      StateRange("weights", from, shard.weights.toArray) +:
-        shard.rule.optimizer.state.toSeq.map { case (name, vector) =>
-          StateRange(s"optimizer.$name", from, vector.clone())
-        }
-    }
-    served ++ exchange.residual.map(left => StateRange(Residuals.name(rank.rank), 0, left.toArray))
+    owned.toSeq.flatMap(_.state) ++ exchange.residual.map(left =>
+      StateRange(Residuals.name(rank.rank), 0, left.toArray)
+    )
   }
 
   final def restore(snapshot: Snapshot): Unit = {
     val length = rank.parameters.length
     def vector(name: String): Array[Float] =
       snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
-    val (from, until) = exchange.ownRange
-    rank.parameters.floats.put(0, vector("weights"))
-    exchange.server.foreach { shard =>
-      FloatOps.copy(rank.parameters.floatSlice(from, until), shard.weights.floats)
-      shard.rule.optimizer.state.foreach { case (name, own) =>
-        System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length)
-      }
-    }
+    val weights = vector(OwnedShard.Weights)
+    rank.parameters.floats.put(0, weights)
+    owned.foreach(_.restore(name => if (name == OwnedShard.Weights) weights else vector(name)))
     if (size > 1 && !setup.parameterCodec.lossless) Rounding.asSent(setup.parameterCodec, rank.parameters)
     exchange.residual.foreach { own =>
       val slices = Slices(length, servers.size)
@@ -69,7 +59,9 @@ private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extend
   }
 
   final def weights: Seq[(Int, Array[Float])] =
-    exchange.server.toSeq.map(shard => (exchange.ownRange._1, shard.weights.toArray))
+    owned.toSeq.map(shard => (shard.from, shard.values))
+
+  private def owned: Option[OwnedShard] = exchange.server.map(_.rule.shard)
 }
 
 private[algorithm] object ShardRank {

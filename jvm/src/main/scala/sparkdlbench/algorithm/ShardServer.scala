@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
-import sparkdlbench.optimizer.Optimizer
+import sparkdlbench.rank.OwnedShard
 import sparkdlbench.transport.{Lane, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
 
@@ -93,21 +93,21 @@ private[algorithm] object ShardImage {
 private[algorithm] final class ShardServer(
     transport: Transport,
     lanes: Seq[ShardLanes],
-    val weights: FlatBuffer,
     gradientCodec: Codec,
     parameterCodec: Codec,
     val rule: ShardRule,
     silenceNanos: Long
 ) {
-  private val gradient = new FlatBuffer(weights.length)
+  private val weights = rule.shard.weights
+  private val gradient = new FlatBuffer(rule.shard.length)
 
   /** Where nobody else sees the weights, or as they are, nothing is rounded. */
   private val exact = parameterCodec.lossless || lanes.isEmpty
-  private val seen = new ShardImage(ShardReply.HeaderBytes, parameterCodec, if (exact) 0 else weights.length)
+  private val seen = new ShardImage(ShardReply.HeaderBytes, parameterCodec, if (exact) 0 else rule.shard.length)
   private val workers = lanes.map(new Worker(_))
 
   private final class Worker(val lanes: ShardLanes) {
-    private val image = new ShardImage(ShardReply.HeaderBytes, parameterCodec, weights.length)
+    private val image = new ShardImage(ShardReply.HeaderBytes, parameterCodec, rule.shard.length)
     private val notYet = ShardServer.notYet()
     private var requests, replies = 0L
     private var held: ByteBuffer = _
@@ -157,7 +157,7 @@ private[algorithm] final class ShardServer(
       // Once all have drained this rank may leave, and what a rank has yet to say would find nobody.
       if (waiting && rule.stamp >= required && !(drains && unread)) {
         // The rank had the last reply before it sent its request, so nobody reads this memory any more.
-        if ((flags & ShardRequest.Fetches) != 0) image.encode(weights.floats, None) else image.empty()
+        if ((flags & ShardRequest.Fetches) != 0) image.encode(weights, None) else image.empty()
         image.bytes.putLong(ShardReply.StampAt, rule.stamp).putLong(ShardReply.VersionAt, rule.version)
         transport.send(lanes.reply, replies, image.bytes)
         replies += 1
@@ -209,9 +209,9 @@ private[algorithm] final class ShardServer(
 
   /** The weights as all ranks see them. */
   def read(target: FloatBuffer): Unit =
-    if (exact) FloatOps.copy(weights.floats, target)
+    if (exact) FloatOps.copy(weights, target)
     else {
-      seen.encode(weights.floats, None)
+      seen.encode(weights, None)
       seen.decode(target)
     }
 
@@ -229,7 +229,7 @@ private object ShardServer {
 
 /** What a server makes of the gradients that reach it. */
 private[algorithm] trait ShardRule {
-  def optimizer: Optimizer
+  def shard: OwnedShard
 
   /** A run begins, or goes on, with step number `step`. */
   def beginAt(step: Long): Unit
@@ -261,7 +261,7 @@ private[algorithm] trait ShardRule {
  * @param workers
  *   ranks that compute: the first ones
  */
-private[algorithm] final class AtOnce(weights: FlatBuffer, workers: Int, val optimizer: Optimizer) extends ShardRule {
+private[algorithm] final class AtOnce(val shard: OwnedShard, workers: Int) extends ShardRule {
   private val clocks = new Array[Long](workers)
   var version = 0L
 
@@ -281,7 +281,7 @@ private[algorithm] final class AtOnce(weights: FlatBuffer, workers: Int, val opt
 
   def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit = {
     staleness(math.min(version - known, AtOnce.MostStaleness.toLong).toInt) += 1
-    optimizer.update(weights.floats, gradient, clocks.sum / workers)
+    shard.update(gradient, clocks.sum / workers)
     version += 1
   }
 }
@@ -298,14 +298,9 @@ private[algorithm] object AtOnce { val MostStaleness = 1023 }
  * @param rows
  *   of a step (first) that a rank (second) computes on
  */
-private[algorithm] final class FirstOf(
-    weights: FlatBuffer,
-    size: Int,
-    quorum: Int,
-    rows: (Long, Int) => Int,
-    val optimizer: Optimizer
-) extends ShardRule {
-  private val sum = new FlatBuffer(weights.length)
+private[algorithm] final class FirstOf(val shard: OwnedShard, size: Int, quorum: Int, rows: (Long, Int) => Int)
+    extends ShardRule {
+  shard.begin()
   private var ranks = 0
   private var summed = 0L
   private var current = 0L
@@ -321,7 +316,7 @@ private[algorithm] final class FirstOf(
   def push(from: Int, gradient: FloatBuffer, clock: Long, known: Long): Unit =
     if (clock - 1 < current) dropped += 1
     else {
-      FloatOps.addInto(sum.floats, gradient)
+      FloatOps.addInto(shard.gradient, gradient)
       ranks += 1
       summed += rows(current, from)
       // The ranks that came first may have had no rows, in an epoch's last step.
@@ -330,9 +325,9 @@ private[algorithm] final class FirstOf(
 
   private def step(): Unit = {
     val all = (0 until size).map(rows(current, _).toLong).sum
-    if (summed < all) FloatOps.scale(sum.floats, (all.toDouble / summed).toFloat)
-    optimizer.update(weights.floats, sum.floats, current)
-    FloatOps.fill(sum.floats, 0f)
+    if (summed < all) shard.scale((all.toDouble / summed).toFloat)
+    shard.update(current)
+    shard.begin()
     ranks = 0
     summed = 0
     current += 1

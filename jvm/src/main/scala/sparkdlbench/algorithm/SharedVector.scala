@@ -2,10 +2,13 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.metrics.{Phase, PhaseTimer}
-import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
+import sparkdlbench.optimizer.Optimizer
+import sparkdlbench.rank.{OwnedShard, RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{Collective, Topology}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
+
+import java.nio.FloatBuffer
 
 /**
  * A vector that all ranks hold and change together: the owners of its ranges add what all ranks contribute, in full precision,
@@ -23,26 +26,14 @@ private[algorithm] final class SharedVector private (
     values: FlatBuffer
 ) {
   private val timer: PhaseTimer = rank.timer
-  private val parts = Array.tabulate(collective.buckets)(new Part(_))
-  private var sequence = 0L
 
-  /** The owned part of one bucket. */
-  private final class Part(index: Int) {
-    val (from, until) = collective.owned(index)
-    private val sum = contributions.floatSlice(from, until)
-    private val travelling = values.floatSlice(from, until)
-    private val exact = new FlatBuffer(until - from)
-    FloatOps.copy(travelling, exact.floats)
-
-    def update(replaces: Boolean): Unit = {
-      if (replaces) FloatOps.copy(sum, exact.floats) else FloatOps.addInto(exact.floats, sum)
-      FloatOps.copy(exact.floats, travelling)
-    }
-
-    def copied: Array[Float] = exact.toArray
-
-    def restore(whole: Array[Float]): Unit = exact.floats.put(0, whole, from, until - from): Unit
+  /** The owned part of each bucket. */
+  private val parts = Array.tabulate(collective.buckets) { bucket =>
+    val (from, until) = collective.owned(bucket)
+    val (travelling, sum) = (values.floatSlice(from, until), contributions.floatSlice(from, until))
+    OwnedShard.within(from, travelling, sum, rounded = true, SharedVector.Adding)
   }
+  private var sequence = 0L
 
   /** `values` becomes their sum with all ranks' contributions; a collective call. */
   def add(): Unit = change(replaces = false)
@@ -57,7 +48,7 @@ private[algorithm] final class SharedVector private (
       timer.switch(Phase.Reduce)
       collective.reduce(index, sequence)
       timer.switch(Phase.Update)
-      parts(index).update(replaces)
+      if (replaces) parts(index).replace() else parts(index).update(sequence)
       timer.switch(Phase.Encode)
       collective.publish(index, sequence)
     }
@@ -70,15 +61,15 @@ private[algorithm] final class SharedVector private (
   def flush(): Unit = collective.flush()
 
   /** The owned ranges in full precision. */
-  def weights: Seq[(Int, Array[Float])] = parts.toSeq.map(part => (part.from, part.copied))
+  def weights: Seq[(Int, Array[Float])] = parts.toSeq.map(part => (part.from, part.values))
 
   def state: Seq[StateRange] =
-    weights.map { case (from, owned) => StateRange("weights", from, owned) } ++
+    parts.toSeq.flatMap(_.state) ++
       collective.residual.map(left => StateRange(Residuals.name(rank.rank), 0, left.toArray))
 
   def restore(snapshot: Snapshot, whole: Array[Float], size: Int): Unit = {
     values.floats.put(0, whole)
-    parts.foreach(_.restore(whole))
+    parts.foreach(_.restore(_ => whole))
     collective.residual.foreach { own =>
       own.floats.put(0, Residuals.restored(snapshot, rank.rank, size, own.length, collective.encoded))
     }
@@ -87,6 +78,12 @@ private[algorithm] final class SharedVector private (
 }
 
 private[algorithm] object SharedVector {
+
+  /** What is contributed is added as it is. */
+  private object Adding extends Optimizer {
+    def update(weights: FloatBuffer, gradient: FloatBuffer, step: Long): Unit = FloatOps.addInto(weights, gradient)
+    def state: Map[String, Array[Float]] = Map.empty
+  }
 
   /** A collective call. @param codec in which contributions travel */
   def over(

@@ -1,15 +1,14 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
-import sparkdlbench.optimizer.{Clipping, LayerwiseOptimizer}
-import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
+import sparkdlbench.optimizer.Clipping
+import sparkdlbench.rank.{OwnedShard, RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{Collective, Ps, Topology}
-import sparkdlbench.transport.{RankGroups, SummingTransport, Transport}
-import sparkdlbench.vector.{FlatBuffer, FloatOps}
-
+import sparkdlbench.transport.{RankGroups, Transport}
 import scala.collection.mutable
 
 /**
@@ -24,6 +23,7 @@ final class SyncSgd extends Algorithm {
   override def keys: Seq[Key[_]] =
     Seq(SyncSgd.bucketBytes, Clipping.norm, BackupWorkers.count, BatchShares.kind, BatchShares.every)
   override def ranksMayIdle: Boolean = true
+  override def sumsEveryStep: Boolean = true
   override def refuses(settings: Settings): Option[String] =
     BackupWorkers.refuses(settings).orElse(BatchShares.refuses(settings))
   override def rowsAtOnce(settings: Settings, plan: BatchPlan): Int = BatchShares.rowsAtOnce(settings, plan)
@@ -31,7 +31,7 @@ final class SyncSgd extends Algorithm {
     if (setup.settings(BackupWorkers.count) > 0) ShardRank.refusesModel(setup)
     else Ps.refusesBuckets(setup.settings, setup.spec.parameterCount, SyncSgd.bucketLength(setup.settings))
 
-  def kept(optimizer: Seq[String]): Seq[String] = "weights" +: optimizer.map("optimizer." + _)
+  def kept(optimizer: Seq[String]): Seq[String] = OwnedShard.kept(optimizer)
 
   def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     if (rank.setup.settings(BackupWorkers.count) > 0) new BackupRank(rank, transport)
@@ -39,7 +39,7 @@ final class SyncSgd extends Algorithm {
 
   private def together(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm = {
     val settings = rank.setup.settings
-    // The innermost, so that a server hears of its workers in every wait.
+    // Around all that follows, so that a server hears of its workers in every wait.
     val signs =
       if (!Ps.own(settings)) None
       else {
@@ -47,15 +47,12 @@ final class SyncSgd extends Algorithm {
         Some(new LifeSigns(transport, Ps.servers(transport.size, settings), every))
       }
     val base = signs.getOrElse(transport)
-    val norm = if (settings(Clipping.norm) == 0) None else Some(new SummingTransport(base, 1))
-    val inner = norm.getOrElse(base)
-    val tensors = 2 * rank.setup.spec.layout.size
-    val layers = if (rank.setup.optimizer.layerwise) Some(new SummingTransport(inner, tensors)) else None
-    val outer = layers.getOrElse(inner)
-    val speeds =
-      if (BatchShares.bySpeed(settings)) Some(new SummingTransport(outer, rank.setup.workers)) else None
-    val shares = speeds.map(new SpeedShares(rank, _, settings(BatchShares.every)))
-    new SyncSgdRank(rank, speeds.getOrElse(outer), topology, norm, layers, shares, signs)
+    def sums(wanted: Boolean, most: Int) = if (wanted) Some(new NumberSums(base, most)) else None
+    val norm = sums(settings(Clipping.norm) > 0, 1)
+    val layers = sums(rank.setup.optimizer.layerwise, 2 * rank.setup.spec.layout.size)
+    val shares = sums(BatchShares.bySpeed(settings), rank.setup.workers)
+      .map(new SpeedShares(rank, _, settings(BatchShares.every)))
+    new SyncSgdRank(rank, base, topology, norm, layers, shares, signs)
   }
 
   def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
@@ -98,8 +95,8 @@ private final class SyncSgdRank(
     rank: RankContext,
     transport: Transport,
     topology: Topology,
-    norm: Option[SummingTransport],
-    layers: Option[SummingTransport],
+    norm: Option[NumberSums],
+    layers: Option[NumberSums],
     shares: Option[SpeedShares],
     signs: Option[LifeSigns]
 ) extends RankAlgorithm {
@@ -116,57 +113,23 @@ private final class SyncSgdRank(
       codec,
       weightCodec
     )
-  private val buckets = Array.tabulate(collective.buckets)(new Bucket(_))
+  private val starts = Array.tabulate(collective.buckets)(collective.range(_)._1)
+
+  /** The owned part of each bucket. */
+  private val shards = Array.tabulate(collective.buckets) { bucket =>
+    val (from, until) = collective.owned(bucket)
+    OwnedShard.within(
+      from,
+      parameters.floatSlice(from, until),
+      rank.gradients.floatSlice(from, until),
+      rounded = !weightCodec.lossless,
+      rank.newOptimizer(from, until)
+    )
+  }
   private var sequence = 0L
 
   /** Steps made since the run began. */
   private var made = 0L
-
-  /** The owned part of one bucket: its weights in fp32 and its optimiser. */
-  private final class Bucket(val index: Int) {
-    val (from, until) = collective.owned(index)
-    val start: Int = collective.range(index)._1
-    val gradient = rank.gradients.floatSlice(from, until)
-    val weights = parameters.floatSlice(from, until)
-    val optimizer = rank.newOptimizer(from, until)
-
-    /** Full-precision weights apart, where the travelling ones are rounded. */
-    val master: FlatBuffer = if (weightCodec.lossless) null else new FlatBuffer(until - from)
-    if (master != null) FloatOps.copy(weights, master.floats)
-
-    def addSquares(into: Array[Double]): Unit =
-      layerwise.foreach(_.addSquares(if (master == null) weights else master.floats, gradient, into))
-
-    def squaresAre(whole: Array[Double]): Unit = layerwise.foreach(_.squaresAre(whole))
-
-    private def layerwise: Option[LayerwiseOptimizer] = Some(optimizer).collect { case each: LayerwiseOptimizer =>
-      each
-    }
-
-    def update(step: Long): Unit =
-      if (master == null) optimizer.update(weights, gradient, step)
-      else {
-        optimizer.update(master.floats, gradient, step)
-        FloatOps.copy(master.floats, weights)
-      }
-
-    def values: Array[Float] = {
-      val copied = new Array[Float](until - from)
-      (if (master == null) weights else master.floats).get(0, copied)
-      copied
-    }
-
-    def state: Seq[StateRange] =
-      StateRange("weights", from, values) +:
-        optimizer.state.toSeq.map { case (name, vector) => StateRange(s"optimizer.$name", from, vector.clone()) }
-
-    def restore(vector: String => Array[Float]): Unit = {
-      if (master != null) master.floats.put(0, vector("weights"), from, until - from)
-      optimizer.state.foreach { case (name, own) =>
-        System.arraycopy(vector(s"optimizer.$name"), from, own, 0, own.length)
-      }
-    }
-  }
 
   def step(step: Long): Double = {
     val timer = rank.timer
@@ -178,7 +141,7 @@ private final class SyncSgdRank(
       step,
       (from, _) => {
         timer.switch(Phase.Encode)
-        while (sent < buckets.length && buckets(sent).start >= from) {
+        while (sent < starts.length && starts(sent) >= from) {
           collective.contribute(sent, sequence)
           sent += 1
         }
@@ -186,7 +149,7 @@ private final class SyncSgdRank(
       }
     )
     val loss = shares.fold(compute())(_.timed(step)(compute()))
-    while (sent < buckets.length) { collective.contribute(sent, sequence); sent += 1 }
+    while (sent < starts.length) { collective.contribute(sent, sequence); sent += 1 }
     exchange(step)
     sequence += 1
     made = step + 1
@@ -199,42 +162,40 @@ private final class SyncSgdRank(
     val whole = norm.isDefined || layers.isDefined
     if (whole) {
       timer.switch(Phase.Reduce)
-      buckets.indices.foreach(collective.reduce(_, sequence))
+      shards.indices.foreach(collective.reduce(_, sequence))
       norm.foreach(clip)
       layers.foreach(measure)
     }
-    while (index < buckets.length) {
+    while (index < shards.length) {
       timer.switch(Phase.Reduce)
       if (!whole) collective.reduce(index, sequence)
       timer.switch(Phase.Update)
-      buckets(index).update(step)
+      shards(index).update(step)
       timer.switch(Phase.Encode)
       collective.publish(index, sequence)
       index += 1
     }
     timer.switch(Phase.Decode)
     index = 0
-    while (index < buckets.length) { collective.collect(index, sequence); index += 1 }
+    while (index < shards.length) { collective.collect(index, sequence); index += 1 }
   }
 
-  private def clip(norm: SummingTransport): Unit = {
-    val square = Array(buckets.map(bucket => FloatOps.sumOfSquares(bucket.gradient)).sum)
+  private def clip(norm: NumberSums): Unit = {
+    val square = Array(shards.map(_.gradientSquares).sum)
     norm.sum(square)
-    Clipping.shortening(settings, square(0)).foreach { factor =>
-      buckets.foreach(bucket => FloatOps.scale(bucket.gradient, factor))
-    }
+    Clipping.shortening(settings, square(0)).foreach(factor => shards.foreach(_.scale(factor)))
   }
 
-  private def measure(layers: SummingTransport): Unit = {
+  private def measure(layers: NumberSums): Unit = {
     val squares = new Array[Double](2 * rank.setup.spec.layout.size)
-    buckets.foreach(_.addSquares(squares))
+    shards.foreach(_.addSquares(squares))
     layers.sum(squares)
-    buckets.foreach(_.squaresAre(squares))
+    shards.foreach(_.squaresAre(squares))
   }
 
   def state: Seq[StateRange] = {
     collective.flush()
-    buckets.toSeq.flatMap(_.state) ++ collective.residual.map(left =>
+    shards.toSeq.flatMap(_.state) ++ collective.residual.map(left =>
       StateRange(Residuals.name(rank.rank), 0, left.toArray)
     )
   }
@@ -246,9 +207,9 @@ private final class SyncSgdRank(
       name,
       snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
     )
-    parameters.floats.put(0, vector("weights"))
+    parameters.floats.put(0, vector(OwnedShard.Weights))
     if (collective.roundsParameters) Rounding.asSent(weightCodec, parameters)
-    buckets.foreach(_.restore(vector))
+    shards.foreach(_.restore(vector))
     collective.residual.foreach { own =>
       own.floats.put(0, Residuals.restored(snapshot, rank.rank, transport.size, own.length, collective.encoded))
     }
@@ -261,5 +222,5 @@ private final class SyncSgdRank(
 
   override def counts: Map[String, Seq[Long]] = shares.map(each => "share_rows" -> each.dealt).toMap
 
-  def weights: Seq[(Int, Array[Float])] = buckets.toSeq.map(bucket => (bucket.from, bucket.values))
+  def weights: Seq[(Int, Array[Float])] = shards.toSeq.map(shard => (shard.from, shard.values))
 }

@@ -206,7 +206,8 @@ object Collective {
   val DefaultPieceBytes: Int = 256 * 1024
 
   /**
-   * Opens the transport's lanes; a collective call. The transport carries nothing else, and stays the caller's to close.
+   * Opens lanes of its own, beside whatever else the transport carries for this thread; a collective call. The transport
+   * stays the caller's to close.
    *
    * @param pieceBytes
    *   of the longest message, a multiple of 8, the same on all ranks; each rank has two of them for every other rank

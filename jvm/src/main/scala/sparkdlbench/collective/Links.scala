@@ -41,10 +41,13 @@ private[collective] final class Links(transport: Transport, pieceBytes: Int) {
   }
 
   private val peers: IndexedSeq[Option[Peer]] = {
+    val first = transport.lanesOpened
     val pairs = for (from <- 0 until size; to <- 0 until size if from != to) yield (from, to)
-    val data = pairs.zipWithIndex.map { case ((from, to), id) => (from, to) -> Lane(id, from, to, pieceBytes) }
-    val credits = pairs.zipWithIndex.map { case ((from, to), id) =>
-      (from, to) -> Lane(pairs.size + id, to, from, 0, "credit")
+    val data = pairs.zipWithIndex.map { case ((from, to), index) =>
+      (from, to) -> Lane(first + index, from, to, pieceBytes)
+    }
+    val credits = pairs.zipWithIndex.map { case ((from, to), index) =>
+      (from, to) -> Lane(first + pairs.size + index, to, from, 0, "credit")
     }
     transport.open((data ++ credits).map(_._2), _ => None)
     val (dataOf, creditsOf) = (data.toMap, credits.toMap)

@@ -61,12 +61,13 @@ private[sparkdlbench] final class PeerMessages(transport: Transport, pieceBytes:
   }
 
   private val peers: IndexedSeq[Peer] = {
+    val first = transport.lanesOpened
     val pairs = for (from <- 0 until size; to <- 0 until size if from != to) yield (from, to)
-    val lanes = pairs.zipWithIndex.flatMap { case ((from, to), id) =>
+    val lanes = pairs.zipWithIndex.flatMap { case ((from, to), index) =>
       Seq(
-        (from, to, Data) -> Lane(id, from, to, pieceBytes, "message"),
+        (from, to, Data) -> Lane(first + index, from, to, pieceBytes, "message"),
         // A credit goes back to the sender of what it is for.
-        (to, from, Credit) -> Lane(pairs.size + id, to, from, 0, "credit")
+        (to, from, Credit) -> Lane(first + pairs.size + index, to, from, 0, "credit")
       )
     }
     transport.open(lanes.map(_._2).sortBy(_.id), _ => None)

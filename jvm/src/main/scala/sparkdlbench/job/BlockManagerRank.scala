@@ -1,11 +1,11 @@
 package sparkdlbench.job
 
 import sparkdlbench.RunFailedException
-import sparkdlbench.codec.Codec
+import sparkdlbench.codec.{Codec, SentVector}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
-import sparkdlbench.rank.{JobRank, Placement}
-import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
+import sparkdlbench.rank.{JobRank, OwnedShard, Placement, RankSide}
+import sparkdlbench.vector.{FlatBuffer, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.{Callable, ExecutionException, Future, TimeUnit, TimeoutException}
@@ -18,8 +18,7 @@ import java.util.concurrent.{Callable, ExecutionException, Future, TimeUnit, Tim
  * @param placements
  *   where every rank lives, by rank
  */
-private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: IndexedSeq[Placement])
-    extends AutoCloseable {
+private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: IndexedSeq[Placement]) extends RankSide {
   private val size = placements.size
   private val rank = state.rank
   private val runId = state.setup.runId
@@ -28,11 +27,11 @@ private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: I
   private val codec = state.setup.codec
   private val weightCodec = state.setup.parameterCodec
   private val limit = state.setup.settings(RunKeys.sliceLimit)
-  private val sum = new FlatBuffer(slices.size(rank))
-  private val master: FlatBuffer = new FlatBuffer(slices.size(rank))
-  FloatOps.copy(state.parameters.floatSlice(slices.from(rank), slices.until(rank)), master.floats)
-  private val optimizer = state.newOptimizer(slices.from(rank), slices.until(rank))
-  private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
+  private val master = OwnedShard.copyOf(state.parameters.floatSlice(slices.from(rank), slices.until(rank)))
+  private val shard =
+    OwnedShard.apart(slices.from(rank), master, state.newOptimizer(slices.from(rank), slices.until(rank)))
+  private val gradients = new SentVector(codec, state.gradients)
+  private val weights = new SentVector(weightCodec, master)
   private val encodedGradient = new Staging(codec, (0 until size).map(slices.size))
   private val encodedWeights = new Staging(weightCodec, Seq(slices.size(rank)))
   private var updated = BlockManagerRank.NoStep
@@ -62,36 +61,34 @@ private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: I
     encoded = step
     encodedGradient.clear()
     for (to <- 0 until size)
-      putPieces(SliceBlock.Gradient, step, to, state.gradients, slices.from(to), slices.until(to))
+      putPieces(SliceBlock.Gradient, step, to, gradients, slices.from(to), slices.until(to))
   }
 
   /** Sums the parts of this rank's slice, updates its weights and makes them available. A second call for a step changes nothing. */
   def update(step: Long): Unit = {
     if (updated != step) {
       state.timer.switch(Phase.Reduce)
-      FloatOps.fill(sum.floats, 0f)
+      shard.begin()
       forEachFetched(from => pieces(SliceBlock.Gradient, step, from, rank, codec, slices.size(rank))) {
         (_, offset, length, bytes) =>
           state.timer.switch(Phase.Reduce)
-          codec.decodeAdd(bytes, sum.floatSlice(offset, offset + length))
+          shard.add(codec, bytes, offset, offset + length)
       }
       state.timer.switch(Phase.Update)
-      optimizer.update(master.floats, sum.floats, step)
+      shard.update(step)
       updated = step
     }
     removeOlder(SliceBlock.Weights, step)
     encodedWeights.clear()
-    putPieces(SliceBlock.Weights, step, SliceBlock.Everyone, master, 0, master.length)
+    putPieces(SliceBlock.Weights, step, SliceBlock.Everyone, weights, 0, master.length)
   }
 
-  def masterWeights: Array[Float] = master.toArray
+  def ownedWeights: Array[Float] = shard.values
 
   def removeBlocks(): Unit = {
     live.foreach(block => blocks.remove(block.print))
     live = Nil
   }
-
-  override def close(): Unit = ()
 
   /**
    * Memory for the encoded pieces of one step. The blocks are this memory itself: Spark fetches them from it until the job
@@ -124,22 +121,13 @@ private[sparkdlbench] final class BlockManagerRank(state: JobRank, placements: I
     }
   }
 
-  private def putPieces(kind: String, step: Long, to: Int, source: FlatBuffer, from: Int, until: Int): Unit = {
-    val (travels, staging) =
-      if (kind == SliceBlock.Gradient) (codec, encodedGradient) else (weightCodec, encodedWeights)
-    for (piece <- pieces(kind, step, rank, to, travels, until - from)) {
+  private def putPieces(kind: String, step: Long, to: Int, source: SentVector, from: Int, until: Int): Unit = {
+    val staging = if (kind == SliceBlock.Gradient) encodedGradient else encodedWeights
+    for (piece <- pieces(kind, step, rank, to, source.codec, until - from)) {
+      if (!source.isRaw) state.timer.switch(Phase.Encode)
+      val target = if (source.isRaw) null else staging.next(piece.length)
       val first = from + piece.first
-      val bytes =
-        if (travels.isRaw) source.byteSlice(first, first + piece.length)
-        else {
-          state.timer.switch(Phase.Encode)
-          val target = staging.next(piece.length)
-          val values = source.floatSlice(first, first + piece.length)
-          val written =
-            if (travels.keepsResidual) travels.encode(values, target, residual.floatSlice(first, first + piece.length))
-            else travels.encode(values, target)
-          target.duplicate().position(0).limit(written)
-        }
+      val bytes = source.encoded(first, first + piece.length, target)
       state.timer.switch(Phase.Send)
       live = piece.block :: live
       blocks.put(piece.block.print, bytes)
@@ -202,11 +190,6 @@ private final case class Piece(block: SliceBlock, first: Int, length: Int)
 
 private[sparkdlbench] object BlockManagerRank {
   val NoStep: Long = -1L
-
-  def of(state: JobRank): BlockManagerRank = state.exchangeState match {
-    case rank: BlockManagerRank => rank
-    case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its block-manager state")
-  }
 
   private def joined(chunks: Array[ByteBuffer]): ByteBuffer = {
     val whole =

@@ -1,7 +1,8 @@
 package sparkdlbench.job
 
 import sparkdlbench.common.{MemoryKind, MemoryPart}
-import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRanks, JobTransport, RunContext}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRanks, RunContext}
+import sparkdlbench.topology.{JobTransport, Topology}
 import sparkdlbench.transport.TransportVariant
 import sparkdlbench.vector.Slices
 
@@ -19,10 +20,10 @@ final class BlockManagerTransport extends TransportVariant with JobTransport {
   def doc = "In-band, BigDL's way: two Spark jobs per step, slices in the BlockManager, found through the driver"
   def inBand = true
   def topologies: Set[String] = Set("sliced")
-  def exchange(group: JobRanks): Exchange = new BlockManagerExchange(group)
+  def exchange(group: JobRanks, topology: Topology): Exchange = new BlockManagerExchange(group)
 
   /** A rank's slice, summed and in full precision, and all slices as they are fetched. */
-  def memory(setup: RunContext): ExchangeMemory = {
+  def memory(setup: RunContext, topology: Topology): ExchangeMemory = {
     val parameters = setup.spec.parameterCount
     val owned = Slices(parameters, setup.workers).maxSize
     val encoded = Seq(setup.codec -> parameters, setup.parameterCodec -> owned).collect {
@@ -45,33 +46,33 @@ private final class BlockManagerExchange(group: JobRanks) extends Exchange {
 
   {
     val placements = group.placements
-    group.run { state => state.exchangeState = new BlockManagerRank(state, placements) }
+    group.run(state => state.keep(new BlockManagerRank(state, placements)))
   }
 
   def step(step: Long): Double = {
     val previous = newest
     val losses = group.run { state =>
-      val rank = BlockManagerRank.of(state)
+      val rank = state.side[BlockManagerRank]
       rank.fetchWeights(previous)
       val loss = state.computeGradient(step, (_, _) => ())
       rank.putGradient(step)
       loss
     }
-    group.run(state => BlockManagerRank.of(state).update(step))
+    group.run(state => state.side[BlockManagerRank].update(step))
     newest = step
     losses.sum
   }
 
   def synchronize(): Unit = {
     val step = newest
-    group.run(state => BlockManagerRank.of(state).fetchWeights(step))
+    group.run(state => state.side[BlockManagerRank].fetchWeights(step))
     ()
   }
 
-  def weights(): Array[Float] = group.run(state => BlockManagerRank.of(state).masterWeights).toArray.flatten
+  def weights(): Array[Float] = group.run(state => state.side[BlockManagerRank].ownedWeights).toArray.flatten
 
   override def close(): Unit = {
-    group.run(state => BlockManagerRank.of(state).removeBlocks())
+    group.run(state => state.side[BlockManagerRank].removeBlocks())
     ()
   }
 }

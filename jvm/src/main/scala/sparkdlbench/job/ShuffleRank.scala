@@ -1,12 +1,11 @@
 package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.RankShuffles
-import sparkdlbench.codec.Codec
+import sparkdlbench.codec.{Codec, SentVector}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
-import sparkdlbench.optimizer.{Clipping, Optimizer}
-import sparkdlbench.rank.{JobRank, Placement}
-import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
+import sparkdlbench.rank.{JobRank, OwnedShard, Placement, RankSide}
+import sparkdlbench.vector.{FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 
@@ -18,7 +17,7 @@ import java.nio.{ByteBuffer, ByteOrder}
  * @param placements
  *   where every rank lives, by rank
  */
-private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: IndexedSeq[Placement]) extends AutoCloseable {
+private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: IndexedSeq[Placement]) extends RankSide {
   import ShuffleRank._
 
   private val size = placements.size
@@ -33,11 +32,10 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
   private val (ownedFrom, ownedUntil) =
     if (two) (slices.from(rank), slices.until(rank)) else (0, state.parameters.length)
 
-  private val sum = new FlatBuffer(ownedUntil - ownedFrom)
-  private val master = new FlatBuffer(ownedUntil - ownedFrom)
-  FloatOps.copy(state.parameters.floatSlice(ownedFrom, ownedUntil), master.floats)
-  private val optimizer = state.newOptimizer(ownedFrom, ownedUntil)
-  private val residual = if (codec.keepsResidual) new FlatBuffer(state.parameters.length) else null
+  private val master = OwnedShard.copyOf(state.parameters.floatSlice(ownedFrom, ownedUntil))
+  private val shard = OwnedShard.apart(ownedFrom, master, state.newOptimizer(ownedFrom, ownedUntil))
+  private val gradients = new SentVector(codec, state.gradients)
+  private val weights = new SentVector(weightCodec, master)
   private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
 
   private var computed = NoStep
@@ -54,7 +52,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
     if (two) receiveWeights(step, input)
     else {
       sumAndUpdate(step, input)
-      FloatOps.copy(master.floats, state.parameters.floats)
+      FloatOps.copy(shard.weights, state.parameters.floats)
     }
     arrived = step
   }
@@ -65,7 +63,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
       loss = state.computeGradient(step, (_, _) => ())
       gradientRecords = gradientPieces.indices.map { index =>
         val piece = gradientPieces(index)
-        encode(codec, step, index, state.gradients, piece.from, piece.until, residual)
+        encode(gradients, step, index, piece.from, piece.until)
       }
       computed = step
       for (index <- gradientPieces.indices; to <- receivers(index)) count(to, gradientRecords(index))
@@ -79,7 +77,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
       sumAndUpdate(step, input)
       weightRecords = weightPieces.indices.filter(weightPieces(_).slice == rank).map { index =>
         val piece = weightPieces(index)
-        index -> encode(weightCodec, step, index, master, piece.from - ownedFrom, piece.until - ownedFrom, null)
+        index -> encode(weights, step, index, piece.from - ownedFrom, piece.until - ownedFrom)
       }
       for ((_, record) <- weightRecords; to <- others) count(to, record)
       state.timer.switch(Phase.Decode)
@@ -88,9 +86,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
     weightRecords.iterator.flatMap { case (_, record) => others.iterator.map(_ -> record) }
   }
 
-  def ownedWeights: Array[Float] = master.toArray
-
-  override def close(): Unit = ()
+  def ownedWeights: Array[Float] = shard.values
 
   private def others: Seq[Int] = (0 until size).filter(_ != rank)
 
@@ -99,21 +95,17 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
 
   private def sumAndUpdate(step: Long, input: Iterator[Array[Byte]]): Unit = if (updated != step) {
     state.timer.switch(Phase.Reduce)
-    FloatOps.fill(sum.floats, 0f)
+    shard.begin()
     val mine = gradientPieces.indices.filter(index => !two || gradientPieces(index).slice == rank)
     val ranks = 0 until size
     val parts = new InSenderOrder(_ => ranks, mine)((index, record) => {
       val piece = gradientPieces(index)
-      codec.decodeAdd(ShuffleRecord.payload(record), sum.floatSlice(piece.from - ownedFrom, piece.until - ownedFrom))
+      shard.add(codec, ShuffleRecord.payload(record), piece.from - ownedFrom, piece.until - ownedFrom)
     })
     mine.foreach(index => parts.add(step, gradientRecords(index)))
     receive(step, input, parts, "the gradient", Phase.Reduce)
     state.timer.switch(Phase.Update)
-    if (two) optimizer.update(master.floats, sum.floats, step)
-    else {
-      Clipping.whole(state.setup.settings, sum.floats)
-      Optimizer.updateWhole(optimizer, master.floats, sum.floats, state.setup.spec.layout.size, step)
-    }
+    if (two) shard.update(step) else shard.updateWhole(state.setup.settings, state.setup.spec.layout.size, step)
     updated = step
   }
 
@@ -145,17 +137,9 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
     parts.complete(s"Rank $rank on ${state.host} (executor ${state.executorId}) waited for $what of step $step")
   }
 
-  private def encode(
-      of: Codec,
-      step: Long,
-      piece: Int,
-      source: FlatBuffer,
-      from: Int,
-      until: Int,
-      left: FlatBuffer
-  ): Array[Byte] = {
+  private def encode(vector: SentVector, step: Long, piece: Int, from: Int, until: Int): Array[Byte] = {
     state.timer.switch(Phase.Encode)
-    Encoding.record(of, step, rank, piece, source, from, until, left, scratch)
+    Encoding.record(vector, step, rank, piece, from, until, scratch)
   }
 
   private def count(to: Int, record: Array[Byte]): Unit =
@@ -169,11 +153,6 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
 
 private[sparkdlbench] object ShuffleRank {
   val NoStep: Long = -1L
-
-  def of(state: JobRank): ShuffleRank = state.exchangeState match {
-    case rank: ShuffleRank => rank
-    case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its shuffle state")
-  }
 }
 
 /** Values to records. */
@@ -190,29 +169,17 @@ private[sparkdlbench] object Encoding {
     (0L +: largest.flatten).max
   }
 
-  /** Values `from` until `until` of `source` as one record; the residual, where there is one, has the source's layout. */
+  /** Values `from` until `until` of a vector as one record. */
   def record(
-      codec: Codec,
+      vector: SentVector,
       step: Long,
       sender: Int,
       piece: Int,
-      source: FlatBuffer,
       from: Int,
       until: Int,
-      residual: FlatBuffer,
       scratch: ByteBuffer
   ): Array[Byte] = {
-    val bytes =
-      if (codec.isRaw) source.byteSlice(from, until)
-      else {
-        val values = source.floatSlice(from, until)
-        val target = scratch.duplicate().order(ByteOrder.nativeOrder())
-        val written =
-          if (residual != null) codec.encode(values, target, residual.floatSlice(from, until))
-          else codec.encode(values, target)
-        target.limit(written)
-        target
-      }
+    val bytes = vector.encoded(from, until, scratch)
     val record = ShuffleRecord.allocate(step, sender, piece, bytes.remaining)
     bytes.get(record, ShuffleRecord.HeaderBytes, bytes.remaining)
     record

@@ -6,7 +6,8 @@ import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, JobTransport, KeptRanks, RunContext}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, KeptRanks, RunContext}
+import sparkdlbench.topology.{JobTransport, Topology, Tree}
 import sparkdlbench.transport.TransportVariant
 import sparkdlbench.vector.Slices
 
@@ -44,11 +45,15 @@ final class ShuffleTransport extends TransportVariant with JobTransport {
   override def updatesWhole(settings: Settings): Boolean =
     settings(RunKeys.topology) == "tree" || settings(ShuffleTransport.exchanges) == ShuffleTransport.One
 
-  def exchange(group: JobRanks): Exchange =
-    if (group.setup.settings(RunKeys.topology) == "tree") new TreeExchange(group) else new ShuffleExchange(group)
+  def exchange(group: JobRanks, topology: Topology): Exchange = topology match {
+    case _: Tree => new TreeExchange(group)
+    case _ => new ShuffleExchange(group)
+  }
 
-  def memory(setup: RunContext): ExchangeMemory =
-    if (setup.settings(RunKeys.topology) == "tree") TreeExchange.memory(setup) else slicedMemory(setup)
+  def memory(setup: RunContext, topology: Topology): ExchangeMemory = topology match {
+    case _: Tree => TreeExchange.memory(setup)
+    case _ => slicedMemory(setup)
+  }
 
   /**
    * What a rank owns, summed and in full precision; its records, kept until the next step, for a task may be repeated; and at
@@ -105,7 +110,7 @@ private final class ShuffleExchange(group: JobRanks) extends Exchange {
 
   {
     val placements = group.placements
-    group.run { state => state.exchangeState = new ShuffleRank(state, placements) }
+    group.run(state => state.keep(new ShuffleRank(state, placements)))
   }
 
   def step(step: Long): Double = {
@@ -136,7 +141,7 @@ private final class ShuffleExchange(group: JobRanks) extends Exchange {
     // With one exchange every rank has all of them; they come from one, for the driver need not have room for those of all.
     val sliced = two
     val owned =
-      group.run(state => if (sliced || state.rank == 0) ShuffleRank.of(state).ownedWeights else Array.empty[Float])
+      group.run(state => if (sliced || state.rank == 0) state.side[ShuffleRank].ownedWeights else Array.empty[Float])
     if (two) owned.toArray.flatten else owned.head
   }
 
@@ -177,25 +182,25 @@ private final case class GradientWork(
 ) extends RankStageWork {
   def stage = 0
   protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
-    val rank = ShuffleRank.of(state)
+    val rank = state.side[ShuffleRank]
     rank.takeIn(previous, input)
     rank.gradient(step)
   }
-  override protected def loss(state: JobRank): Double = ShuffleRank.of(state).loss
+  override protected def loss(state: JobRank): Double = state.side[ShuffleRank].loss
 }
 
 private final case class UpdateWork(ranks: KeptRanks, step: Long, reports: CollectionAccumulator[StageReport])
     extends RankStageWork {
   def stage = 1
   protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] =
-    ShuffleRank.of(state).update(step, input)
+    state.side[ShuffleRank].update(step, input)
 }
 
 private final case class ArrivalWork(ranks: KeptRanks, step: Long, reports: CollectionAccumulator[StageReport])
     extends RankStageWork {
   def stage = 0
   protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
-    ShuffleRank.of(state).takeIn(step, input)
+    state.side[ShuffleRank].takeIn(step, input)
     Iterator.empty
   }
 }

@@ -3,17 +3,16 @@ package sparkdlbench.job
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
-import sparkdlbench.codec.{ChosenCodecs, Codec}
+import sparkdlbench.codec.{ChosenCodecs, Codec, SentVector}
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
-import sparkdlbench.optimizer.{Clipping, Optimizer}
-import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, KeptRanks, RunContext}
+import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, KeptRanks, OwnedShard, RankSide, RunContext}
 import sparkdlbench.topology.Tree
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
-import java.nio.ByteBuffer
+import java.nio.{ByteBuffer, FloatBuffer}
 
 /**
  * Topology `tree` over Spark shuffles, a job per step: every rank takes the weights from the broadcast, computes its gradient and
@@ -32,13 +31,13 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
 
   private val master = new FlatBuffer(setup.spec.parameterCount)
   Initializers.fill(setup.spec, setup.settings(RunKeys.seed), master)
-  private val sum = new FlatBuffer(master.length)
-  private val optimizer = setup.newOptimizer(0, master.length)
+  private val shard = OwnedShard.apart(0, master, setup.newOptimizer(0, master.length))
+  private val weightsSent = new SentVector(pieces.weightCodec, master)
 
   /** The weights that the ranks do not have yet. */
   private var broadcast: Option[Broadcast[Array[Array[Byte]]]] = None
 
-  group.run(state => state.exchangeState = new TreeRank(state))
+  group.run(state => state.keep(new TreeRank(state)))
 
   def step(step: Long): Double = {
     val start = System.nanoTime()
@@ -48,8 +47,7 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
     timer.restart(Phase.Reduce)
     sumUp(step, results)
     timer.switch(Phase.Update)
-    Clipping.whole(setup.settings, sum.floats)
-    Optimizer.updateWhole(optimizer, master.floats, sum.floats, setup.spec.layout.size, step)
+    shard.updateWhole(setup.settings, setup.spec.layout.size, step)
     timer.switch(Phase.Encode)
     publish(step)
     reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })
@@ -59,11 +57,11 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
   }
 
   def synchronize(): Unit = broadcast.foreach { weights =>
-    group.run(state => TreeRank.of(state).takeIn(weights))
+    group.run(state => state.side[TreeRank].takeIn(weights))
     drop()
   }
 
-  def weights(): Array[Float] = master.toArray
+  def weights(): Array[Float] = shard.values
   override def unrankedBytes: Map[String, Long] = bytes.toMap
   override def close(): Unit = drop()
 
@@ -90,11 +88,11 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
 
   private def sumUp(step: Long, results: Seq[Array[Byte]]): Unit = {
     val children = levels.lastOption.getOrElse(setup.workers)
-    pieces.sum(step, 0 until children, results.iterator, sum)("The driver waited for the gradient")
+    pieces.sum(step, 0 until children, results.iterator, shard.gradient)("The driver waited for the gradient")
   }
 
   private def publish(step: Long): Unit = {
-    val encoded = pieces.encodeWeights(step, master)
+    val encoded = pieces.encodeWeights(step, weightsSent)
     timer.switch(Phase.Send)
     broadcast = Some(group.sc.broadcast(encoded))
     val size = encoded.map(record => (record.length - ShuffleRecord.HeaderBytes).toLong).sum
@@ -159,11 +157,10 @@ private[sparkdlbench] final class TreePieces(settings: Settings, length: Int) {
 
   def scratchBytes: Long = Encoding.scratchBytes(uses)
 
-  def encodeGradient(step: Long, sender: Int, gradient: FlatBuffer): Array[Array[Byte]] =
-    encode(codec, gradientPieces, step, sender, gradient)
+  def encodeGradient(step: Long, sender: Int, gradient: SentVector): Array[Array[Byte]] =
+    encode(gradientPieces, step, sender, gradient)
 
-  def encodeWeights(step: Long, weights: FlatBuffer): Array[Array[Byte]] =
-    encode(weightCodec, weightPieces, step, 0, weights)
+  def encodeWeights(step: Long, weights: SentVector): Array[Array[Byte]] = encode(weightPieces, step, 0, weights)
 
   def decodeWeights(records: Array[Array[Byte]], target: FlatBuffer): Unit = records.foreach { record =>
     val piece = weightPieces(ShuffleRecord.piece(record))
@@ -171,27 +168,28 @@ private[sparkdlbench] final class TreePieces(settings: Settings, length: Int) {
   }
 
   /** target = the children's vectors, added in their order. */
-  def sum(step: Long, children: IndexedSeq[Int], records: Iterator[Array[Byte]], target: FlatBuffer)(
+  def sum(step: Long, children: IndexedSeq[Int], records: Iterator[Array[Byte]], target: FloatBuffer)(
       who: String
   ): Unit = {
-    FloatOps.fill(target.floats, 0f)
+    FloatOps.fill(target, 0f)
     val parts = new InSenderOrder(_ => children, gradientPieces.indices)((index, record) => {
       val piece = gradientPieces(index)
-      codec.decodeAdd(ShuffleRecord.payload(record), target.floatSlice(piece.from, piece.until))
+      codec.decodeAdd(ShuffleRecord.payload(record), target.slice(piece.from, piece.length))
     })
     records.foreach(parts.add(step, _))
     parts.complete(s"$who of step $step")
   }
 
-  private def encode(of: Codec, pieces: IndexedSeq[VectorPiece], step: Long, sender: Int, source: FlatBuffer) =
+  private def encode(pieces: IndexedSeq[VectorPiece], step: Long, sender: Int, source: SentVector) =
     pieces.indices.map { index =>
-      Encoding.record(of, step, sender, index, source, pieces(index).from, pieces(index).until, null, scratch)
+      Encoding.record(source, step, sender, index, pieces(index).from, pieces(index).until, scratch)
     }.toArray
 }
 
 /** One rank's side of the tree. */
-private[sparkdlbench] final class TreeRank(val state: JobRank) extends AutoCloseable {
+private[sparkdlbench] final class TreeRank(val state: JobRank) extends RankSide {
   private val pieces = new TreePieces(state.setup.settings, state.parameters.length)
+  private val gradients = new SentVector(pieces.codec, state.gradients)
   private var computed = ShuffleRank.NoStep
   private var records = Array.empty[Array[Byte]]
   var loss: Double = 0.0
@@ -211,7 +209,7 @@ private[sparkdlbench] final class TreeRank(val state: JobRank) extends AutoClose
     if (computed != step) {
       loss = state.computeGradient(step, (_, _) => ())
       state.timer.switch(Phase.Encode)
-      records = pieces.encodeGradient(step, state.rank, state.gradients)
+      records = pieces.encodeGradient(step, state.rank, gradients)
       computed = step
       TreeRank.sent(records, TreeRank.channel(aggregators, state.executorId)).foreach { case (channel, count) =>
         state.bytes.add(channel, count)
@@ -220,15 +218,9 @@ private[sparkdlbench] final class TreeRank(val state: JobRank) extends AutoClose
     val to = if (aggregators == 0) 0 else Tree.parent(state.rank, aggregators)
     records.iterator.map(to -> _)
   }
-
-  override def close(): Unit = ()
 }
 
 private[sparkdlbench] object TreeRank {
-  def of(state: JobRank): TreeRank = state.exchangeState match {
-    case rank: TreeRank => rank
-    case other => throw new IllegalStateException(s"rank ${state.rank} holds $other instead of its tree state")
-  }
 
   /** Where a gradient goes; which executor an aggregator will run in nobody knows yet. */
   def channel(aggregators: Int, executorId: String): String =
@@ -250,10 +242,11 @@ private final case class TreeGradientWork(
 ) extends RankStageWork {
   def stage = 0
   protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
-    weights.foreach(TreeRank.of(state).takeIn)
-    TreeRank.of(state).gradient(step, aggregators)
+    val rank = state.side[TreeRank]
+    weights.foreach(rank.takeIn)
+    rank.gradient(step, aggregators)
   }
-  override protected def loss(state: JobRank): Double = TreeRank.of(state).loss
+  override protected def loss(state: JobRank): Double = state.side[TreeRank].loss
 }
 
 /** An aggregator's work, in any executor. */
@@ -275,9 +268,11 @@ private final case class TreeSumWork(
     val pieces = new TreePieces(settings, length)
     val sum = new FlatBuffer(length)
     val senders = Tree.children(task, aggregators, children)
-    pieces.sum(step, senders, input, sum)(s"Aggregator $task of level $stage of the tree waited for the gradient")
+    pieces.sum(step, senders, input, sum.floats)(
+      s"Aggregator $task of level $stage of the tree waited for the gradient"
+    )
     timer.switch(Phase.Encode)
-    val records = pieces.encodeGradient(step, task, sum)
+    val records = pieces.encodeGradient(step, task, new SentVector(pieces.codec, sum))
     timer.switch(Phase.Send)
     sent = TreeRank.sent(records, TreeRank.channel(above, org.apache.spark.SparkEnv.get.executorId))
     val to = if (above == 0) 0 else Tree.parent(task, above)

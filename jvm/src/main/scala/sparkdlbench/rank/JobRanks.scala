@@ -22,9 +22,15 @@ trait JobRank extends RankContext {
   /** Fetches blocks for the executor's ranks, so that a rank's fetches overlap. */
   def fetchers: ExecutorService
 
-  /** Whatever the run's exchange keeps at this rank between jobs. */
-  var exchangeState: AutoCloseable
+  /** Keeps the exchange's own side of this rank from job to job, as long as the rank itself. Called once. */
+  def keep(side: RankSide): Unit
+
+  /** The side that is kept. Fails where it is of another class. */
+  def side[S <: RankSide](implicit kind: ClassTag[S]): S
 }
+
+/** What an exchange has at each rank. It holds nothing that would have to be closed. */
+trait RankSide
 
 /** Finds the ranks whose state the executor of a task holds. */
 trait KeptRanks extends Serializable {

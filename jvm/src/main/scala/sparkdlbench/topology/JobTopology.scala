@@ -2,7 +2,6 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.config.Variants
-import sparkdlbench.rank.JobTransport
 import sparkdlbench.transport.{RankGroups, Transport, TransportVariant}
 import sparkdlbench.vector.FlatBuffer
 

@@ -38,6 +38,7 @@ private[topology] final class ScheduledCollective(
     val values = if (layout.count == 0) 0 else Slices(layout.size(0), schedule.slices).maxSize
     ByteBuffer.allocateDirect(values * 4).order(ByteOrder.nativeOrder()).asFloatBuffer()
   }
+  private val firstLane = transport.lanesOpened
   private val lanes = mutable.ArrayBuffer.empty[Lane]
   private val destinations = mutable.Map.empty[Int, ByteBuffer]
   private val routes = Array.tabulate(layout.count)(route)
@@ -154,7 +155,7 @@ private[topology] final class ScheduledCollective(
       round.filter(hop => wires.slices.from(hop.untilSlice) > wires.slices.from(hop.fromSlice)).foreach { hop =>
         val wire = wires.of(hop)
         val capacity = wire.offset(hop.untilSlice) - wire.offset(hop.fromSlice)
-        val lane = Lane(lanes.length, hop.from, hop.to, capacity, purpose)
+        val lane = Lane(firstLane + lanes.length, hop.from, hop.to, capacity, purpose)
         lanes += lane
         if (hop.from == rank) sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice, hop.withinGroup)
         if (hop.to == rank) receives += new Incoming(lane, wire, hop.fromSlice, hop.untilSlice)

@@ -1,9 +1,10 @@
 package sparkdlbench.train
 
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.topology.Ps
-import sparkdlbench.transport.{SummingTransport, Transport}
+import sparkdlbench.transport.Transport
 
 /**
  * The weights of the best evaluation so far (`keep_best`). After a restart from a checkpoint the search begins anew.
@@ -55,7 +56,7 @@ object Best {
 }
 
 /** One rank's side. Each evaluation is summed over the ranks, so that all agree: 24 bytes to rank 0 and back, once an evaluation. */
-private[train] final class BestKeeper(settings: Settings, sums: Option[SummingTransport]) {
+private[train] final class BestKeeper(settings: Settings, sums: Option[NumberSums]) {
   var best: Option[Best] = None
 
   /** A collective call. @param own this rank's part of the test rows */
@@ -70,10 +71,10 @@ private[train] final class BestKeeper(settings: Settings, sums: Option[SummingTr
 
 private[train] object BestKeeper {
 
-  /** The transport with the lanes that evaluations are summed on, where they are. */
-  def sums(settings: Settings, transport: Transport): Option[SummingTransport] =
+  /** What evaluations are summed by, where they are; a collective call. */
+  def sums(settings: Settings, transport: Transport): Option[NumberSums] =
     if (!Best.kept(settings) || transport.size == 1 || settings(RunKeys.workers) == 1) None
-    else Some(new SummingTransport(transport, 3))
+    else Some(new NumberSums(transport, 3))
 }
 
 final class BestKeys extends KeyGroup {

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.transport.AnnouncingTransport
+import sparkdlbench.collective.Announcements
 
 /**
  * Makes all ranks agree on a step at which `everyNanos` have passed since the last checkpoint, by rank 0's clock. Rank 0
@@ -13,7 +13,7 @@ import sparkdlbench.transport.AnnouncingTransport
  *   rank 0's clock
  */
 final class CheckpointClock(
-    transport: AnnouncingTransport,
+    announcements: Announcements,
     everyNanos: Long,
     from: Long,
     nanoTime: () => Long = () => System.nanoTime()
@@ -25,7 +25,7 @@ final class CheckpointClock(
 
   /** Whether a checkpoint is due after `stepsMade` steps. A collective call: every rank makes it once after every step. */
   def due(stepsMade: Long): Boolean = stepsMade >= next && {
-    val told = transport.announced(decide(stepsMade))
+    val told = announcements.announced(decide(stepsMade))
     next = stepsMade + math.abs(told)
     told < 0
   }

@@ -6,8 +6,7 @@ import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
-import sparkdlbench.rank.JobTransport
-import sparkdlbench.topology.{Ps, Topology}
+import sparkdlbench.topology.{JobTransport, Ps, Topology}
 import sparkdlbench.transport.TransportVariant
 
 /** Refuses combinations of variants that make no sense, with the reason. */
@@ -29,14 +28,14 @@ object Combination {
   private def of(settings: Settings, algorithm: Algorithm): Option[String] =
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {
       case transport: JobTransport =>
-        carried(transport, settings)
+        carried(transport, settings, algorithm)
           .orElse(clipping(settings, Some(cutting(transport, settings)).filter(_ => !transport.updatesWhole(settings))))
           .orElse(transport.refuses(settings))
           .orElse(algorithm.refuses(settings))
           .orElse(layerwise(transport, settings))
           .orElse(checkpoints(transport, settings))
       case _ =>
-        clipping(settings, Some(algorithm.name).filter(_ != "sync-sgd").map("algorithm " + _))
+        clipping(settings, Some(algorithm).filter(!_.sumsEveryStep).map("algorithm " + _.name))
           .orElse(algorithm.refuses(settings))
           .orElse(idle(algorithm, settings))
           .orElse(
@@ -49,12 +48,12 @@ object Combination {
   /** What can be told only when the model is known. */
   def check(settings: Settings, spec: ModelSpec): Unit = {
     val transport = Variants.find[TransportVariant]("transport", settings(RunKeys.transport))
-    val algorithm = settings(RunKeys.algorithm)
+    val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
     val other = transport match {
       case _: JobTransport =>
         Some(s"transport ${transport.name} makes a Spark job per step and carries nothing while gradients are computed")
-      case _ if algorithm != "sync-sgd" =>
-        Some(s"with algorithm $algorithm the workers' weights differ, and so what their layers give")
+      case _ if !algorithm.sumsEveryStep =>
+        Some(s"with algorithm ${algorithm.name} the workers' weights differ, and so what their layers give")
       case _ if settings(BatchShares.kind) == "speed" =>
         Some(
           "with batch_shares.by = speed each then waits for the slowest there, so that all seem to be as fast as that one"
@@ -79,17 +78,17 @@ object Combination {
           s"or use algorithm ${Variants.all[Algorithm].filter(_.ranksMayIdle).map(_.name).sorted.mkString(" or ")}."
       )
 
-  private def carried(transport: JobTransport, settings: Settings): Option[String] = {
+  private def carried(transport: JobTransport, settings: Settings, algorithm: Algorithm): Option[String] = {
     val topology = settings(RunKeys.topology)
     if (!transport.topologies.contains(topology))
       Some(
         s"Transport ${transport.name} makes a Spark job per step and cannot carry the topology '$topology'. " +
           s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
       )
-    else if (settings(RunKeys.algorithm) != "sync-sgd")
+    else if (!algorithm.sumsEveryStep)
       Some(
         s"Transport ${transport.name} makes a Spark job per step, in which all workers' gradients are summed: it carries the algorithm " +
-          s"sync-sgd alone, not '${settings(RunKeys.algorithm)}'. Use a transport of the one-stage shape, such as block-stream."
+          s"${Variants.all[Algorithm].filter(_.sumsEveryStep).map(_.name).mkString(" or ")} alone, not '${algorithm.name}'. Use a transport of the one-stage shape, such as block-stream."
       )
     else None
   }

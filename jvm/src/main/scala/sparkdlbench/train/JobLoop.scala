@@ -6,7 +6,8 @@ import sparkdlbench.config.RunKeys
 import sparkdlbench.data.Normalization
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.rank.{Exchange, JobTransport}
+import sparkdlbench.rank.Exchange
+import sparkdlbench.topology.{JobTransport, Topology}
 
 import scala.util.Failure
 
@@ -49,7 +50,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
   def train(setup: RunSetup, recorder: Recorder, cancelled: () => Boolean): Trained = {
     val group = new RankGroup(sc, setup)
     val trained = Outcome.of {
-      val exchange = transport.exchange(group)
+      val exchange = transport.exchange(group, Topology.of(setup.settings))
       Outcome.after(Outcome.of(train(setup, recorder, cancelled, group, exchange)))(() => exchange.close())
     }
     val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }

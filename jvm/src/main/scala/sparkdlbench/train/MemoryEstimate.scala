@@ -1,11 +1,12 @@
 package sparkdlbench.train
 
 import sparkdlbench.algorithm.AlgorithmMemory
+import sparkdlbench.collective.VectorGather
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
-import sparkdlbench.rank.{ExchangeMemory, JobTransport}
-import sparkdlbench.topology.Topology
-import sparkdlbench.transport.{ExchangingTransport, OneStageTransport, RankGroups, TransportVariant}
+import sparkdlbench.rank.ExchangeMemory
+import sparkdlbench.topology.{JobTransport, Topology}
+import sparkdlbench.transport.{OneStageTransport, RankGroups, TransportVariant}
 
 import scala.collection.immutable.ListMap
 
@@ -124,7 +125,7 @@ object MemoryEstimate {
   private def exchangeMemory(setup: RunSetup, workersPerExecutor: Int): ExchangeMemory =
     Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
       case transport: OneStageTransport => ExchangeMemory(oneStageParts(setup, transport, workersPerExecutor))
-      case transport: JobTransport => transport.memory(setup)
+      case transport: JobTransport => transport.memory(setup, Topology.of(setup.settings))
       case other => throw new IllegalStateException(s"transport ${other.name} has no execution shape")
     }
 
@@ -141,7 +142,7 @@ object MemoryEstimate {
       .map(box => box.count * transport.mappedInboxBytes(setup.settings, box.capacity).getOrElse(0L))
       .sum
     val (shown, showing) =
-      ExchangingTransport.memory(setup.ranks, setup.spec.exchanges, transport.inboxBytes(_, destination = false))
+      VectorGather.memory(setup.ranks, setup.spec.exchanges, transport.inboxBytes(_, destination = false))
     Seq(
       MemoryPart("what layers show each other", Direct, shown + showing),
       MemoryPart("inboxes for other ranks' messages", Direct, direct),

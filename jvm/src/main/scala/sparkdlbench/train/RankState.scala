@@ -8,11 +8,12 @@ import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.Optimizer
-import sparkdlbench.rank.JobRank
+import sparkdlbench.rank.{JobRank, RankSide}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{FloatBuffer, LongBuffer}
 import java.util.concurrent.ExecutorService
+import scala.reflect.ClassTag
 
 /** One rank in its executor: engine, rows, timers. What a topology or an exchange keeps for it is theirs. */
 final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends JobRank with AutoCloseable {
@@ -52,7 +53,20 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   def blocks: BlockStore = run.blocks
   def fetchers: ExecutorService = run.fetchers
 
-  var exchangeState: AutoCloseable = _
+  private var exchangeSide = Option.empty[RankSide]
+
+  def keep(side: RankSide): Unit = {
+    exchangeSide.foreach(kept =>
+      throw new IllegalStateException(s"rank $rank keeps $kept already, and was given $side")
+    )
+    exchangeSide = Some(side)
+  }
+
+  def side[S <: RankSide](implicit kind: ClassTag[S]): S = exchangeSide match {
+    case Some(kept: S) => kept
+    case other =>
+      throw new IllegalStateException(s"rank $rank keeps $other, where ${kind.runtimeClass.getName} was wanted")
+  }
 
   Initializers.fill(setup.spec, setup.settings(RunKeys.seed), engine.parameters)
 
@@ -107,10 +121,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       .foldLeft(Evaluation(0, 0.0, 0))(_ + _)
   }
 
-  override def close(): Unit = synchronized {
-    if (exchangeState != null) exchangeState.close()
-    engine.close()
-  }
+  override def close(): Unit = synchronized(engine.close())
 }
 
 object RankState {

@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.RankAlgorithm
+import sparkdlbench.collective.{Announcements, VectorGather, VectorMean}
 import sparkdlbench.common.{BoundedWait, Outcome}
 import sparkdlbench.config.{CheckpointKeys, Settings}
 import sparkdlbench.data.Normalization
@@ -10,17 +11,7 @@ import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.push.Mailbox
-import sparkdlbench.transport.{
-  AnnouncingTransport,
-  AveragingTransport,
-  ExchangingTransport,
-  GroupContext,
-  OneStageTransport,
-  RankGroups,
-  RunSecret,
-  TimedTransport,
-  Transport
-}
+import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, RunSecret, TimedTransport, Transport}
 import sparkdlbench.{DivergedException, RunFailedException}
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
@@ -139,21 +130,18 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val timed = new TimedTransport(transport, rank.timer, groups.groups)
     val seconds =
       if (setup.settings(CheckpointKeys.folder).isEmpty) 0.0 else setup.settings(CheckpointKeys.everySeconds)
-    val announcing = if (seconds > 0) Some(new AnnouncingTransport(timed)) else None
-    val averaging = averagingOf(rank, announcing.getOrElse(timed))
-    statistics = new Statistics(rank.engine.statistics, group.rank, averaging)
-    val exchanging = exchangingOf(averaging.orElse(announcing).getOrElse(timed))
-    exchanging.foreach(rank.engine.join)
-    val outer = exchanging.orElse(averaging).orElse(announcing).getOrElse(timed)
-    val sums = BestKeeper.sums(setup.settings, outer)
-    keeper = new BestKeeper(setup.settings, sums)
-    val algorithm = bind(rank, sums.getOrElse(outer))
+    // Each opens lanes of its own, at every rank in this order.
+    val announcements = if (seconds > 0) Some(new Announcements(timed)) else None
+    statistics = new Statistics(rank.engine.statistics, group.rank, meanOf(rank, timed))
+    gatherOver(timed).foreach(rank.engine.join)
+    keeper = new BestKeeper(setup.settings, BestKeeper.sums(setup.settings, timed))
+    val algorithm = bind(rank, timed)
     found.foreach { one =>
       algorithm.restore(one.snapshot)
       statistics.restore(one.snapshot)
     }
     val step = found.fold(0L)(_.snapshot.step)
-    val clock = announcing.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
+    val clock = announcements.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
     checkpoints = openCheckpoints(groups.groups, clock)
     Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
   }
@@ -174,13 +162,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   private def tell(doing: String): Unit = report(StartReport(setup.runId, attempt, group.rank, place, doing))
 
-  private def averagingOf(rank: RankState, transport: Transport): Option[AveragingTransport] =
+  private def meanOf(rank: RankState, transport: Transport): Option[VectorMean] =
     if (rank.engine.statistics.length == 0 || group.size == 1) None
-    else Some(new AveragingTransport(transport, rank.engine.statistics, setup.workers))
+    else Some(new VectorMean(transport, rank.engine.statistics, setup.workers))
 
-  private def exchangingOf(transport: Transport): Option[ExchangingTransport] = {
+  private def gatherOver(transport: Transport): Option[VectorGather] = {
     val lengths = setup.spec.exchanges
-    if (lengths.isEmpty || group.size == 1) None else Some(new ExchangingTransport(transport, lengths))
+    if (lengths.isEmpty || group.size == 1) None else Some(new VectorGather(transport, lengths))
   }
 
   private def bind(rank: RankState, transport: Transport): RankAlgorithm =

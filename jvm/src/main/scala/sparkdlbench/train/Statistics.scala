@@ -1,23 +1,23 @@
 package sparkdlbench.train
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.collective.VectorMean
 import sparkdlbench.rank.{Snapshot, StateRange}
-import sparkdlbench.transport.AveragingTransport
 import sparkdlbench.vector.FlatBuffer
 
 /**
  * One rank's running statistics in a one-stage run. Each rank's own follow its own rows; before anything reads them (evaluation,
  * checkpoint, result) all ranks take the mean over the ranks. Training itself never reads them.
  *
- * @param transport
+ * @param mean
  *   None where there is nothing to average: one rank, or a model without statistics
  */
-private[train] final class Statistics(values: FlatBuffer, rank: Int, transport: Option[AveragingTransport]) {
+private[train] final class Statistics(values: FlatBuffer, rank: Int, mean: Option[VectorMean]) {
   private var sharedAfter = -1L
 
   /** A collective call: averages, unless that was done after the same step already. */
   def share(stepsMade: Long): Unit = if (sharedAfter != stepsMade) {
-    transport.foreach(_.average())
+    mean.foreach(_.average())
     sharedAfter = stepsMade
   }
 

@@ -12,8 +12,9 @@ import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
 import sparkdlbench.model.{ModelFamily, ModelSpec}
 import sparkdlbench.optimizer.{CosineSchedule, OptimizerVariant}
-import sparkdlbench.rank.{DataPosition, JobTransport}
+import sparkdlbench.rank.DataPosition
 import sparkdlbench.results.{MlFlow, ModelFolder, Page, RunFolder, RunLogger, SavedModel, TensorBoard}
+import sparkdlbench.topology.JobTransport
 import sparkdlbench.transport.{OneStageTransport, RunSecret, TransportVariant}
 import sparkdlbench.{ConfigurationException, RunFailedException}
 

@@ -2,22 +2,13 @@ package sparkdlbench.transport
 
 import java.nio.ByteBuffer
 
-/** A transport that adds lanes of its own to those of `inner`, through which everything goes. */
+/** A transport through which everything goes to `inner`, for the few that look on or change how ranks wait. */
 abstract class ForwardingTransport(inner: Transport) extends Transport {
-  private var opened = false
-
-  /** The lanes of its own, numbered from `first` on; asked once. */
-  protected def added(first: Int): Seq[Lane]
-
-  final def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
-    require(!opened, "lanes are opened once")
-    opened = true
-    inner.open(lanes ++ added(lanes.length), lane => if (lane.id < lanes.length) destination(lane) else None)
-  }
-
   def rank: Int = inner.rank
   def size: Int = inner.size
   override def groups: RankGroups = inner.groups
+  def lanesOpened: Int = inner.lanesOpened
+  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = inner.open(lanes, destination)
   def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = inner.send(lane, sequence, data)
   def flush(): Unit = inner.flush()
   def receive(lane: Lane, sequence: Long): ByteBuffer = inner.receive(lane, sequence)

@@ -8,7 +8,7 @@ import java.nio.ByteBuffer
  * A one-way path for messages from one rank to another.
  *
  * @param id
- *   unique in the group and the same on both ends; decided by the topology: 0 until the number of lanes
+ *   unique in the group and the same on both ends; decided by whoever opens it: see `Transport.open`
  * @param capacity
  *   bytes of the largest message
  * @param purpose
@@ -54,8 +54,13 @@ trait Transport extends AutoCloseable {
   /** The ranks that topologies let sum in memory first; the same on all ranks of an attempt. */
   def groups: RankGroups = RankGroups.alone(size)
 
+  /** The lanes of the group that are open already: the number of the next one. The same on all ranks between two `open`s. */
+  def lanesOpened: Int
+
   /**
-   * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
+   * Opens lanes of the whole group (the same list on all ranks) before their first message; a collective call. Whatever
+   * has messages of its own (a step's collectives, sums beside them, …) opens lanes of its own: all ranks make these calls in
+   * the same order, and each takes consecutive numbers from `lanesOpened` on.
    *
    * @param destination
    *   for a lane that ends here: the direct buffer, of at least the lane's capacity, that its messages are written to

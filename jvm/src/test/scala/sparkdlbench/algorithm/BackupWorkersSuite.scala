@@ -6,6 +6,7 @@ import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
+import sparkdlbench.rank.OwnedShard
 import sparkdlbench.topology.Ps
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
@@ -45,7 +46,8 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
       new Fp32,
       new Fp32,
       (weights, from, until) => {
-        rule = new FirstOf(weights, transport.size, quorum, (_, rank) => rank + 1, sgd.create(until - from, settings))
+        val shard = OwnedShard.apart(from, weights, sgd.create(until - from, settings))
+        rule = new FirstOf(shard, transport.size, quorum, (_, rank) => rank + 1)
         rule
       },
       new PhaseTimer,

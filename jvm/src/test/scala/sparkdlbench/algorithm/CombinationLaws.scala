@@ -4,8 +4,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
 import sparkdlbench.common.Json
 import sparkdlbench.config.{RunKeys, Variants}
-import sparkdlbench.rank.JobTransport
-import sparkdlbench.topology.Topology
+import sparkdlbench.topology.{JobTransport, Topology}
 import sparkdlbench.train.{Combination, RunResult}
 import sparkdlbench.transport.{RankGroups, TransportVariant}
 import sparkdlbench.{ConfigurationException, LocalRuns}

@@ -3,9 +3,10 @@ package sparkdlbench.algorithm
 import breeze.linalg.DenseVector
 import breeze.optimize.{DiffFunction, LBFGS}
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.common.Json
 import sparkdlbench.train.RunResult
-import sparkdlbench.transport.{InMemoryConditions, SummingTransport, ThreadGroup, Transport}
+import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.Slices
 import sparkdlbench.{ConfigurationException, LocalRuns}
 
@@ -59,18 +60,17 @@ class LbfgsSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
-  private def sharded(start: Array[Float], count: Int, inner: Transport): Seq[Double] = {
-    val transport = new SummingTransport(inner, 10)
-    transport.open(Nil, _ => None)
+  private def sharded(start: Array[Float], count: Int, transport: Transport): Seq[Double] = {
+    val sums = new NumberSums(transport, 10)
     val slices = Slices(10, transport.size)
     val (from, until) = (slices.from(transport.rank), slices.until(transport.rank))
-    def sum(own: Double): Double = { val number = Array(own); transport.sum(number); number(0) }
+    def sum(own: Double): Double = { val number = Array(own); sums.sum(number); number(0) }
     val minimizer = new OpenLbfgs(5, 1e-9)(Shard.space)
     val loss = new DiffFunction[Shard] {
       def calculate(x: Shard) = {
         val all = new Array[Double](10)
         x.values.indices.foreach(i => all(from + i) = x.values(i).toDouble)
-        transport.sum(all)
+        sums.sum(all)
         val slope = new Array[Double](10)
         val value = rosenbrock(all.map(_.toFloat), slope)
         (value, new Shard(slope.slice(from, until).map(_.toFloat), sum))
@@ -84,17 +84,16 @@ class LbfgsSuite extends AnyFunSuite with LocalRuns {
 
   test("the sum of numbers is that of all ranks, as often as asked, and the same bits everywhere") {
     for (size <- 1 to 4; seed <- Seq(None, Some(1L))) {
-      val sums = ThreadGroup.run(size, InMemoryConditions(delaySeed = seed)) { inner =>
-        val transport = new SummingTransport(inner, 3)
-        transport.open(Nil, _ => None)
+      val found = ThreadGroup.run(size, InMemoryConditions(delaySeed = seed)) { transport =>
+        val sums = new NumberSums(transport, 3)
         (1 to 5).map { i =>
           val numbers = Array.tabulate(i % 3 + 1)(k => 0.1 * (transport.rank + 1) * i + k)
-          transport.sum(numbers)
+          sums.sum(numbers)
           numbers.toSeq
         }
       }
-      assert(sums.distinct.size == 1)
-      for ((numbers, i) <- sums.head.zip(1 to 5); (number, k) <- numbers.zipWithIndex)
+      assert(found.distinct.size == 1)
+      for ((numbers, i) <- found.head.zip(1 to 5); (number, k) <- numbers.zipWithIndex)
         assert(math.abs(number - (0.1 * i * size * (size + 1) / 2 + k * size)) < 1e-9)
     }
   }

@@ -6,6 +6,7 @@ import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Optimizer, Schedule, SgdVariant}
+import sparkdlbench.rank.OwnedShard
 import sparkdlbench.topology.{Ps, TestCodecs}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.FlatBuffer
@@ -55,7 +56,7 @@ class ShardExchangeSuite extends AnyFunSuite {
       codec,
       TestCodecs.plain.head,
       (weights, from, until) => {
-        rule = new AtOnce(weights, workers, optimizer(until - from))
+        rule = new AtOnce(OwnedShard.unsummed(from, weights, optimizer(until - from)), workers)
         rule
       },
       new PhaseTimer,
@@ -313,7 +314,7 @@ class ShardExchangeSuite extends AnyFunSuite {
       def update(weights: FloatBuffer, gradient: FloatBuffer, step: Long): Unit = seen += step: Unit
       def state: Map[String, Array[Float]] = Map.empty
     }
-    val rule = new AtOnce(new FlatBuffer(1), 2, recording)
+    val rule = new AtOnce(OwnedShard.unsummed(0, new FlatBuffer(1), recording), 2)
     val gradient = new FlatBuffer(1).floats
     def push(rank: Int, clock: Long): Unit = { rule.push(rank, gradient, clock, rule.version); rule.knows(rank, clock) }
     rule.beginAt(10)

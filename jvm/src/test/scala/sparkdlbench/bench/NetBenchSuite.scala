@@ -16,7 +16,6 @@ class NetBenchSuite extends OnOneLine {
   /** Gives `told` every message before it is sent; what `told` returns is sent. */
   private class Through(inner: Transport, told: (Lane, Long, ByteBuffer) => ByteBuffer)
       extends ForwardingTransport(inner) {
-    protected def added(first: Int): Seq[Lane] = Nil
     override def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit =
       super.send(lane, sequence, told(lane, sequence, data))
   }

@@ -4,7 +4,6 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Fp32
 import sparkdlbench.config.{RunKeys, Variants}
-import sparkdlbench.rank.JobTransport
 import sparkdlbench.train.Combination
 import sparkdlbench.transport.{ThreadGroup, TransportVariant}
 import sparkdlbench.vector.FlatBuffer

@@ -1,8 +1,9 @@
 package sparkdlbench.train
 
 import sparkdlbench.OnOneLine
+import sparkdlbench.collective.Announcements
 import sparkdlbench.topology.{Sliced, TestCodecs}
-import sparkdlbench.transport.{AnnouncingTransport, InMemoryConditions, RankGroups, ThreadGroup, Transport}
+import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
 import sparkdlbench.vector.FlatBuffer
 
 /** Ranks as threads; every rank's own clock runs at a speed of its own, and only rank 0's counts. */
@@ -12,10 +13,10 @@ class CheckpointClockSuite extends OnOneLine {
   /** Steps after which each rank made a checkpoint, and what rank 0 announced. A step takes `stepNanos` of rank 0's clock. */
   private def run(ranks: Int, steps: Long, stepNanos: Long => Long, groups: Option[RankGroups] = None, seed: Long = 1) =
     ThreadGroup.run(ranks, InMemoryConditions(delaySeed = Some(seed), groups = groups)) { transport =>
-      val announcing = new AnnouncingTransport(transport)
-      val step = training(announcing)
+      val announcements = new Announcements(transport)
+      val step = training(transport)
       var now = 1000000L * transport.rank
-      val clock = new CheckpointClock(announcing, interval, 0, () => now)
+      val clock = new CheckpointClock(announcements, interval, 0, () => now)
       val formula = new Sliced().bytesPerStep(
         transport.rank,
         transport.groups,
@@ -84,11 +85,10 @@ class CheckpointClockSuite extends OnOneLine {
 
   test("ranks that do not train in lockstep never overrun each other with announcements") {
     val told = ThreadGroup.run(3) { transport =>
-      val announcing = new AnnouncingTransport(transport)
-      announcing.open(Nil, _ => None)
+      val announcements = new Announcements(transport)
       (0L until 200L).map { number =>
         if (transport.rank == 2 && number % 20 == 0) Thread.sleep(5) // rank 0 would be far ahead by then
-        announcing.announced(number * number)
+        announcements.announced(number * number)
       }
     }
     assert(told.forall(_ == (0L until 200L).map(number => number * number)))

@@ -42,9 +42,10 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
   }
   private final class Pending(val state: LaneState, val sequence: Long, val data: ByteBuffer)
 
-  private var announced: Option[Seq[Lane]] = None
+  /** The lanes of each call of `open`, and how many ranks have made it. */
+  private val announced = mutable.ArrayBuffer.empty[Seq[Lane]]
+  private val opened = mutable.ArrayBuffer.empty[Int]
   private val states = mutable.Map.empty[Int, LaneState]
-  private var opened = 0
   private val pending = mutable.ArrayBuffer.empty[Pending]
   private var failure: Option[Throwable] = None
   private var closed = false
@@ -117,19 +118,24 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
     private var sentBytes = 0L
     private var sentWithinGroup = 0L
     private var poison = Array.empty[Byte]
+    private var calls = 0
     def size: Int = InMemoryGroup.this.size
     override val groups: RankGroups = conditions.groups.getOrElse(RankGroups.alone(size))
     private val ownGroup = groups.members.find(_.contains(rank)).get
 
+    def lanesOpened: Int = InMemoryGroup.this.synchronized(announced.take(calls).map(_.size).sum)
+
     def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = InMemoryGroup.this.synchronized {
-      require(announced.forall(_ == lanes), s"rank $rank announces other lanes than another rank")
-      require(lanes.map(_.id) == lanes.indices, "lane ids are 0 until the number of lanes")
-      announced = Some(lanes)
+      val (call, first) = (calls, lanesOpened)
+      require(lanes.map(_.id) == (first until first + lanes.size), "lane ids go on from those that are open")
+      if (announced.size == call) { announced += lanes; opened += 0 }
+      require(announced(call) == lanes, s"rank $rank announces other lanes than another rank")
       lanes.filter(_.to == rank).foreach(lane => states(lane.id) = new LaneState(lane, destination(lane)))
-      poison = Array.fill(lanes.filter(_.to == rank).map(_.capacity).foldLeft(0)(math.max))(-1)
-      opened += 1
+      poison = Array.fill(lanes.filter(_.to == rank).map(_.capacity).foldLeft(poison.length)(math.max))(-1)
+      calls += 1
+      opened(call) += 1
       InMemoryGroup.this.notifyAll()
-      await(rank, "all ranks to open their lanes")(opened == size)
+      await(rank, "all ranks to open their lanes")(opened(call) == size)
     }
 
     def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = InMemoryGroup.this.synchronized {

@@ -31,6 +31,7 @@ private[transport] final class MpiTransport private (
   @volatile private var segments = List.empty[ByteBuffer]
   @volatile private var closing = false
   private var generation = 0
+  private var opened = 0
   private var payload = 0L
   private val watch = new Thread(() => look(), s"sparkdl-mpi-watch-${group.rank}")
   watch.setDaemon(true)
@@ -39,7 +40,10 @@ private[transport] final class MpiTransport private (
   override def rank: Int = group.rank
   override def size: Int = group.size
 
+  override def lanesOpened: Int = opened
+
   override def open(all: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
+    opened = all.foldLeft(opened)((next, lane) => math.max(next, lane.id + 1))
     all
       .filter(lane => lane.from == lane.to)
       .foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))

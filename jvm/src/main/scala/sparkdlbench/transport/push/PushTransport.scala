@@ -25,6 +25,7 @@ final class PushTransport(
   private val outgoing = mutable.LongMap.empty[Route]
   private val incoming = mutable.LongMap.empty[Arrival]
   private var generation = 0
+  private var opened = 0
   private val payload = Array.fill(3)(0L)
   private val names = IndexedSeq(network.channel, "host-local", "in-process")
 
@@ -32,8 +33,11 @@ final class PushTransport(
   override def size: Int = group.size
   override val groups: RankGroups = RankGroups.chosen(group.settings, peers.map(_.process))
 
+  override def lanesOpened: Int = opened
+
   override def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
     generation += 1
+    opened = lanes.foldLeft(opened)((next, lane) => math.max(next, lane.id + 1))
     lanes
       .filter(lane => lane.from == lane.to)
       .foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))

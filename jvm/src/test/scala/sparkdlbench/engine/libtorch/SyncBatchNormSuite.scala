@@ -1,10 +1,11 @@
 package sparkdlbench.engine.libtorch
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.collective.VectorGather
 import sparkdlbench.data.{Batch, RowIds}
 import sparkdlbench.engine.Engine
 import sparkdlbench.model.{ModelSpec, ParityModels}
-import sparkdlbench.transport.{ExchangingTransport, ThreadGroup}
+import sparkdlbench.transport.ThreadGroup
 import sparkdlbench.vector.Slices
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, LongBuffer}
@@ -54,8 +55,7 @@ class SyncBatchNormSuite extends AnyFunSuite {
 
   private def many(spec: ModelSpec, rows: Int, ranks: Int, offset: Float): IndexedSeq[Found] = ThreadGroup.run(ranks) {
     transport =>
-      val exchange = new ExchangingTransport(transport, spec.exchanges)
-      exchange.open(Nil, _ => None)
+      val exchange = new VectorGather(transport, spec.exchanges)
       val engine = EngineFixture.load(spec, rows)
       try {
         engine.join(exchange)
@@ -113,13 +113,12 @@ class SyncBatchNormSuite extends AnyFunSuite {
     val lengths = sync.exchanges
     assert(lengths == Seq(1 + 2 * 8, 2 * 8, 1 + 2 * 12, 2 * 12))
     val bytes = ThreadGroup.run(3) { transport =>
-      val exchange = new ExchangingTransport(transport, lengths)
-      exchange.open(Nil, _ => None)
+      val exchange = new VectorGather(transport, lengths)
       for (_ <- 0 until 5; length <- lengths) {
         val gathered = exchange.gather(Array.fill(length)(transport.rank.toFloat)).take(3 * length).toSeq
         assert(gathered == (0 until 3).flatMap(rank => Seq.fill(length)(rank.toFloat)))
       }
-      exchange.flush()
+      transport.flush()
       transport.bytesSent.filterNot(_._1.endsWith(".framing")).values.sum
     }
     assert(bytes == Seq.fill(3)(5L * 2 * 4 * lengths.sum))

@@ -14,7 +14,6 @@ class StripedSuite extends AnyFunSuite {
   /** Notes what is sent on which lane. */
   private final class Noting(inner: Transport) extends ForwardingTransport(inner) {
     val sent = mutable.ArrayBuffer.empty[(Lane, Long, Int)]
-    protected def added(first: Int): Seq[Lane] = Nil
     override def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = {
       sent += ((lane, sequence, data.remaining))
       inner.send(lane, sequence, data)

@@ -58,6 +58,9 @@ private[collective] final class Links(transport: Transport, pieceBytes: Int) {
   }
   private val nothing = ByteBuffer.allocateDirect(0)
 
+  /** Lanes of the whole group; the next one's number. */
+  val lanes: Int = 2 * size * (size - 1)
+
   /**
    * Sends and receives all of it, at most one stream in each direction for each other rank, and returns when the memory of what is sent
    * may be changed.

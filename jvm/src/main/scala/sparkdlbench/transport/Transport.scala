@@ -8,7 +8,7 @@ import java.nio.ByteBuffer
  * A one-way path for messages from one rank to another.
  *
  * @param id
- *   unique in the group and the same on both ends; decided by the topology: 0 until the number of lanes
+ *   unique in the group and the same on both ends; decided by the topology: from 0, or what was opened before, on
  * @param capacity
  *   bytes of the largest message
  * @param purpose
@@ -55,7 +55,8 @@ trait Transport extends AutoCloseable {
   def groups: RankGroups = RankGroups.alone(size)
 
   /**
-   * Announces every lane of the group (the same list on all ranks) before the first message; a collective call.
+   * Announces every lane of the group (the same list on all ranks) before the first message; a collective call. Another call adds lanes, whose
+   * numbers go on; until it returns no other is used.
    *
    * @param destination
    *   for a lane that ends here: the direct buffer, of at least the lane's capacity, that its messages are written to

@@ -42,7 +42,7 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
   }
   private final class Pending(val state: LaneState, val sequence: Long, val data: ByteBuffer)
 
-  private var announced: Option[Seq[Lane]] = None
+  private val announced = mutable.ArrayBuffer.empty[Seq[Lane]]
   private val states = mutable.Map.empty[Int, LaneState]
   private var opened = 0
   private val pending = mutable.ArrayBuffer.empty[Pending]
@@ -114,6 +114,7 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
   }
 
   private final class InMemoryTransport(val rank: Int) extends Transport {
+    private var opens = 0
     private var sentBytes = 0L
     private var sentWithinGroup = 0L
     private var poison = Array.empty[Byte]
@@ -122,14 +123,16 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
     private val ownGroup = groups.members.find(_.contains(rank)).get
 
     def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = InMemoryGroup.this.synchronized {
-      require(announced.forall(_ == lanes), s"rank $rank announces other lanes than another rank")
-      require(lanes.map(_.id) == lanes.indices, "lane ids are 0 until the number of lanes")
-      announced = Some(lanes)
+      if (opens == announced.size) announced += lanes
+      require(announced(opens) == lanes, s"rank $rank announces other lanes than another rank")
+      val before = announced.take(opens).map(_.size).sum
+      require(lanes.map(_.id) == lanes.indices.map(_ + before), "lane ids are 0 until the number of lanes")
+      opens += 1
       lanes.filter(_.to == rank).foreach(lane => states(lane.id) = new LaneState(lane, destination(lane)))
-      poison = Array.fill(lanes.filter(_.to == rank).map(_.capacity).foldLeft(0)(math.max))(-1)
+      poison = Array.fill(lanes.filter(_.to == rank).map(_.capacity).foldLeft(poison.length)(math.max))(-1)
       opened += 1
       InMemoryGroup.this.notifyAll()
-      await(rank, "all ranks to open their lanes")(opened == size)
+      await(rank, "all ranks to open their lanes")(opened >= size * opens)
     }
 
     def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = InMemoryGroup.this.synchronized {

@@ -4,7 +4,7 @@
 #   make test-torch      the tests that need PyTorch, in an environment of its own (5 GB)
 #   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
-#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers: the long ones
+#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-torch: the long ones
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
@@ -13,7 +13,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-optional mutants check bench bench-net bench-train bench-models bench-data bench-peers soak smoke venv jars assembly wheel newcomer release docs clean distclean
+.PHONY: demo test test-torch test-optional mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -88,6 +88,10 @@ bench: $(INSTALLED) target/.jars-$(LINE)
 
 bench-net bench-models bench-data bench-peers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $* $(ARGS)
+
+# PyTorch's own environment, on Spark 4.1.
+bench-torch: .venv-torch/.installed target/.jars-4
+	.venv-torch/bin/python -m sparkdl_bench.bench torch $(ARGS)
 
 bench-train: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench train $(ARGS)

@@ -96,13 +96,13 @@ MUTANTS = (
     ),
     Listed(
         HALF,
-        "bench/suites/train.py",
+        "../../benchmarks/suites/train.py",
         'OursContestant("block-stream-512", large, _SOCKETS)',
         'OursContestant("block-stream-512", replace(large, batch=256), _SOCKETS)',
     ),
     Listed(
         HALF,
-        "bench/suites/models.py",
+        "../../benchmarks/suites/models.py",
         "            net.case(workers),",
         "            replace(net.case(workers), batch=net.batch // 2),",
     ),
@@ -273,13 +273,13 @@ MUTANTS = (
     ),
     Listed(
         THREADS,
-        "bench/suites/models.py",
+        "../../benchmarks/suites/models.py",
         '"pytorch-2": replace(one, threads=2)',
         '"pytorch-2": replace(one, threads=1)',
     ),
     Listed(
         THREADS,
-        "bench/suites/train.py",
+        "../../benchmarks/suites/train.py",
         'PeerContestant("pytorch-2", "pytorch", replace(one, threads=2), directory)',
         'PeerContestant("pytorch-2", "pytorch", one, directory)',
     ),

@@ -31,6 +31,7 @@ from sparkdl_bench.bench import (
     spark_collective,
     store,
     table,
+    torch_launch,
     trials,
     unsupported,
 )
@@ -43,11 +44,12 @@ from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers import Measurement, Sample, TrainCase
+from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase
 from suites import ladder, memory, models, short, soak, train
 from suites import namespaces as namespaces_suite
 from suites import net as net_suite
 from suites import peers as peers_suite
+from suites import torch as torch_suite
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -303,6 +305,52 @@ class TestContestants:
     def test_the_net_suite_measures_what_it_compares(self) -> None:
         measured = {net_suite._name(way) for way in net_suite._ways()}
         assert {name for each in net_suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+
+    @pytest.mark.parametrize("rows", [("long", "short", "mlp", "resnet-18"), ("mlp",)])
+    def test_the_torch_suite_compares_what_it_measures(self, tmp_path: Path, rows: tuple[str, ...]) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        plan = torch_suite.TorchPlan(rows)
+        groups = plan.groups("the specification", shared)
+        measured = [each.name for group in groups for each in group]
+        assert len(set(measured)) == len(measured)
+        pairs = plan.comparisons()
+        assert {name for each in pairs for name in (each.ours, each.theirs)} == set(measured)
+        for each in pairs:
+            assert any({each.ours, each.theirs} <= {one.name for one in group} for group in groups), each
+
+    def test_the_torch_suite_trains_the_net_by_its_specification(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        ((ours, gloo),) = torch_suite.TorchPlan(("resnet-18",)).groups("the specification", shared)
+        assert isinstance(ours, torch_launch.LaunchContestant)
+        assert isinstance(gloo, torch_launch.LaunchContestant)
+        assert ours.case == gloo.case
+        assert (getattr(ours.case, "specification", ""), ours.case.workers) == ("the specification", 2)
+        assert (ours.sync, gloo.sync) == ("block-stream", "gloo")
+
+    @pytest.mark.parametrize(
+        ("ours_ms", "above", "verdict"), [(1.25, "+0.25 ms", "met."), (1.35, "+0.35 ms", "missed.")]
+    )
+    def test_the_torch_suite_tells_what_python_adds(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], ours_ms: float, above: str, verdict: str
+    ) -> None:
+        file = store.create(tmp_path, "torch", {"trials": 1})
+        for name, ms in {"block-stream": 1.0, "torch-block-stream": ours_ms}.items():
+            file.add(f"{name}-2x814090", 1, Trial([ms] * 3, 1, {}))
+        torch_suite.show_above(file)
+        (line,) = capsys.readouterr().out.splitlines()
+        assert above in line
+        assert line.endswith(verdict)
+        assert file.content["above_jvm_ms"] == pytest.approx(ours_ms - 1)
+
+    def test_the_torch_suite_refuses_a_row_that_it_has_not(self) -> None:
+        with pytest.raises(ConfigurationError, match=r"no row called 'tall'. Valid: long, short, mlp, resnet-18"):
+            CliRunner().invoke(torch_suite.command, ["--rows", "long,tall"], catch_exceptions=False)
+
+    def test_without_pytorch_the_torch_suite_says_how_to_have_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+        one = torch_launch.LaunchContestant("gloo", CollectiveCase(1))
+        with pytest.raises(ConfigurationError, match="make bench-torch"):
+            one.prepare()
 
     def test_the_namespaces_suite_compares_what_it_measures(self) -> None:
         ways = [*namespaces_suite.WAYS, *namespaces_suite.LIBRARIES]

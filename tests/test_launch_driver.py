@@ -28,6 +28,13 @@ ABORTED = (
     "recent failure reason: Stage failed because barrier task ResultTask(0, 1) finished unsuccessfully.\n"
 )
 CRASHED = ABORTED + "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.apache…"
+RESET = ABORTED + "java.net.SocketException: Connection reset\n\tat org.apache.spark.api.python.PythonRunner…"
+BROKEN = ABORTED + "java.io.IOException: Broken pipe\n\tat org.apache.spark.api.python.PythonRunner…"
+# Of a connection of the user's own.
+RAISED_RESET = ABORTED + (
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    "ConnectionResetError: [Errno 104] Connection reset by peer\n\n\tat org.apache.spark"
+)
 LOST = ABORTED + (
     "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: Command exited with code 137\n"
     "Driver stacktrace:\n\tat org.apache"
@@ -160,6 +167,12 @@ def test_last_words_that_come_after_the_job_are_kept(kept: record.LaunchRecord) 
     ]
 
 
+def test_what_is_there_behind_the_last_ranks_end_is_kept(kept: record.LaunchRecord) -> None:
+    log = message(1, "log", lines=[["stdout", "last"]], left_out=0)
+    outcome(kept, [], placed(0, 1), [message(0, "done"), message(1, "done"), log])
+    assert (kept.folder / "logs" / "rank-1.log").read_text() == "last\n"
+
+
 def test_an_exception_is_told_with_rank_host_and_traceback(kept: record.LaunchRecord) -> None:
     with pytest.raises(RankFailedError) as raised:
         outcome(kept, RuntimeError(RAISED), [*placed(0, 1), failed(1, "ValueError: no rows")])
@@ -236,7 +249,15 @@ def test_ranks_that_never_begin_are_not_waited_for(kept: record.LaunchRecord) ->
 
 @pytest.mark.parametrize(
     ("text", "rank", "kind"),
-    [(CRASHED, 1, "python"), (LOST, 1, "executor"), (RAISED, 1, "task"), ("nothing known", None, "task")],
+    [
+        (CRASHED, 1, "python"),
+        (RESET, 1, "python"),
+        (BROKEN, 1, "python"),
+        (RAISED_RESET, 1, "task"),
+        (LOST, 1, "executor"),
+        (RAISED, 1, "task"),
+        ("nothing known", None, "task"),
+    ],
 )
 def test_what_spark_says(text: str, rank: int | None, kind: str) -> None:
     ended = stage.why(RuntimeError(text))

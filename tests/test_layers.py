@@ -17,7 +17,7 @@ LAYERS = (
     ("decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth", "worker"),
     ("spark_install", "spark_properties"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
-    ("runfiles", "saved", "torch"),
+    ("checkpoint", "runfiles", "saved", "torch"),
     ("config", "engines", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
     ("doctor", "prediction"),

@@ -105,6 +105,80 @@ def test_an_error_reaches_who_waits_and_the_next_operation_is_done(operations: O
     assert operations.run(Log().operation("next"), asynchronous=False).result() == [torch.ones(1)]
 
 
+class Elsewhere:
+    """An operation that goes on elsewhere until it is let go."""
+
+    def __init__(self, log: Log, error: Exception | None = None) -> None:
+        self._log, self._error = log, error
+
+    def begin(self) -> Elsewhere:
+        self._log.done.append("begun")
+        return self
+
+    def is_done(self, seconds: float) -> bool:
+        return self._log.go.wait(seconds)
+
+    def end(self) -> list[torch.Tensor]:
+        assert self._log.go.wait(60)
+        self._log.done.append("ended")
+        if self._error is not None:
+            raise self._error
+        return [torch.ones(1)]
+
+
+@pytest.fixture
+def patient() -> Iterator[Operations]:
+    made = Operations("test", patience_s=0.01)
+    yield made
+    made.close()
+
+
+def never() -> list[torch.Tensor]:
+    raise AssertionError("it was begun, so it must not be done once more")
+
+
+def test_what_is_done_soon_ends_in_its_callers_thread(patient: Operations) -> None:
+    log = Log()
+    log.go.set()
+    work = patient.run(never, asynchronous=True, begin=Elsewhere(log).begin)
+    assert work.is_completed()
+    assert log.done == ["begun", "ended"]
+    assert work.get_future().then(lambda done: done.value()).wait() == [torch.ones(1)]
+
+
+def test_what_takes_long_is_left_to_the_thread_before_what_comes_after_it(patient: Operations) -> None:
+    """A rank may have to do something else first, such as sending what the late one waits for."""
+    log = Log()
+    first = patient.run(never, asynchronous=True, begin=Elsewhere(log).begin)
+    assert not first.is_completed()
+    second = patient.run(log.operation("second"), asynchronous=True, begin=Elsewhere(log).begin)
+    log.go.set()
+    assert second.wait(PATIENCE)
+    assert first.wait(PATIENCE)
+    assert log.done == ["begun", "ended", "second"]
+
+
+def test_an_error_of_what_was_begun_reaches_who_waits(patient: Operations) -> None:
+    log = Log()
+    log.go.set()
+    work = patient.run(never, asynchronous=True, begin=Elsewhere(log, ValueError("rank 1 is gone")).begin)
+    with pytest.raises(ValueError, match="rank 1 is gone"):
+        work.wait(PATIENCE)
+
+    def fails() -> Elsewhere:
+        raise ValueError("rank 0 is gone")
+
+    with pytest.raises(ValueError, match="rank 0 is gone"):
+        patient.run(never, asynchronous=True, begin=fails).wait(PATIENCE)
+    assert patient.run(log.operation("next"), asynchronous=False).result() == [torch.ones(1)]
+
+
+def test_what_cannot_be_begun_is_done_by_the_thread(patient: Operations) -> None:
+    log = Log()
+    assert patient.run(log.operation("whole"), asynchronous=True, begin=lambda: None).wait(PATIENCE)
+    assert log.done == ["whole"]
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_after_the_end_nothing_is_taken_that_nobody_would_do(operations: Operations, asynchronous: bool) -> None:
     operations.run(Log().operation("first"), asynchronous=True)

@@ -175,6 +175,78 @@ def test_what_is_longer_than_the_memory_goes_in_pieces(on_ranks: Callable[[Body]
         assert all(ok), ok
 
 
+@pytest.mark.parametrize("settings", [{}, {"topology": "ring", "transport": "tcp"}])
+def test_vectors_that_come_again_are_reduced_in_memory_of_their_own(
+    on_ranks: Callable[[Body], list[Any]], settings: dict[str, str]
+) -> None:
+    """Several lengths in turn, between other operations; also in a group of one."""
+
+    def body(endpoint: worker.Endpoint) -> Any:
+        group, alone = endpoint.group(settings), endpoint.group(settings, "alone", [endpoint.rank])
+        wrong = []
+        for number in range(4):
+            for length in (20_000, 50_001):
+                for op, share in (("sum", 1), ("average", SIZE), ("max", 0)):
+                    array = np.arange(length, dtype=np.float32) % 1000 + endpoint.rank + number
+                    group.all_reduce(array, op)
+                    each = np.arange(length, dtype=np.float32) % 1000 + number
+                    wanted = (2 * each + 1) / share if share else each + 1
+                    if not (array == wanted).all():
+                        wrong.append((number, length, op))
+                    alone.all_reduce(array, op)
+                    if not (array == wanted).all():
+                        wrong.append((number, length, op, "alone"))
+            group.barrier()
+        bound = sorted(group._vectors.bound)
+        group.close()
+        return wrong, bound
+
+    assert on_ranks(body) == [([], [80_000, 200_004])] * SIZE
+
+
+def test_only_so_much_memory_is_kept_for_vectors(on_ranks: Callable[[Body], list[Any]]) -> None:
+    def body(endpoint: worker.Endpoint) -> Any:
+        from sparkdl_bench.worker import vectors
+
+        group = endpoint.group({})
+        before, vectors.MOST_BYTES = vectors.MOST_BYTES, 200_000
+        try:
+            for length in (20_000, 40_000, 30_000) * 2:
+                array = np.ones(length, np.float32)
+                group.all_reduce(array)
+                assert (array == SIZE).all()
+        finally:
+            vectors.MOST_BYTES = before
+        return group._vectors.bound
+
+    assert on_ranks(body) == [[80_000, 120_000]] * SIZE
+
+
+def test_an_all_reduce_that_was_begun_may_end_in_another_thread(on_ranks: Callable[[Body], list[Any]]) -> None:
+    def body(endpoint: worker.Endpoint) -> Any:
+        import threading
+
+        group = endpoint.group({})
+        found = []
+        for length in (3, 20_000, 20_000):
+            array = np.full(length, 1.0 + endpoint.rank, np.float32)
+            if endpoint.rank == 1:
+                endpoint.meet("the other one has begun, and waits")
+            begun = group.begin_all_reduce(array)
+            assert begun is not None
+            if endpoint.rank == 0:
+                found.append(begun.is_done(0.0))
+                endpoint.meet("here")
+            ending = threading.Thread(target=begun.end)
+            ending.start()
+            group.barrier()  # waits for its turn
+            ending.join(60)
+            found.append(bool((array == 3).all()))
+        return found
+
+    assert on_ranks(body) == [[False, True] * 3, [True] * 3]
+
+
 def test_groups_of_some_ranks_in_any_order_and_side_by_side(on_ranks: Callable[[Body], list[Any]]) -> None:
     def body(endpoint: worker.Endpoint) -> Any:
         alone = endpoint.group({}, "alone", [endpoint.rank])
@@ -301,6 +373,11 @@ def test_hostile_requests_end_their_own_group_alone(on_ranks: Callable[[Body], l
                 (21, struct.pack("<ii", 0, -1) + struct.pack("<qq", 0, 8)),
                 (22, sum_of_fp32),
                 (26, b"more"),
+                (27, struct.pack("<iqi", small.descriptor, 4096, 1025)),
+                (27, struct.pack("<iqi", small.descriptor, 1 << 30, 5)),
+                (27, struct.pack("<iqi", 987, 4096, 5)),
+                (27, struct.pack("<iqi", small.descriptor, 4096, -1)),
+                (28, struct.pack("<ii", 0, 0)),
                 (99, b""),
             ]
             ended = []
@@ -318,7 +395,7 @@ def test_hostile_requests_end_their_own_group_alone(on_ranks: Callable[[Body], l
         return [ended, total.tolist()]
 
     for ended, total in on_ranks(body):
-        assert ended == [True] * 12
+        assert ended == [True] * 17
         assert total == [2.0]
 
 

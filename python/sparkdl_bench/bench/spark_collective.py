@@ -84,8 +84,13 @@ def run_settings(way: Way) -> dict[str, str]:
         "topology": way.topology or "sliced",
         "codec": way.codec,
         "workers": str(way.workers),
-        **_SHARED_MEMORY.get(transport, {}).get(bool(way.host_local), {}),
+        **channel_settings(transport, bool(way.host_local)),
     }
+
+
+def channel_settings(transport: str, host_local: bool) -> dict[str, str]:
+    """The keys of a run that let a transport of ours exchange through shared memory, or through sockets alone."""
+    return _SHARED_MEMORY.get(transport, {}).get(host_local, {})
 
 
 def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float, place: Place | None = None) -> Taken:

@@ -198,6 +198,7 @@ def follow(
     error = stage.future.exception()
     if error is None:
         listen(lambda: watch.is_over, _LAST_WORDS_SECONDS)
+        take_the_rest()
         return stage.future.result()
     if isinstance(error, SparkDLError):
         raise error

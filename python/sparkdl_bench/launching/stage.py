@@ -18,6 +18,8 @@ from sparkdl_bench.session import is_local
 _RANK_OF_TASK = re.compile(r"barrier task (?:Shuffle|Result)(?:Map)?Task\(\d+, (\d+)\)")
 _PYTHON_GONE = re.compile(
     r"Python worker exited unexpectedly \(crashed\)|Python worker process terminated|EOFException"
+    # As the task's own exception: what a rank's Python raises stands in a PythonException.
+    r"|finished unsuccessfully\.\s+java\.(?:net\.SocketException|io\.IOException): (?:Connection reset|Broken pipe)"
 )
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) [^)]*\)(?: Reason: ([^\n]*))?")
 _OUR_ERROR = re.compile(r"^(?:sparkdl_bench\.errors\.)(\w+): (.*?)(?:\n\s*\n|\n\s+at |\Z)", re.MULTILINE | re.DOTALL)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -30,15 +31,19 @@ class Work(dist.Work):
         self._source = -1
         self._result: Result = []
         self._help_with = help_with
-        self._ended: Future[Result] = Future()
-        # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
-        self._future = self._ended.then(self._value)
+        # Made for who asks: most operations are waited for without.
+        self._making = threading.Lock()
+        self._ended: Future[Result] | None = None
+        self._future: Future[Result] | None = None
 
     def finish(self, result: Result, error: BaseException | None = None, source: int = -1) -> None:
         """Ends it; calls what was chained to its future, in this thread."""
         self._error, self._source, self._result = error, source, result
-        self._done.set()
-        self._ended.set_result(result)
+        with self._making:
+            self._done.set()
+            ended = self._ended
+        if ended is not None:
+            ended.set_result(result)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Returns when the operation is done, and raises its error; operations bound their waits themselves."""
@@ -60,7 +65,17 @@ class Work(dist.Work):
         return self._error
 
     def get_future(self) -> Future[Result]:
-        return self._future
+        with self._making:
+            if self._future is not None:
+                return self._future
+            ended: Future[Result] = Future()
+            # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
+            future = self._future = ended.then(self._value)
+            self._ended = ended
+            is_late = self._done.is_set()
+        if is_late:
+            ended.set_result(self._result)
+        return future
 
     def result(self) -> Result:
         self.wait()
@@ -79,6 +94,16 @@ class Work(dist.Work):
         return value
 
 
+class Begun(Protocol):
+    """An operation that has been begun, and goes on elsewhere."""
+
+    def is_done(self, seconds: float) -> bool:
+        """Waits at most so long; whether `end` would return at once."""
+
+    def end(self) -> Result:
+        """Waits for the end, in whatever thread."""
+
+
 class Operations:
     """Does operations one after the other, in the order of their calls.
 
@@ -86,18 +111,29 @@ class Operations:
     small operation. Asynchronous ones have a thread of their own. Callbacks of their futures run in that thread before
     the next operation, and what they call is done at once: the order is then the same on all ranks, however fast each
     is.
+
+    Args:
+        patience_s: how long the caller of an asynchronous operation waits for its end before the thread does. Where no
+            core is free the thread would only take the caller's.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience_s: float = 0.0) -> None:
         self._name = name
+        self._patience_s = patience_s
         self._change = threading.Condition()
         self._pending: deque[tuple[Callable[[], Result], Work]] = deque()
         self._busy = False
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def run(self, operation: Callable[[], Result], asynchronous: bool) -> Work:
-        """Does `operation`, now or later; an error of a synchronous one is raised here."""
+    def run(
+        self, operation: Callable[[], Result], asynchronous: bool, begin: Callable[[], Begun | None] | None = None
+    ) -> Work:
+        """Does `operation`, now or later; an error of a synchronous one is raised here.
+
+        Args:
+            begin: begins the same operation without waiting for other ranks, where that can be done.
+        """
         if threading.current_thread() is self._thread:
             return _done_now(operation)
         if not asynchronous:
@@ -106,15 +142,54 @@ class Operations:
                 return _done_now(operation)
             finally:
                 self._end_turn()
+        if begin is not None and self._patience_s and self._take_turn():
+            return self._begun(operation, begin)
         work = Work(self._help)
         with self._change:
             self._check()
             self._pending.append((operation, work))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name=f"sparkdl-{self._name}", daemon=True)
-                self._thread.start()
-            self._change.notify_all()
+            self._let_serve()
         return work
+
+    def _take_turn(self) -> bool:
+        """Without waiting; False where others come first."""
+        with self._change:
+            self._check()
+            if self._busy or self._pending:
+                return False
+            self._busy = True
+            return True
+
+    def _begun(self, operation: Callable[[], Result], begin: Callable[[], Begun | None]) -> Work:
+        """Begins it here, and ends it here if it is done soon."""
+        work = Work(self._help)
+        left = operation
+        try:
+            begun = begin()
+            if begun is not None:
+                left = begun.end
+                if begun.is_done(self._patience_s):
+                    _do(left, work)
+                    return work
+        except BaseException as error:
+            work.finish([], error)
+            return work
+        finally:
+            with self._change:
+                self._busy = False
+                if not work.is_completed():
+                    # Before what was called meanwhile.
+                    self._pending.appendleft((left, work))
+                    self._let_serve()
+                self._change.notify_all()
+        return work
+
+    def _let_serve(self) -> None:
+        """There is something for the thread to do. Called by who holds `_change`."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name=f"sparkdl-{self._name}", daemon=True)
+            self._thread.start()
+        self._change.notify_all()
 
     def close(self) -> None:
         """Ends the thread after what is pending."""

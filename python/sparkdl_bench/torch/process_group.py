@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.torch import all_reduce
 from sparkdl_bench.torch import tensors as t
-from sparkdl_bench.torch.operations import Operations, Work
+from sparkdl_bench.torch.operations import Begun, Operations, Work
 from sparkdl_bench.worker import Group
 
 _AllReduceOptions: Any = dist.AllreduceOptions
@@ -28,7 +30,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
     def __init__(self, group: Group) -> None:
         super().__init__(group.rank, group.size)
         self._group = group
-        self._operations = Operations(group.name)
+        self._operations = Operations(group.name, all_reduce.patience_s(group))
         self._rank, self._size = group.rank, group.size
         self._name = self._description = ""
         self._sequence = 0
@@ -105,7 +107,8 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
-        return self._run(lambda: self._all_reduce(tensors, kinds, op), opts, tensors)
+        begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op) if len(kinds) == 1 else None
+        return self._run(lambda: self._all_reduce(tensors, kinds, op), opts, tensors, begin=begin)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         return self.allreduce(tensors, opts)
@@ -314,12 +317,13 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         opts: Any = None,
         tensors: Sequence[Tensor] = (),
         asynchronous: bool | None = None,
+        begin: Callable[[], Begun | None] | None = None,
     ) -> Work:
         t.check(tensors)
         self._sequence += 1
         # Releases without the option wait for the handle themselves.
         later = getattr(opts, "asyncOp", True) if asynchronous is None else asynchronous
-        return self._operations.run(operation, later)
+        return self._operations.run(operation, later, begin)
 
     def _last(self, works: Sequence[Work], results: Sequence[Tensor], opts: Any) -> Work:
         """One handle for several operations."""

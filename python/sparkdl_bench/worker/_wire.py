@@ -77,11 +77,11 @@ class Wire:
         body = self._read(length) if length else b""
         return number, body, None if kind == _DONE else _error(kind, body.decode("utf-8", "replace"))
 
-    def await_answer(self) -> None:
-        """Waits for an answer as long as it takes, or until somebody calls `shut`."""
+    def await_answer(self, seconds: float | None = None) -> bool:
+        """Waits for an answer, or until somebody calls `shut`; False where neither was within `seconds`."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        poll.poll()
+        return bool(poll.poll(None if seconds is None else 1000 * seconds))
 
     def await_end(self) -> None:
         """Waits until the other end has closed the connection, or somebody calls `shut`; reads nothing."""
@@ -96,7 +96,10 @@ class Wire:
 
     def ask(self, kind: int, body: bytes | bytearray | memoryview = b"") -> bytes:
         """Sends a request and waits for its answer; for connections with one request at a time."""
-        expected = self.send(kind, body)
+        return self.answer_to(self.send(kind, body))
+
+    def answer_to(self, expected: int) -> bytes:
+        """Waits for the answer to the request of this id, which is the only one under way."""
         number, answer = self.receive()
         if number != expected:
             raise SparkDLError(f"The executor's JVM answered request {number} in place of {expected}.")

@@ -16,7 +16,7 @@ from sparkdl_bench.worker import _wire
 from sparkdl_bench.worker.group import Group
 
 _BEGIN_RANK, _BEGIN_GROUP, _BEGIN_MESSAGES = 1, 2, 3
-_TELL, _FLUSH, _MEET = 10, 11, 12
+_TELL, _FLUSH, _MEET, _SAVE, _NEWEST, _LOAD = range(10, 16)
 
 _current: Endpoint | None = None
 
@@ -146,6 +146,28 @@ class Endpoint:
             raise ConfigurationError(f"A text to meet with has {len(body)} bytes; valid are up to {_wire.MOST_BODY}.")
         texts: list[str] = json.loads(self._ask(_MEET, body))
         return texts
+
+    def save(self, folder: str, descriptor: int, keep: int) -> int:
+        """Saves the bytes of a memfd as the next checkpoint in a folder of any Hadoop file system; returns its number.
+
+        Args:
+            keep: how many there are at most afterwards, the newest ones.
+
+        Raises:
+            RunFailedError: the file system refuses it.
+        """
+        words = {"folder": folder, "descriptor": descriptor, "keep": keep}
+        return int(json.loads(self._ask(_SAVE, json.dumps(words).encode()))["number"])
+
+    def newest(self, folder: str) -> tuple[int, int] | None:
+        """Number and bytes of the newest checkpoint in the folder; None where there is none."""
+        found = json.loads(self._ask(_NEWEST, json.dumps({"folder": folder}).encode()))
+        return (int(found["number"]), int(found["bytes"])) if found else None
+
+    def load(self, folder: str, number: int, descriptor: int) -> None:
+        """Writes a checkpoint's bytes to a memfd."""
+        words = {"folder": folder, "number": number, "descriptor": descriptor}
+        self._ask(_LOAD, json.dumps(words).encode())
 
     def group(
         self,

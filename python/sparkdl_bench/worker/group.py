@@ -20,6 +20,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.worker._memory import Bytes, Memory
 from sparkdl_bench.worker._wire import Wire
 from sparkdl_bench.worker.messages import Messages
+from sparkdl_bench.worker.vectors import Begun, Vector, Vectors
 
 Array = npt.NDArray[Any]
 # The places of the names are the numbers that travel: `ElementType.all` and `Reduction.all` in the JVM.
@@ -32,23 +33,27 @@ _OF_DTYPE = {
     "float16": "fp16",
     **{name: name for name in ("int8", "uint8", "int16", "int32", "int64", "bool")},
 }
-_MAP, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL, _BROADCAST, _BARRIER = range(20, 27)
+_MAP, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL, _BROADCAST, _BARRIER, _BIND, _REDUCE_BOUND = range(20, 29)
 _PART = struct.Struct("<qq")
 _MEMORY = struct.Struct("<iq")
 _REDUCING = struct.Struct("<ii")
-_ROOT = struct.Struct("<i")
+_NUMBER = struct.Struct("<i")
+_BINDING = struct.Struct("<iqi")
 _FIRST_BYTES = 1 << 20
 # Parts begin at cache lines.
 _ALIGNMENT = 64
 MOST_BYTES = 1 << 28
+# What is reduced in memory of its own where its length comes again.
+_BOUND_HEADS = frozenset(_REDUCING.pack(ELEMENTS.index("fp32"), REDUCTIONS.index(each)) for each in ("sum", "average"))
 
 
 class Group:
     """A process group. Every rank calls the same operations in the same order, with the same lengths and types.
 
     Each operation returns when its result is there. Arrays are C-contiguous; results are written in place. The result
-    of a reduction has the same bits on all ranks and in all runs: values are combined in the order of ranks. After a
-    RunFailedError (a rank is gone, or did not answer in time) the group cannot be used any more; a ConfigurationError
+    of a reduction has the same bits on all ranks and in all runs: values are combined in the order of ranks. Sums and
+    averages of fp32 whose length, at least 64 KiB, comes again go by the topology of the settings, in its order. After
+    a RunFailedError (a rank is gone, or did not answer in time) the group cannot be used any more; a ConfigurationError
     was found before anything was sent. Calls of several threads go one after the other.
 
     Made by `Endpoint.group`.
@@ -66,8 +71,10 @@ class Group:
     ) -> None:
         self._wire, self._memory = wire, Memory(_FIRST_BYTES)
         self._messages = Messages(messages, name) if messages else None
-        self._turn = threading.RLock()
+        # Taken where an operation begins, and given back where it ends, which may be another thread.
+        self._turn = threading.Lock()
         self._closed = False
+        self._vectors = Vectors()
         self.name, self.rank, self.ranks, self.size, self.transport = name, rank, tuple(ranks), len(ranks), transport
         try:
             self._tell_memory()
@@ -84,6 +91,10 @@ class Group:
             elements: the type of its values, one of `ELEMENTS`, where the array's own does not say it: bf16, which
                 NumPy has not, or bytes.
         """
+        begun = self.begin_all_reduce(array, op, elements)
+        if begun is not None:
+            begun.end()
+            return
         head, size = _reducing(array.dtype, op, elements)
         data = _bytes(array, "array")
         with self._turn:
@@ -92,6 +103,39 @@ class Group:
                 at[:] = data[piece]
                 self._call(_ALL_REDUCE, head, [at])
                 data[piece] = at
+
+    def begin_all_reduce(self, array: Array, op: str = "sum", elements: str | None = None) -> Begun | None:
+        """Begins what `all_reduce` does; None where it cannot be begun without waiting, since it takes several rounds.
+
+        The array must not be touched until the end.
+        """
+        head, size = _reducing(array.dtype, op, elements)
+        data = _bytes(array, "array")
+        if data.size > _whole(MOST_BYTES, size):
+            return None
+        self._turn.acquire()
+        try:
+            self._check()
+            vector = self._vectors.find(data.size) if head in _BOUND_HEADS else None
+            if vector is None:
+                (place,) = self._lay_out([data.size])
+                place[:] = data
+                requests = [self._wire.send(_ALL_REDUCE, head + self._where([place]))]
+            else:
+                place = vector.place
+                place[:] = data
+                # Ranks wait for each other where a vector is bound, so that answer is awaited at the end, too.
+                requests = self._bind(vector) if vector.is_new else []
+                requests.append(self._wire.send(_REDUCE_BOUND, _NUMBER.pack(vector.number) + head[4:]))
+            return Begun(self._wire, self._turn, requests, place, data)
+        except BaseException:
+            self._turn.release()
+            raise
+
+    def _bind(self, vector: Vector) -> list[int]:
+        vector.is_new = False
+        memory, values = vector.memory, vector.place.size // 4
+        return [self._wire.send(_BIND, _BINDING.pack(memory.descriptor, memory.size, values))]
 
     def reduce_scatter(
         self, inputs: Sequence[Array], output: Array, op: str = "sum", elements: str | None = None
@@ -154,7 +198,7 @@ class Group:
                 (at,) = self._lay_out([_length(piece)])
                 if self.rank == root:
                     at[:] = data[piece]
-                self._call(_BROADCAST, _ROOT.pack(root), [at])
+                self._call(_BROADCAST, _NUMBER.pack(root), [at])
                 data[piece] = at
 
     def barrier(self) -> None:
@@ -192,14 +236,17 @@ class Group:
                 self._closed = True
                 self._wire.close()
                 self._memory.close()
+                self._vectors.close()
                 if self._messages is not None:
                     self._messages.close()
 
     def _call(self, kind: int, head: bytes, places: Sequence[Bytes]) -> None:
         self._check()
+        self._wire.ask(kind, head + self._where(places))
+
+    def _where(self, places: Sequence[Bytes]) -> bytes:
         start = self._memory.data.ctypes.data
-        where = b"".join(_PART.pack(each.ctypes.data - start if each.size else 0, each.size) for each in places)
-        self._wire.ask(kind, head + where)
+        return b"".join(_PART.pack(each.ctypes.data - start if each.size else 0, each.size) for each in places)
 
     def _lay_out(self, sizes: Iterable[int]) -> list[Bytes]:
         """Places of so many bytes each in the shared memory, one behind the other."""

@@ -19,8 +19,26 @@ def main() -> None:
 
 
 def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
-    torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
+    samples_ms, correct = measured(rank, case)
+    connections: list[Any] = [None] * case["workers"]
+    dist.all_gather_object(connections, own_connections())
+    if rank == 0:
+        write(
+            out,
+            samples_ms,
+            {
+                "correct": correct,
+                "torch": torch.__version__,
+                "channel": told(connections, [False] * case["workers"]),
+            },
+        )
+    dist.barrier()  # no rank leaves while another still needs it
+
+
+def measured(rank: int, case: dict[str, Any]) -> tuple[list[float], bool]:
+    """Milliseconds, the mean over the ranks, and whether all had the right sums; in a group of any backend."""
+    torch.set_num_threads(1)
     correct = _is_correct(rank, case)
     # Zeros stay zeros when summed in place, so nothing needs to be refilled between the timed calls; written once, so
     # that every page really is memory of its own.
@@ -28,23 +46,11 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     dist.barrier()
     samples_ms = time_steps(lambda _: dist.all_reduce(values), case["warmup"], case["iterations"])
     correct = _is_correct(rank, case) and correct
-    connections: list[Any] = [None] * case["workers"]
-    dist.all_gather_object(connections, own_connections())
     verdicts = torch.tensor([float(correct)])
     dist.all_reduce(verdicts)
     mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
     dist.all_reduce(mean_ms)
-    if rank == 0:
-        write(
-            out,
-            (mean_ms / case["workers"]).tolist(),
-            {
-                "correct": verdicts.item() == case["workers"],
-                "torch": torch.__version__,
-                "channel": told(connections, [False] * case["workers"]),
-            },
-        )
-    dist.barrier()  # no rank leaves while another still needs it
+    return (mean_ms / case["workers"]).tolist(), verdicts.item() == case["workers"]
 
 
 def _is_correct(rank: int, case: dict[str, Any]) -> bool:

@@ -120,13 +120,19 @@ def main() -> None:
 
 def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
+    samples_ms, facts = measured(rank, case)
+    if rank == 0:
+        write(out, samples_ms, facts)
+    dist.barrier()  # no rank leaves while another still needs it
+
+
+def measured(rank: int, case: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
+    """Milliseconds per step, the mean over the ranks, and facts; in a group of any backend."""
     samples_ms, facts = _train(case, rank)
     # A step ends for each rank at its own time; the mean over the ranks sums up to the loop's wall-clock time.
     mean_ms = torch.tensor(samples_ms, dtype=torch.float64)
     dist.all_reduce(mean_ms)
-    if rank == 0:
-        write(out, (mean_ms / case["workers"]).tolist(), facts)
-    dist.barrier()  # no rank leaves while another still needs it
+    return (mean_ms / case["workers"]).tolist(), facts
 
 
 def _train(case: dict[str, Any], rank: int) -> tuple[list[float], dict[str, Any]]:
@@ -158,7 +164,7 @@ def _train(case: dict[str, Any], rank: int) -> tuple[list[float], dict[str, Any]
         "mkl": torch.backends.mkl.is_available(),
         "onednn": torch.backends.mkldnn.is_available(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "backend": "gloo" if case["workers"] > 1 else "none",
+        "backend": dist.get_backend() if case["workers"] > 1 else "none",
         "parameters": parameters,
         "first_loss": losses[0],
         "last_loss": losses[-1],

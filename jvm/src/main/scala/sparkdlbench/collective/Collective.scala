@@ -1,8 +1,10 @@
 package sparkdlbench.collective
 
 import sparkdlbench.ConfigurationException
+import sparkdlbench.codec.Fp32
+import sparkdlbench.topology.Topology
 import sparkdlbench.transport.Transport
-import sparkdlbench.vector.Slices
+import sparkdlbench.vector.{FlatBuffer, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 
@@ -22,13 +24,29 @@ final class Collective private (transport: Transport, links: Links) {
   def size: Int = transport.size
 
   /**
-   * Every rank's `data` becomes the reduction of all: reduce-scatter, then all-gather, directly between all ranks. Two steps, 2 B (N-1)/N
-   * bytes per rank.
+   * Every rank's `data` becomes the reduction of all, directly between all ranks. Up to `Collective.ShortBytes` in one step, since latency
+   * is all that counts there: every rank gets all values and reduces them itself, B (N-1) bytes per rank. Longer ones by reduce-scatter,
+   * then all-gather: two steps, 2 B (N-1)/N bytes per rank.
    */
-  def allReduce(data: ByteBuffer, elements: ElementType, reduction: Reduction): Unit = {
-    val parts = slices(whole(data, elements), elements)
-    reduceScatter(parts, parts(rank), elements, reduction)
-    allGather(parts(rank), parts)
+  def allReduce(data: ByteBuffer, elements: ElementType, reduction: Reduction): Unit =
+    if (data.remaining <= Collective.ShortBytes)
+      reduceScatter(IndexedSeq.fill(size)(whole(data, elements)), data, elements, reduction, inPlace = false)
+    else {
+      val parts = slices(whole(data, elements), elements)
+      reduceScatter(parts, parts(rank), elements, reduction)
+      allGather(parts(rank), parts)
+    }
+
+  /**
+   * Prepares all-reduces of one vector of fp32 values that is reduced again and again; a collective call. They go by a topology, and results
+   * arrive where they are wanted.
+   *
+   * @param bucketLength
+   *   values that travel as one message
+   */
+  def bind(values: FlatBuffer, topology: Topology, bucketLength: Int): VectorAllReduce = {
+    val raw = new Fp32
+    new VectorAllReduce(topology.bind(transport, values, values, bucketLength, raw, raw), values, size)
   }
 
   /**
@@ -41,17 +59,33 @@ final class Collective private (transport: Transport, links: Links) {
       elements: ElementType,
       reduction: Reduction
   ): Unit = {
-    defined(elements, reduction)
     onePerRank(parts, "parts")
     parts.foreach(whole(_, elements))
     same(mine, parts(rank))
-    val sum = scratchOf(mine.remaining)
+    // a + own is own + a; with more in front of them own values must wait for their place.
+    reduceScatter(parts, mine, elements, reduction, inPlace = rank < 2)
+  }
+
+  /**
+   * @param inPlace
+   *   whether `mine` may be changed while others' values arrive
+   */
+  private def reduceScatter(
+      parts: IndexedSeq[ByteBuffer],
+      mine: ByteBuffer,
+      elements: ElementType,
+      reduction: Reduction,
+      inPlace: Boolean
+  ): Unit = {
+    defined(elements, reduction)
+    val sum = if (inPlace) mine else scratchOf(mine.remaining)
+    if (inPlace) copy(parts(rank), mine)
     def add(from: Int, offset: Int, piece: ByteBuffer): Unit = {
       val into = Links.part(sum, offset, piece.remaining)
-      if (from == 0) into.put(piece) else elements.combine(reduction, into, piece)
+      if (from == 0 && !inPlace) into.put(piece) else elements.combine(reduction, into, piece)
     }
     def deliver(from: Int)(offset: Int, piece: ByteBuffer): Unit = {
-      if (from == rank + 1) add(rank, offset, Links.part(parts(rank), offset, piece.remaining))
+      if (from == rank + 1 && !inPlace) add(rank, offset, Links.part(parts(rank), offset, piece.remaining))
       add(from, offset, piece)
     }
     links.exchange(
@@ -59,9 +93,9 @@ final class Collective private (transport: Transport, links: Links) {
       others.map(from => new Incoming(from, mine.remaining, deliver(from))),
       inOrder = true
     )
-    if (rank == size - 1) add(rank, 0, Links.view(parts(rank)))
+    if (rank == size - 1 && !inPlace) add(rank, 0, Links.view(parts(rank)))
     if (reduction == Reduction.Average) elements.divide(Links.view(sum), size)
-    Links.view(mine).put(Links.view(sum))
+    copy(sum, mine)
   }
 
   /**
@@ -150,7 +184,8 @@ final class Collective private (transport: Transport, links: Links) {
     new Incoming(from, data.remaining, (offset, piece) => Links.part(data, offset, piece.remaining).put(piece))
 
   /** Between memory that may be the same. */
-  private def copy(from: ByteBuffer, to: ByteBuffer): Unit = Links.view(to).put(Links.view(from))
+  private def copy(from: ByteBuffer, to: ByteBuffer): Unit =
+    if (from ne to) Links.view(to).put(Links.view(from)): Unit
 
   private def scratchOf(length: Int): ByteBuffer = {
     if (scratch.capacity < length) scratch = ByteBuffer.allocateDirect(length).order(ByteOrder.nativeOrder())
@@ -204,6 +239,9 @@ final class Collective private (transport: Transport, links: Links) {
 
 object Collective {
   val DefaultPieceBytes: Int = 256 * 1024
+
+  /** Of the longest vector that each rank reduces whole. */
+  val ShortBytes: Int = 2048
 
   /**
    * Opens lanes of its own, beside whatever else the transport carries for this thread; a collective call. The transport

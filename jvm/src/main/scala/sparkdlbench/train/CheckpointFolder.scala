@@ -13,7 +13,7 @@ import scala.util.Try
  * A folder of any Hadoop file system, for files that have to be there after a crash. What is written is on the disk when the call returns, as far as
  * the file system can promise that: `fsync` and a synced folder on a local disk, `hsync` on HDFS; an object store shows an object only once it is whole.
  */
-private[train] final class CheckpointFolder(val root: Path, hadoop: Configuration) {
+private[sparkdlbench] final class CheckpointFolder(val root: Path, hadoop: Configuration) {
 
   /** Hadoop's local file system with checksums of its own cannot sync. Manifests have better ones. */
   private lazy val files: FileSystem = root.getFileSystem(hadoop) match {
@@ -70,12 +70,18 @@ private[train] final class CheckpointFolder(val root: Path, hadoop: Configuratio
     val partial = new Path(path.getParent, s".$beside.partial")
     write(partial)(_.write(text.getBytes(UTF_8)))
     try
-      if (!rename(partial, path) && !files.exists(path)) throw new IOException(s"cannot rename $partial to $path")
+      if (!renamed(partial, path) && !files.exists(path)) throw new IOException(s"cannot rename $partial to $path")
     finally { val _ = Try(if (files.exists(partial)) files.delete(partial, false)) }
     syncFolder(path.getParent)
   }
 
-  private def rename(from: Path, to: Path): Boolean =
+  /** Gives a whole file the name by which others find it; an IOException where another has that name. */
+  def rename(from: Path, to: Path): Unit = {
+    if (files.exists(to) || !renamed(from, to)) throw new IOException(s"cannot rename $from to $to")
+    syncFolder(to.getParent)
+  }
+
+  private def renamed(from: Path, to: Path): Boolean =
     try files.rename(from, to)
     catch { case _: FileAlreadyExistsException => false }
 

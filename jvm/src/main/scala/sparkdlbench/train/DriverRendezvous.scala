@@ -3,7 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.RunFailedException
 import sparkdlbench.common.BoundedWait
 
-import java.util.concurrent.TimeoutException
+import java.util.concurrent.{ThreadLocalRandom, TimeoutException}
 import scala.annotation.tailrec
 import scala.util.Try
 
@@ -40,22 +40,26 @@ private[sparkdlbench] object DriverRendezvous {
       millis: Long,
       isKilled: => Boolean
   ): Option[Try[IndexedSeq[String]]] = {
+    val visit = ThreadLocalRandom.current().nextLong()
     @volatile var over = false
     var met = false
     try {
       // In a thread of its own, because a question to a driver that is busy lasts longer than the rank has time.
       val outcome = BoundedWait.of(s"sparkdl-meeting-${meeting.runId}-$rank", millis, isKilled)(
-        asked(boards, meeting, rank, text, over, Thread.sleep(_))
+        asked(boards, meeting, rank, visit, text, over, Thread.sleep(_))
       )
       met = outcome.exists(_.isSuccess)
       outcome
     } finally {
       over = true
-      if (!met) Try(boards.tell(MeetingLeft(meeting, rank))): Unit // the driver may be gone, and with it the meeting
+      if (!met)
+        Try(boards.tell(MeetingLeft(meeting, rank, visit))): Unit // the driver may be gone, and with it the meeting
     }
   }
 
   /**
+   * @param visit
+   *   as in `MeetingMessage`
    * @param isOver
    *   nobody waits for the texts any more
    * @param pause
@@ -65,6 +69,7 @@ private[sparkdlbench] object DriverRendezvous {
       boards: DriverBoards,
       meeting: RankMeeting,
       rank: Int,
+      visit: Long,
       text: String,
       isOver: => Boolean,
       pause: Long => Unit
@@ -81,10 +86,10 @@ private[sparkdlbench] object DriverRendezvous {
       else if (texts.nonEmpty) texts.toIndexedSeq
       else {
         pause(pauseMillis)
-        from(MeetingPoll(meeting, rank), math.min(2 * pauseMillis, longest))
+        from(MeetingPoll(meeting, rank, visit), math.min(2 * pauseMillis, longest))
       }
     }
-    from(MeetingText(meeting, rank, text), FirstPauseMillis)
+    from(MeetingText(meeting, rank, visit, text), FirstPauseMillis)
   }
 
   /** Many ranks ask less often, so that the driver hears at most 500 questions a second while they wait. */

@@ -17,20 +17,23 @@ final case class RankMeeting(runId: String, attempt: Int, ranks: Int, number: In
 sealed trait MeetingMessage extends Serializable {
   def meeting: RankMeeting
   def rank: Int
+
+  /** Of one coming of the rank alone: its messages may overtake each other, and those of an earlier process of the same rank come late. */
+  def visit: Long
 }
 
 /** A rank comes, with its text. */
-final case class MeetingText(meeting: RankMeeting, rank: Int, text: String) extends MeetingMessage {
+final case class MeetingText(meeting: RankMeeting, rank: Int, visit: Long, text: String) extends MeetingMessage {
 
   /** Spark logs messages, and a text may say what only the group shall know, such as the number of a mailbox. */
   override def toString: String = s"MeetingText($meeting,$rank)"
 }
 
 /** A rank that has come asks again: the text goes over the wire once. */
-final case class MeetingPoll(meeting: RankMeeting, rank: Int) extends MeetingMessage
+final case class MeetingPoll(meeting: RankMeeting, rank: Int, visit: Long) extends MeetingMessage
 
 /** A rank that has not met the others waits no longer. */
-final case class MeetingLeft(meeting: RankMeeting, rank: Int) extends MeetingMessage
+final case class MeetingLeft(meeting: RankMeeting, rank: Int, visit: Long) extends MeetingMessage
 
 /**
  * The driver's boards, one a meeting, on which the ranks of a one-stage run leave their texts for each other; the plugin's RPC end answers
@@ -67,6 +70,9 @@ private final class RunBoards(first: Int) {
   private var attempt = first
   private val boards = mutable.Map.empty[(String, Int), Board]
 
+  /** Ranks' visits that are over; a text of one that comes after its end is nobody's. */
+  private val left = mutable.LinkedHashSet.empty[(Int, Long)]
+
   def size: Int = synchronized(boards.size)
 
   /** As `RankMeetings.answer`. */
@@ -75,23 +81,27 @@ private final class RunBoards(first: Int) {
     if (meeting.attempt > attempt) {
       attempt = meeting.attempt
       boards.clear()
+      left.clear()
     }
     if (meeting.attempt < attempt) None else heard(message, (meeting.group, meeting.number))
   }
 
   private def heard(message: MeetingMessage, number: (String, Int)): Option[Array[String]] = message match {
-    case MeetingText(meeting, rank, text) =>
-      boards.getOrElseUpdate(number, new Board(meeting.ranks)).put(rank, text)
-      read(number, rank)
-    case MeetingPoll(_, rank) => read(number, rank)
-    case MeetingLeft(_, rank) =>
-      boards.get(number).foreach(_.remove(rank))
+    case MeetingText(_, rank, visit, _) if left.contains((rank, visit)) => None
+    case MeetingText(meeting, rank, visit, text) =>
+      boards.getOrElseUpdate(number, new Board(meeting.ranks)).put(rank, visit, text)
+      read(number, rank, visit)
+    case MeetingPoll(_, rank, visit) => read(number, rank, visit)
+    case MeetingLeft(_, rank, visit) =>
+      left += rank -> visit
+      if (left.size > RunBoards.MostLeft) left -= left.head
+      boards.get(number).foreach(_.remove(rank, visit))
       forgetWhereDone(number)
       None
   }
 
-  private def read(number: (String, Int), rank: Int): Option[Array[String]] = {
-    val texts = boards.get(number).map(_.read(rank))
+  private def read(number: (String, Int), rank: Int, visit: Long): Option[Array[String]] = {
+    val texts = boards.get(number).flatMap(_.read(rank, visit))
     forgetWhereDone(number)
     texts
   }
@@ -100,23 +110,32 @@ private final class RunBoards(first: Int) {
     if (boards.get(number).exists(_.isDone)) boards -= number: Unit
 }
 
+private object RunBoards {
+
+  /** A text comes later than its end by seconds, so few are enough. */
+  val MostLeft = 10000
+}
+
 /** The texts of one meeting, and who has read them. */
 private final class Board(ranks: Int) {
-  private val texts = mutable.Map.empty[Int, String]
+  private val texts = mutable.Map.empty[Int, (Long, String)]
   private val readers = mutable.Set.empty[Int]
 
-  def put(rank: Int, text: String): Unit = texts(rank) = text
+  def put(rank: Int, visit: Long, text: String): Unit = texts(rank) = (visit, text)
 
   /** Whoever comes later must not go on with a rank that is gone. */
-  def remove(rank: Int): Unit = texts -= rank: Unit
+  def remove(rank: Int, visit: Long): Unit = if (isOf(rank, visit)) texts -= rank: Unit
 
-  /** None while somebody is missing. */
-  def read(rank: Int): Array[String] =
-    if (texts.size < ranks) Array.empty[String]
+  /** Empty while somebody is missing; None where another visit of the rank has taken this one's place. */
+  def read(rank: Int, visit: Long): Option[Array[String]] =
+    if (!isOf(rank, visit)) None
+    else if (texts.size < ranks) Some(Array.empty[String])
     else {
       readers += rank
-      Array.tabulate(ranks)(texts)
+      Some(Array.tabulate(ranks)(texts(_)._2))
     }
+
+  private def isOf(rank: Int, visit: Long): Boolean = texts.get(rank).exists(_._1 == visit)
 
   def isDone: Boolean = texts.isEmpty || readers.size == ranks
 }

@@ -1,9 +1,12 @@
 package sparkdlbench.worker
 
-import sparkdlbench.collective.{Collective, ElementType, Reduction}
+import sparkdlbench.collective.{Collective, ElementType, Reduction, VectorAllReduce}
+import sparkdlbench.topology.Topology
 import sparkdlbench.transport.Transport
+import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder}
+import scala.collection.mutable.ArrayBuffer
 
 /**
  * The collective operations of a group's connection, one after the other. Requests name parts of the memory that Python has given: int64
@@ -11,10 +14,20 @@ import java.nio.{ByteBuffer, ByteOrder}
  *
  * @param pid
  *   of the Python process
+ * @param topology
+ *   of vectors that are reduced again and again
+ * @param bucketBytes
+ *   of those, what travels as one message
  */
-private[worker] final class GroupOperations(pid: Long, transport: Transport, collective: Collective)
-    extends AutoCloseable {
+private[worker] final class GroupOperations(
+    pid: Long,
+    transport: Transport,
+    collective: Collective,
+    topology: Topology,
+    bucketBytes: Int
+) extends AutoCloseable {
   import GroupOperations._
+  private val vectors = ArrayBuffer.empty[VectorAllReduce]
   private var memory = ByteBuffer.allocateDirect(0).order(ByteOrder.nativeOrder())
 
   def run(request: Frame): Unit = {
@@ -38,9 +51,22 @@ private[worker] final class GroupOperations(pid: Long, transport: Transport, col
         val root = body.getInt()
         collective.broadcast(part(body), root)
       case Barrier => collective.barrier()
+      case Bind => vectors += bound(body.getInt(), body.getLong(), body.getInt())
+      case ReduceBound =>
+        val vector = chosen(vectors.toSeq, body.getInt(), "vector")
+        val reduction = reductionOf(body)
+        if (!VectorAllReduce.reductions.contains(reduction))
+          throw new ProtocolException(s"vectors are not reduced by ${reduction.name}")
+        vector.run(reduction)
       case other => throw new ProtocolException(s"request $other is unknown")
     }
     if (body.hasRemaining) throw new ProtocolException(s"request ${request.kind} has ${body.remaining} bytes too many")
+  }
+
+  private def bound(descriptor: Int, bytes: Long, length: Int): VectorAllReduce = {
+    if (length < 0 || length * 4L > bytes) throw new ProtocolException(s"$bytes bytes do not hold $length values")
+    val values = FlatBuffer.over(PythonMemory.map(pid, descriptor, bytes), length)
+    collective.bind(values, topology, math.max(1, bucketBytes / 4))
   }
 
   private def part(body: ByteBuffer): ByteBuffer = GroupOperations.part(memory, body)
@@ -70,6 +96,12 @@ private[worker] object GroupOperations {
   /** int32 root, part. */
   val Broadcast = 25
   val Barrier = 26
+
+  /** int32 file descriptor, int64 bytes, int32 fp32 values at the start of that memory: the next vector, numbered from 0 on. */
+  val Bind = 27
+
+  /** int32 number of a vector, int32 reduction: sum or average. */
+  val ReduceBound = 28
 
   /** The next part that a request names. */
   private[worker] def part(memory: ByteBuffer, body: ByteBuffer): ByteBuffer = {

@@ -1,8 +1,8 @@
 package sparkdlbench.worker
 
-import java.io.{IOException, RandomAccessFile}
+import java.io.IOException
 import java.nio.channels.FileChannel
-import java.nio.file.{Files, Path, Paths}
+import java.nio.file.{Files, Path, Paths, StandardOpenOption}
 import java.nio.{ByteBuffer, ByteOrder}
 
 /**
@@ -14,16 +14,21 @@ private[worker] object PythonMemory {
 
   /** Fails with a ProtocolException where that is no such memory, or has fewer bytes. */
   def map(pid: Long, descriptor: Int, bytes: Long): ByteBuffer = {
-    val file = Paths.get(s"/proc/$pid/fd/$descriptor")
     if (bytes < 0 || bytes > Int.MaxValue) throw new ProtocolException(s"memory of $bytes bytes cannot be mapped")
-    if (!target(file).startsWith(Prefix)) throw new ProtocolException(s"$file is no memory of a Python worker")
-    val opened = new RandomAccessFile(file.toFile, "rw")
+    val channel = open(pid, descriptor)
     try {
-      val channel = opened.getChannel
       // What is mapped beyond the end would kill this JVM where it is touched.
-      if (channel.size < bytes) throw new ProtocolException(s"$file has ${channel.size} bytes, not $bytes")
+      if (channel.size < bytes)
+        throw new ProtocolException(s"the memory $descriptor has ${channel.size} bytes, not $bytes")
       channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes).order(ByteOrder.nativeOrder())
-    } finally opened.close()
+    } finally channel.close()
+  }
+
+  /** From its start on, whatever the process does with its own descriptor. */
+  def open(pid: Long, descriptor: Int): FileChannel = {
+    val file = Paths.get(s"/proc/$pid/fd/$descriptor")
+    if (!target(file).startsWith(Prefix)) throw new ProtocolException(s"$file is no memory of a Python worker")
+    FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)
   }
 
   private def target(file: Path): String =

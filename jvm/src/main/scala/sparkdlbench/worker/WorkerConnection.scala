@@ -1,6 +1,9 @@
 package sparkdlbench.worker
 
+import org.apache.spark.SparkEnv
 import org.apache.spark.internal.Logging
+import org.apache.spark.sparkdlbench.SparkFacts
+import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.collective.Collective
 import sparkdlbench.config.RunKeys
 import sparkdlbench.common.{Facts, Json}
@@ -110,9 +113,10 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     val plan = GroupPlan.of(words, session)
     session.own(this) // from now on it ends with the rank
     val opened = Outcome.of {
+      val topology = plan.topology
       val context = new WorkerGroupContext(session, plan, () => isClosed)
       val (transport, collective) = context.connect(Collective.open(_))
-      new GroupOperations(session.pid, transport, collective)
+      new GroupOperations(session.pid, transport, collective, topology, plan.settings(SyncSgd.bucketBytes))
     }
     if (opened.isFailure) session.disown(this)
     val operations = opened.get
@@ -205,7 +209,19 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
       WorkerEndpoint.start(s"sparkdl-worker-meet-${session.rank}")(
         answered(request.id)(Json.line(session.meet(text)))
       ): Unit
+    case Save => aside(session, request)(filesOf(session).save(_))
+    case Newest => aside(session, request)(filesOf(session).newest(_))
+    case Load => aside(session, request)(filesOf(session).load(_))
     case other => throw new ProtocolException(s"request $other is unknown")
+  }
+
+  private def filesOf(session: WorkerSession) =
+    new WorkerFiles(session.pid, SparkFacts.hadoop(SparkEnv.get.conf), () => session.isClosed)
+
+  /** In a thread of its own: this one hears at once when the process is gone. */
+  private def aside(session: WorkerSession, request: Frame)(work: JsonNode => String): Unit = {
+    val words = jsonOf(request)
+    WorkerEndpoint.start(s"sparkdl-worker-files-${session.rank}")(answered(request.id)(work(words))): Unit
   }
 
   /** Sends what came of `work`. */
@@ -256,6 +272,15 @@ private[worker] object WorkerConnection {
 
   /** The rank's text; answered with a JSON list of all ranks' texts. */
   val Meet = 12
+
+  /** JSON, as the two that follow: folder, descriptor of the memory, how many to keep. Answered with the number. */
+  val Save = 13
+
+  /** Folder. Answered with number and bytes of the newest checkpoint, or with an empty object. */
+  val Newest = 14
+
+  /** Folder, number, descriptor of memory that is long enough. */
+  val Load = 15
 
   private[worker] def reason(error: Throwable): (Int, String) = error match {
     case mendable: ConfigurationException => (Answer.Mendable, mendable.getMessage)

@@ -3,7 +3,9 @@ package sparkdlbench.worker
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.SparkEnv
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
+import sparkdlbench.codec.Fp32
 import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.topology.{Ps, Topology}
 import sparkdlbench.train.SessionCheck
 import sparkdlbench.transport.TransportVariant.Auto
 import sparkdlbench.transport.push.BlockStream
@@ -30,7 +32,24 @@ private[worker] final case class GroupPlan(
     ranks: IndexedSeq[Int],
     settings: Settings,
     timeoutMillis: Long
-)
+) {
+
+  /** Of fp32 vectors that come again; a ConfigurationException where the group cannot have it. */
+  def topology: Topology = {
+    val chosen = Topology.of(settings)
+    val raw = new Fp32
+    val refusal =
+      if (!chosen.amongRanks) Some("It goes through the driver by Spark jobs.")
+      else if (Ps.own(settings)) Some("ps.place = own has servers besides the ranks.")
+      else chosen.refuses(ranks.size, raw, raw)
+    refusal.foreach { reason =>
+      throw new ConfigurationException(
+        s"topology = ${chosen.name} does not fit the ${ranks.size} ranks of the group $name. $reason Set topology = sliced, or leave it out."
+      )
+    }
+    chosen
+  }
+}
 
 private[worker] object GroupPlan {
 

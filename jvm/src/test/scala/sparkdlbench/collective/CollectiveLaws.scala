@@ -1,7 +1,8 @@
 package sparkdlbench.collective
 
+import sparkdlbench.topology.{Ps, Ring, Sliced}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
-import sparkdlbench.vector.Slices
+import sparkdlbench.vector.{FlatBuffer, Slices}
 import sparkdlbench.{ConfigurationException, OnOneLine, RunFailedException}
 
 import java.nio.{ByteBuffer, ByteOrder}
@@ -9,7 +10,8 @@ import java.nio.{ByteBuffer, ByteOrder}
 /** What holds for the operations of a group, whatever the number of ranks, the lengths and the order of arrival. */
 class CollectiveLaws extends OnOneLine {
   private val sizes = 1 to 5
-  private val lengths = Seq(0, 1, 3, 17, 1001)
+  // Of bytes and of wider types, on both sides of `Collective.ShortBytes`.
+  private val lengths = Seq(0, 1, 3, 17, 1001, 2051)
   private val arrivals = Seq(InMemoryConditions(), InMemoryConditions(delaySeed = Some(5)))
 
   /** In pieces so small that streams need many, and the last is shorter. */
@@ -29,6 +31,28 @@ class CollectiveLaws extends OnOneLine {
           read(elements, data) == (0 until length).map(expected(elements, reduction, _, group.size)),
           s"${elements.name} ${reduction.name} of $length by ${group.size}"
         )
+      }
+    }
+  }
+
+  test("vectors that were bound: every topology, as often as one likes, between other operations") {
+    for (
+      conditions <- arrivals; topology <- Seq(new Sliced, new Ring, new Ps); size <- sizes;
+      length <- Seq(0, 1, 17, 1001)
+    ) run(size, conditions) { group =>
+      val vectors = Seq(length, length + 5).map(new FlatBuffer(_))
+      val bound = vectors.map(group.bind(_, topology, bucketLength = 100))
+      for (reduction <- Seq(Reduction.Sum, Reduction.Average, Reduction.Sum); (vector, reduced) <- vectors.zip(bound)) {
+        (0 until vector.length).foreach(i => vector.floats.put(i, input(i, group.rank).toFloat))
+        reduced.run(reduction)
+        assert(
+          vector.toArray.map(_.toDouble).toSeq ==
+            (0 until vector.length).map(expected(ElementType.Float32, reduction, _, size)),
+          s"${topology.name} ${reduction.name} of $length by $size"
+        )
+        val word = values(ElementType.Int32, 1, _ => group.rank + 1)
+        group.allReduce(word, ElementType.Int32, Reduction.Sum)
+        assert(read(ElementType.Int32, word) == Seq(size * (size + 1) / 2.0))
       }
     }
   }
@@ -190,8 +214,12 @@ class CollectiveLaws extends OnOneLine {
       }
       val slices = Slices(length, size)
       val all = sent(_.allReduce(_, ElementType.Float32, Reduction.Sum))
-      assert(all == (0 until size).map(rank => 4L * (length - slices.size(rank) + (size - 1) * slices.size(rank))))
-      assert(all.sum == 4L * 2 * length * (size - 1), "2 B (N-1)/N per rank")
+      if (4 * length <= Collective.ShortBytes)
+        assert(all == Seq.fill(size)(4L * length * (size - 1)), "B (N-1) per rank")
+      else {
+        assert(all == (0 until size).map(rank => 4L * (length - slices.size(rank) + (size - 1) * slices.size(rank))))
+        assert(all.sum == 4L * 2 * length * (size - 1), "2 B (N-1)/N per rank")
+      }
       assert(sent(_.broadcast(_, 0)).sum == 4L * length * (size - 1) + bytesToOwners(4 * length, size))
     }
   }

@@ -22,7 +22,14 @@ class RankMeetingsSuite extends AnyFunSuite {
       RankMeetings.answer(message): Unit
     }
     def sent: Seq[MeetingMessage] = messages.asScala.toSeq
+
+    /** Whether the rank has left, as the visit in which it came, if it came. */
+    def hasLeft(meeting: RankMeeting, rank: Int): Boolean = {
+      val visits = sent.filter(each => each.meeting == meeting && each.rank == rank).map(_.visit).distinct
+      visits.size == 1 && sent.contains(MeetingLeft(meeting, rank, visits.head))
+    }
   }
+  private val Visit = 1L
 
   private def inRun[T](body: String => T): T = {
     val runId = UUID.randomUUID().toString
@@ -65,10 +72,10 @@ class RankMeetingsSuite extends AnyFunSuite {
         def rest(millis: Long): Unit = {
           taken += millis
           if (taken.sum >= othersAfterMillis)
-            for (rank <- 1 until ranks) RankMeetings.answer(MeetingText(meeting, rank, "here"))
+            for (rank <- 1 until ranks) RankMeetings.answer(MeetingText(meeting, rank, Visit, "here"))
         }
         val line = new Line
-        DriverRendezvous.asked(line, meeting, 0, "here", isOver = false, pause = rest)
+        DriverRendezvous.asked(line, meeting, 0, Visit, "here", isOver = false, pause = rest)
         assert(line.sent.size == taken.size + 1)
         taken.toSeq
       }
@@ -82,12 +89,36 @@ class RankMeetingsSuite extends AnyFunSuite {
     inRun { runId =>
       val line = new Line
       val meeting = RankMeeting(runId, 0, 2, 1)
-      assert(line.ask(MeetingText(meeting, 0, "early")).isEmpty)
-      line.tell(MeetingLeft(meeting, 0))
+      assert(line.ask(MeetingText(meeting, 0, Visit, "early")).isEmpty)
+      line.tell(MeetingLeft(meeting, 0, Visit))
       assert(RankMeetings.boards(runId) == 0)
-      assert(line.ask(MeetingText(meeting, 1, "late")).isEmpty)
-      assert(line.ask(MeetingPoll(meeting, 1)).isEmpty)
+      assert(line.ask(MeetingText(meeting, 1, Visit, "late")).isEmpty)
+      assert(line.ask(MeetingPoll(meeting, 1, Visit)).isEmpty)
       assert(RankMeetings.boards(runId) == 1)
+    }
+  }
+
+  test("a text that comes after its rank has left is nobody's") {
+    inRun { runId =>
+      val meeting = RankMeeting(runId, 0, 2, 1)
+      assert(RankMeetings.answer(MeetingLeft(meeting, 0, 7L)) == null)
+      assert(RankMeetings.answer(MeetingText(meeting, 0, 7L, "of a rank that is gone")) == null)
+      assert(RankMeetings.boards(runId) == 0)
+      assert(RankMeetings.answer(MeetingText(meeting, 1, 8L, "here")).isEmpty)
+      assert(RankMeetings.answer(MeetingText(meeting, 0, 9L, "again")).toSeq == Seq("again", "here"))
+    }
+  }
+
+  test("a rank that comes again keeps its place, whatever is still on its way from before") {
+    inRun { runId =>
+      val meeting = RankMeeting(runId, 0, 2, 1)
+      assert(RankMeetings.answer(MeetingText(meeting, 0, 7L, "before")).isEmpty)
+      assert(RankMeetings.answer(MeetingText(meeting, 0, 9L, "again")).isEmpty)
+      assert(RankMeetings.answer(MeetingPoll(meeting, 0, 7L)) == null)
+      assert(RankMeetings.answer(MeetingLeft(meeting, 0, 7L)) == null)
+      assert(RankMeetings.answer(MeetingText(meeting, 1, 8L, "here")).toSeq == Seq("again", "here"))
+      assert(RankMeetings.answer(MeetingPoll(meeting, 0, 9L)).toSeq == Seq("again", "here"))
+      assert(RankMeetings.boards(runId) == 0)
     }
   }
 
@@ -106,12 +137,12 @@ class RankMeetingsSuite extends AnyFunSuite {
         for ((line, first) <- Seq((new Line, 1), (silent, 3))) {
           val late = RankMeeting(runId, first, 2, 1)
           assert(DriverRendezvous.allGather(line, late, 0, "here", 500, isKilled = false).isEmpty)
-          assert(line.sent.contains(MeetingLeft(late, 0)))
+          assert(line.hasLeft(late, 0))
           assert(RankMeetings.boards(runId) == 0)
           val killed = RankMeeting(runId, first + 1, 2, 1)
           def hasCome: Boolean = RankMeetings.boards(runId) > 0
           assert(DriverRendezvous.allGather(line, killed, 1, "here", 60000, isKilled = hasCome).isEmpty)
-          assert(line.sent.contains(MeetingLeft(killed, 1)))
+          assert(line.hasLeft(killed, 1))
           assert(RankMeetings.boards(runId) == 0)
         }
       }
@@ -124,7 +155,7 @@ class RankMeetingsSuite extends AnyFunSuite {
       val line = new Line
       val meeting = RankMeeting(runId, 0, 2, 1)
       intercept[CancelledException](
-        DriverRendezvous.asked(line, meeting, 0, "here", isOver = true, pause = _ => ())
+        DriverRendezvous.asked(line, meeting, 0, Visit, "here", isOver = true, pause = _ => ())
       )
       assert(line.sent.isEmpty)
     }
@@ -135,14 +166,14 @@ class RankMeetingsSuite extends AnyFunSuite {
       val line = new Line
       val before = RankMeeting(runId, 0, 2, 1)
       val now = before.copy(attempt = 1)
-      assert(line.ask(MeetingText(before, 0, "before")).isEmpty)
-      assert(line.ask(MeetingText(now, 1, "now")).isEmpty)
+      assert(line.ask(MeetingText(before, 0, Visit, "before")).isEmpty)
+      assert(line.ask(MeetingText(now, 1, Visit, "now")).isEmpty)
       assert(RankMeetings.boards(runId) == 1)
-      assert(line.ask(MeetingPoll(before, 0)) == null)
+      assert(line.ask(MeetingPoll(before, 0, Visit)) == null)
       val message = intercept[RunFailedException](gathered(line, before, 0, "before")).getMessage
       assert(message == "Rank 0 came to meeting 1 of an attempt of the training that was over.")
       assert(gathered(line, now, 0, "now too") == IndexedSeq("now too", "now"))
-      assert(line.ask(MeetingPoll(now, 1)).toSeq == Seq("now too", "now"))
+      assert(line.ask(MeetingPoll(now, 1, Visit)).toSeq == Seq("now too", "now"))
       assert(RankMeetings.boards(runId) == 0)
     }
   }
@@ -151,8 +182,8 @@ class RankMeetingsSuite extends AnyFunSuite {
     inRun { runId =>
       val line = new Line
       val first = RankMeeting(runId, 0, 2, 1)
-      assert(line.ask(MeetingText(first, 0, "a")).isEmpty)
-      assert(line.ask(MeetingText(first.copy(number = 2), 1, "b")).isEmpty)
+      assert(line.ask(MeetingText(first, 0, Visit, "a")).isEmpty)
+      assert(line.ask(MeetingText(first.copy(number = 2), 1, Visit, "b")).isEmpty)
       assert(RankMeetings.boards(runId) == 2)
     }
   }
@@ -160,16 +191,16 @@ class RankMeetingsSuite extends AnyFunSuite {
   test("after the end of a submission nobody meets, and nothing is left of it") {
     val meeting = inRun { runId =>
       val begun = RankMeeting(runId, 0, 2, 1)
-      assert(RankMeetings.answer(MeetingText(begun, 0, "here")).isEmpty)
+      assert(RankMeetings.answer(MeetingText(begun, 0, Visit, "here")).isEmpty)
       begun
     }
-    assert(RankMeetings.answer(MeetingPoll(meeting, 0)) == null)
-    assert(RankMeetings.answer(MeetingText(meeting, 1, "here")) == null)
+    assert(RankMeetings.answer(MeetingPoll(meeting, 0, Visit)) == null)
+    assert(RankMeetings.answer(MeetingText(meeting, 1, Visit, "here")) == null)
     assert(RankMeetings.boards(meeting.runId) == 0)
     RankMeetings.open(meeting.runId, attempt = 10000)
     try {
-      assert(RankMeetings.answer(MeetingText(meeting, 1, "here")) == null, "a task of the submission before")
-      assert(RankMeetings.answer(MeetingText(meeting.copy(attempt = 10000), 1, "here")).isEmpty)
+      assert(RankMeetings.answer(MeetingText(meeting, 1, Visit, "here")) == null, "a task of the submission before")
+      assert(RankMeetings.answer(MeetingText(meeting.copy(attempt = 10000), 1, Visit, "here")).isEmpty)
     } finally RankMeetings.close(meeting.runId)
     assert(RankMeetings.boards(meeting.runId) == 0)
   }
@@ -183,6 +214,6 @@ class RankMeetingsSuite extends AnyFunSuite {
   }
 
   test("what is logged of a message does not hold the text") {
-    assert(!MeetingText(RankMeeting("run", 0, 2, 1), 0, "mailbox 4711").toString.contains("4711"))
+    assert(!MeetingText(RankMeeting("run", 0, 2, 1), 0, Visit, "mailbox 4711").toString.contains("4711"))
   }
 }

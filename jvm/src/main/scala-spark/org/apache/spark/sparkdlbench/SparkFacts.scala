@@ -1,6 +1,8 @@
 package org.apache.spark.sparkdlbench
 
+import org.apache.hadoop.conf.Configuration
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
+import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
 import org.apache.spark.util.Utils
 
@@ -50,6 +52,9 @@ object SparkFacts {
     sc.statusStore.executorList(activeOnly = false).filterNot(_.id == SparkContext.DRIVER_IDENTIFIER).map { each =>
       KnownExecutor(each.id, each.hostPort, each.maxTasks, each.addTime.getTime, each.removeTime.map(_.getTime))
     }
+
+  /** Hadoop's configuration with the session's `spark.hadoop.*`, as executors know it. */
+  def hadoop(conf: SparkConf): Configuration = SparkHadoopUtil.get.newConfiguration(conf)
 
   /** Whether executors encrypt what they say to each other. */
   def encrypts(conf: SparkConf): Boolean =

@@ -1,0 +1,92 @@
+package sparkdlbench.worker
+
+import com.fasterxml.jackson.databind.JsonNode
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+import sparkdlbench.RunFailedException
+import sparkdlbench.common.Json
+import sparkdlbench.train.CheckpointFolder
+
+import java.io.IOException
+import java.nio.channels.{Channels, FileChannel}
+import scala.collection.immutable.ListMap
+import scala.util.Try
+
+/**
+ * Checkpoints of a rank's own in a folder of any Hadoop file system. Each is one file, which has a number greater than those before it, and
+ * gets its name when it is whole: whoever looks finds the newest whole one. Content comes from, and goes to, memory of the Python process.
+ *
+ * @param isClosed
+ *   the rank is gone, and must not make anything appear any more
+ */
+private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isClosed: () => Boolean) {
+  import WorkerFiles._
+
+  /** Saves the next one, and removes all but the newest `keep`. */
+  def save(words: JsonNode): String = in(words, "written") { files =>
+    val descriptor = WorkerConnection.whole(words, "descriptor", 0, Int.MaxValue)
+    val keep = WorkerConnection.whole(words, "keep", 1, Int.MaxValue)
+    val before = numbered(files)
+    val number = if (before.isEmpty) 1L else before.keys.max + 1
+    val partial = new Path(files.root, s".$number-${java.util.UUID.randomUUID()}.partial")
+    try {
+      files.write(partial)(out => opened(descriptor)(source => Channels.newInputStream(source).transferTo(out)))
+      if (isClosed()) throw new IOException("the rank has ended")
+      files.rename(partial, new Path(files.root, name(number)))
+    } catch {
+      case cause: IOException =>
+        Try(files.delete(partial, recursive = false))
+        throw cause
+    }
+    // What stays too long costs room alone.
+    before.keys.toSeq.sorted.dropRight(keep - 1).foreach { old =>
+      Try(files.delete(new Path(files.root, name(old)), recursive = false))
+    }
+    Json.line(ListMap("number" -> number))
+  }
+
+  /** Number and length of the newest; empty where there is none. */
+  def newest(words: JsonNode): String = in(words, "looked for") { files =>
+    val all = numbered(files)
+    Json.line(
+      if (all.isEmpty) ListMap.empty[String, Any] else ListMap("number" -> all.keys.max, "bytes" -> all(all.keys.max))
+    )
+  }
+
+  /** Fills the memory with one. */
+  def load(words: JsonNode): String = in(words, "read") { files =>
+    val descriptor = WorkerConnection.whole(words, "descriptor", 0, Int.MaxValue)
+    val stream = files.open(new Path(files.root, name(words.path("number").asLong)))
+    try opened(descriptor)(target => stream.transferTo(Channels.newOutputStream(target)))
+    finally stream.close()
+    Json.line(ListMap.empty[String, Any])
+  }
+
+  private def in(words: JsonNode, done: String)(use: CheckpointFolder => String): String = {
+    val folder = WorkerConnection.text(words, "folder")
+    try use(new CheckpointFolder(new Path(folder), hadoop))
+    catch {
+      // An IllegalArgumentException is a path or a file system that is none.
+      case cause @ (_: IOException | _: IllegalArgumentException) if !cause.isInstanceOf[ProtocolException] =>
+        throw new RunFailedException(
+          s"The checkpoint in '$folder' could not be $done: ${cause.getMessage}. Look whether that file system can be reached from the executors, and has room.",
+          cause
+        )
+    }
+  }
+
+  private def opened[T](descriptor: Int)(use: FileChannel => T): T = {
+    val channel = PythonMemory.open(pid, descriptor)
+    try use(channel)
+    finally channel.close()
+  }
+
+  /** Those that are whole: length by number. */
+  private def numbered(files: CheckpointFolder): Map[Long, Long] =
+    files.entries(files.root).collect { case (Name(number), bytes) => number.toLong -> bytes }
+}
+
+private[worker] object WorkerFiles {
+  private val Name = """checkpoint-(\d{10})""".r
+  private def name(number: Long): String = f"checkpoint-$number%010d"
+}

@@ -1,0 +1,46 @@
+"""An all-reduce of `torch.distributed` that may end in its caller's thread or in another one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from sparkdl_bench.torch import tensors as t
+from sparkdl_bench.worker import Group
+from sparkdl_bench.worker.vectors import Begun
+
+# Longer than any all-reduce of one bucket between ranks that come at the same time; what takes longer waits for a rank.
+_PATIENCE_S = 0.05
+
+
+def patience_s(group: Group) -> float:
+    """How long the caller of an asynchronous all-reduce waits for its end: not at all where cores are free for it."""
+    told = os.environ.get("LOCAL_WORLD_SIZE", "")
+    ranks_here = int(told) if told.isdigit() else group.size
+    return 0.0 if len(os.sched_getaffinity(0)) >= 2 * ranks_here else _PATIENCE_S
+
+
+def begin(group: Group, tensors: Sequence[Tensor], elements: str, op: str) -> AllReduce | None:
+    """Begins the all-reduce of the one tensor; None where it takes several rounds."""
+    own = tensors[0].detach()
+    flat = own if own.is_contiguous() else own.contiguous()
+    begun = group.begin_all_reduce(t.read(flat), op, elements)
+    return None if begun is None else AllReduce(begun, tensors, own, flat)
+
+
+class AllReduce:
+    """One that has been begun (`operations.Begun`). Holds the tensors until its end."""
+
+    def __init__(self, begun: Begun, tensors: Sequence[Tensor], own: Tensor, flat: Tensor) -> None:
+        self._begun, self._tensors, self._own, self._flat = begun, tensors, own, flat
+
+    def is_done(self, seconds: float) -> bool:
+        return self._begun.is_done(seconds)
+
+    def end(self) -> list[Tensor]:
+        self._begun.end()
+        if self._flat is not self._own:
+            self._own.copy_(self._flat)
+        return list(self._tensors)

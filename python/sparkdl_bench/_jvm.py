@@ -21,9 +21,9 @@ from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedErr
 
 _API_CLASS = "sparkdlbench.PythonApi"
 _ERRORS: dict[str, type[SparkDLError]] = {
-    "sparkdlbench.ConfigurationException": ConfigurationError,
-    "sparkdlbench.RunFailedException": RunFailedError,
-    "sparkdlbench.DivergedException": DivergedError,
+    "sparkdlbench.common.ConfigurationException": ConfigurationError,
+    "sparkdlbench.common.RunFailedException": RunFailedError,
+    "sparkdlbench.common.DivergedException": DivergedError,
 }
 # Set to 1: errors are raised from the JVM's, whose stack Python then prints.
 DEBUG_VARIABLE = "SPARKDL_DEBUG"

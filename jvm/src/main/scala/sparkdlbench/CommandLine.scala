@@ -3,7 +3,7 @@ package sparkdlbench
 import org.apache.spark.{SPARK_VERSION, SparkException}
 import org.apache.spark.sql.SparkSession
 import sparkdlbench.bench.DataStatistics
-import sparkdlbench.common.{Failures, Json}
+import sparkdlbench.common.{ConfigurationException, Failures, Json, SparkDLException}
 import sparkdlbench.config.{CheckpointKeys, RunFile, RunKeys}
 import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
 

@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.bench.{DataBench, NetBench, NetEffort}
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json, RunFailedException, SparkDLException}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.predict.Predictions

@@ -4,6 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{ExecutorAddress, ExecutorFolder, ShuffleManagers, TrainingTab}
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
 import sparkdlbench.train.{DriverBoards, DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports}
 import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}

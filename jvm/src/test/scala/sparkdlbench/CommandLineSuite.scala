@@ -1,6 +1,7 @@
 package sparkdlbench
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunFile
 
 /** The words behind the run file on the jar's command line. (Whole runs through spark-submit: tests/test_doors.py.) */

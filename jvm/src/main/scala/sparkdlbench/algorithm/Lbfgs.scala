@@ -6,9 +6,9 @@ import breeze.linalg.operators.{OpAdd, OpMulInner, OpMulScalar, OpSet, OpSub}
 import breeze.linalg.support.{CanCopy, CanCreateZerosLike}
 import breeze.math.MutableInnerProductModule
 import breeze.optimize.{DiffFunction, FirstOrderMinimizer, LBFGS}
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.collective.NumberSums
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase

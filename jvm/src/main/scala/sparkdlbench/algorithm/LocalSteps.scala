@@ -1,6 +1,6 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.Optimizer

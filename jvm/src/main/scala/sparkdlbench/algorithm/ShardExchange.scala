@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.metrics.{Phase, PhaseTimer}
 import sparkdlbench.rank.OwnedShard
 import sparkdlbench.transport.{Lane, Transport}

@@ -1,7 +1,7 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.collective.NumberSums
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase

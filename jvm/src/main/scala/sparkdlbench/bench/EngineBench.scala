@@ -1,14 +1,13 @@
 package sparkdlbench.bench
 
 import com.fasterxml.jackson.databind.JsonNode
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json, SparkDLException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineVariant}
 import sparkdlbench.model.{Initializers, ModelFamily}
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
-import sparkdlbench.{ConfigurationException, SparkDLException}
 
 import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8

@@ -2,14 +2,13 @@ package sparkdlbench.bench
 
 import org.apache.spark.{BarrierTaskContext, SparkContext, SparkException}
 import sparkdlbench.codec.{ChosenCodecs, Codec, Fp32}
-import sparkdlbench.common.{Failures, Json}
+import sparkdlbench.common.{ConfigurationException, Failures, Json, RunFailedException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.topology.{Collective, Ps, Topology}
 import sparkdlbench.train.{Combination, TransportChoice}
 import sparkdlbench.transport.push.HostLocal
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Transport, TransportVariant}
 import sparkdlbench.vector.FlatBuffer
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.util.UUID
 import scala.jdk.CollectionConverters._

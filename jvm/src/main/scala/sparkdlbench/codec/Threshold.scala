@@ -1,6 +1,6 @@
 package sparkdlbench.codec
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.vector.{FloatOps, Staging}
 

@@ -1,7 +1,7 @@
 package sparkdlbench.collective
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Fp32
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.Transport
 import sparkdlbench.vector.{FlatBuffer, Slices}

@@ -1,6 +1,6 @@
 package sparkdlbench.collective
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.{Lane, Transport}
 
 import java.nio.{ByteBuffer, ByteOrder}

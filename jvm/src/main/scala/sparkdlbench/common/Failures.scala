@@ -1,7 +1,5 @@
 package sparkdlbench.common
 
-import sparkdlbench.{ConfigurationException, DivergedException, SparkDLException}
-
 import scala.annotation.tailrec
 
 /** Turns what Spark throws at the driver into the sentence that says what happened. */
@@ -19,14 +17,14 @@ object Failures {
   /** True where the cause is the user's to mend, so that trying again is of no use. */
   def isUsers(cause: Throwable): Boolean = chain(cause, Nil).exists { e =>
     e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(
-      _.contains("sparkdlbench.ConfigurationException: ")
+      _.contains("sparkdlbench.common.ConfigurationException: ")
     )
   }
 
   /** The divergence that it is, if it is one. */
   def diverged(cause: Throwable): Option[DivergedException] = chain(cause, Nil).collectFirst {
     case own: DivergedException => own
-    case e if Option(e.getMessage).exists(_.contains("sparkdlbench.DivergedException: ")) =>
+    case e if Option(e.getMessage).exists(_.contains("sparkdlbench.common.DivergedException: ")) =>
       new DivergedException(reason(e), cause)
   }
 

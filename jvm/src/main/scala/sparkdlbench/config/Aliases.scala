@@ -1,8 +1,7 @@
 package sparkdlbench.config
 
-import sparkdlbench.ConfigurationException
-
 import scala.collection.immutable.ListMap
+import sparkdlbench.common.ConfigurationException
 
 /**
  * What people write for a key or a value: accepted where it can mean one thing alone, and recorded by the name that it stands for.

@@ -3,13 +3,13 @@ package sparkdlbench.config
 import com.fasterxml.jackson.core.JsonProcessingException
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.dataformat.toml.TomlMapper
-import sparkdlbench.ConfigurationException
 
 import java.io.{IOException, InputStreamReader}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Paths}
 import java.util.Properties
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.ConfigurationException
 
 /**
  * A run's TOML file.

@@ -1,7 +1,7 @@
 package sparkdlbench.config
 
 import org.apache.commons.text.similarity.LevenshteinDistance
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /**
  * The complete, checked configuration of one run: every known key has a value. Immutable and serialisable; tasks receive

@@ -1,6 +1,6 @@
 package sparkdlbench.config
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Refuses TOML that is nested beyond what any of our files needs, as Python's `toml_depth` does: its parsers go down a level a call, and end

@@ -1,10 +1,9 @@
 package sparkdlbench.config
 
-import sparkdlbench.ConfigurationException
-
 import java.util.ServiceLoader
 import scala.jdk.CollectionConverters._
 import scala.reflect.ClassTag
+import sparkdlbench.common.ConfigurationException
 
 /**
  * One value of one axis (algorithm, topology, transport, codec, engine, model family, data source, optimiser). A variant is

@@ -1,7 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.SplitMix
+import sparkdlbench.common.{ConfigurationException, SplitMix}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 
 /**

@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.vector.Slices
 
 /**

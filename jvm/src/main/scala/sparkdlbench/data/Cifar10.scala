@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.tukaani.xz.{MemoryLimitException, XZIOException}
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 import java.io.{EOFException, InputStream}

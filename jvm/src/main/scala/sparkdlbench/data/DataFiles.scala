@@ -3,8 +3,7 @@ package sparkdlbench.data
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.tukaani.xz.XZInputStream
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Facts
+import sparkdlbench.common.{ConfigurationException, Facts}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.util.zip.GZIPInputStream

@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Kind, Settings}
 
 import scala.util.Try

@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 /**

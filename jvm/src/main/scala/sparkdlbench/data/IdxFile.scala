@@ -2,8 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, FileSystem, Path}
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Facts
+import sparkdlbench.common.{ConfigurationException, Facts}
 
 import java.io.{BufferedInputStream, DataInputStream, EOFException, FileNotFoundException, IOException, InputStream}
 import java.util.zip.{GZIPInputStream, ZipException}

@@ -1,8 +1,7 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
-
 import java.util.Arrays
+import sparkdlbench.common.ConfigurationException
 
 /**
  * The images and labels of one half of an IDX set, checked.

@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 import scala.collection.mutable.ArrayBuffer

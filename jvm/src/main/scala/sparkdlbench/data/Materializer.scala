@@ -5,8 +5,7 @@ import org.apache.hadoop.fs.permission.FsPermission
 import org.apache.hadoop.fs.{FSError, FileSystem, Path}
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{Failures, WriteFailure}
+import sparkdlbench.common.{ConfigurationException, Failures, WriteFailure}
 import sparkdlbench.config.{CheckpointKeys, Settings, Variant}
 
 import java.io.IOException

@@ -1,7 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{Facts, WriteFailure}
+import sparkdlbench.common.{ConfigurationException, Facts, WriteFailure}
 
 import java.io.{IOException, InputStream}
 import java.nio.channels.FileChannel

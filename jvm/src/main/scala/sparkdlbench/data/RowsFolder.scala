@@ -3,8 +3,7 @@ package sparkdlbench.data
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, Settings}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}

@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 import scala.collection.immutable.ListMap

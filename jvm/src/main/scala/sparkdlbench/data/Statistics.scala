@@ -2,8 +2,7 @@ package sparkdlbench.data
 
 import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
 
 import java.nio.{FloatBuffer, LongBuffer}

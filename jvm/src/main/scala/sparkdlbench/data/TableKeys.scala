@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 /** Keys of the sources whose rows are columns of a table. */

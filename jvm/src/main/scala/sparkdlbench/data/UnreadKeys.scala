@@ -1,6 +1,6 @@
 package sparkdlbench.data
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings, Variants}
 
 /** Keys of data sets that a run sets and its own source does not read. */

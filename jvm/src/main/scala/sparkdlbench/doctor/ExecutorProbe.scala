@@ -1,8 +1,7 @@
 package sparkdlbench.doctor
 
 import org.apache.spark.SparkEnv
-import sparkdlbench.SparkDLException
-import sparkdlbench.common.Facts
+import sparkdlbench.common.{Facts, SparkDLException}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.model.{LayerSpec, ModelSpec}

@@ -1,8 +1,7 @@
 package sparkdlbench.doctor
 
-import sparkdlbench.ConfigurationException
-
 import scala.collection.immutable.ListMap
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Something that would go wrong.

@@ -1,7 +1,7 @@
 package sparkdlbench.job
 
-import sparkdlbench.RunFailedException
 import sparkdlbench.codec.{Codec, SentVector}
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
 import sparkdlbench.rank.{JobRank, OwnedShard, Placement, RankSide}

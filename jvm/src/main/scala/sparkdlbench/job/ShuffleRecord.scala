@@ -1,7 +1,7 @@
 package sparkdlbench.job
 
-import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.vector.Slices
 
 import java.nio.{ByteBuffer, ByteOrder}

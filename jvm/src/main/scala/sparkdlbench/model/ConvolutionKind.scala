@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Two-dimensional cross-correlation, as every framework calls convolution; W is (out, in / groups, kernel, kernel), b is (out).

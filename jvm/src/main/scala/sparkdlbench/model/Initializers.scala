@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.vector.FlatBuffer
 

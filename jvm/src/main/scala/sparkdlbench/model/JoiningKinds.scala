@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /** The inputs one after the other along their first dimension (channels). */
 final class ConcatKind extends LayerKind {

@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /**
  * One layer of the engine-neutral specification. What `kind` and `options` mean is in docs/reference/models.md.

@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /** y = x·Wᵀ + b; W is (out, in), b is (out). Rows of several dimensions are flattened, row-major. */
 final class LinearKind extends LayerKind {

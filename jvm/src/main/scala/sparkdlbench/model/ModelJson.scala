@@ -2,7 +2,7 @@ package sparkdlbench.model
 
 import com.fasterxml.jackson.databind.node.ObjectNode
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Settings
 
 import scala.jdk.CollectionConverters._

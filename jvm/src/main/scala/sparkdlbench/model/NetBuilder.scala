@@ -1,8 +1,7 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
-
 import scala.collection.mutable
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Puts a model together layer by layer and knows the shape of each layer's rows, so that families state outputs alone. A layer

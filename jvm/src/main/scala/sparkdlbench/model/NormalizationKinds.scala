@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Batch normalisation over the rows (and over height and width, where rows have them) of each worker's part of the batch, or with

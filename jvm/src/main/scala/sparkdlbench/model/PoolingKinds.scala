@@ -1,6 +1,6 @@
 package sparkdlbench.model
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /** Pooling with a square window; `ceil` = 1 is Caffe's rule that a window cut off by the edge counts. */
 private[model] trait PoolingKind extends LayerKind {

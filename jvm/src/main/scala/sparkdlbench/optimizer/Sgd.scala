@@ -1,6 +1,6 @@
 package sparkdlbench.optimizer
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.vector.{FloatOps, Staging}
 

@@ -3,7 +3,7 @@ package sparkdlbench.predict
 import org.apache.spark.ml.linalg.{SQLDataTypes, Vector}
 import org.apache.spark.sql.Row
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.data.{RowConverter, RowInput}
 
 /**

@@ -1,6 +1,6 @@
 package sparkdlbench.predict
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.results.SavedModel

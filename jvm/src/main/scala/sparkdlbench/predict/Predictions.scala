@@ -1,7 +1,7 @@
 package sparkdlbench.predict
 
 import org.apache.spark.sql.SparkSession
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.results.SavedModel
 
 import java.nio.file.{Files, Path, Paths}

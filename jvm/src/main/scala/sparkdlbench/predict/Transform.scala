@@ -5,9 +5,8 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.ml.linalg.{SQLDataTypes, Vectors}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.{Column, DataFrame, Encoders, Row, SparkSession}
-import sparkdlbench.ConfigurationException
 import sparkdlbench.config.Settings
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.results.SavedModel
 
 import java.util.Locale

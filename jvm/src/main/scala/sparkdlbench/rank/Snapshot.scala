@@ -1,6 +1,6 @@
 package sparkdlbench.rank
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.transport.RankGroups
 
 /** Values `from` until `from + values.length` of the vector called `name` (`weights`, `momentum`, `residual`, …). */

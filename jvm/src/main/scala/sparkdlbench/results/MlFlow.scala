@@ -1,8 +1,7 @@
 package sparkdlbench.results
 
 import com.fasterxml.jackson.databind.JsonNode
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{Key, KeyGroup, Settings}
 
 import java.io.IOException

@@ -1,7 +1,6 @@
 package sparkdlbench.results
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.Redaction
 
 import java.io.{IOException, Writer}

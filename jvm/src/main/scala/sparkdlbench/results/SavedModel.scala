@@ -1,7 +1,6 @@
 package sparkdlbench.results
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.data.{Normalization, RowInput}
 import sparkdlbench.model.{ModelSpec, ParameterSpec}
 

@@ -1,6 +1,6 @@
 package sparkdlbench.results
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, KeyGroup}
 
 import java.io.{ByteArrayOutputStream, IOException, OutputStream}

@@ -1,6 +1,6 @@
 package sparkdlbench.topology
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.{Lane, Transport}
 import sparkdlbench.vector.FloatOps
 

@@ -1,7 +1,7 @@
 package sparkdlbench.topology
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.FlatBuffer

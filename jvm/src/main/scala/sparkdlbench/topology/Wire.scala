@@ -1,7 +1,7 @@
 package sparkdlbench.topology
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.vector.{FlatBuffer, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{Aliases, Axis, Key, RunKeys, Settings, Variant}
 import sparkdlbench.model.ModelFamily
 import sparkdlbench.transport.TransportVariant

@@ -2,8 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json}
 
 import java.io.IOException
 import scala.util.Try

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, Snapshot}
 
 import java.io.IOException

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.WriteFailure
+import sparkdlbench.common.{RunFailedException, WriteFailure}
 import sparkdlbench.config.{CheckpointKeys, Key}
 import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, StateRange}
 

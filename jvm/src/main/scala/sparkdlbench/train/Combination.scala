@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}

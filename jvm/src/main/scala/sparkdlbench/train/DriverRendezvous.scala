@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.BoundedWait
+import sparkdlbench.common.{BoundedWait, RunFailedException}
 
 import java.util.concurrent.{ThreadLocalRandom, TimeoutException}
 import scala.annotation.tailrec

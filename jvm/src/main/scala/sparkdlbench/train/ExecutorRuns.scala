@@ -2,9 +2,9 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkEnv
 import org.apache.spark.sparkdlbench.BlockStore
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.data.DataSets
 import sparkdlbench.metrics.{ResourceReport, ResourceSampler}
-import sparkdlbench.RunFailedException
 
 import java.util.concurrent.{ConcurrentHashMap, ExecutorService, Executors}
 import scala.jdk.CollectionConverters._

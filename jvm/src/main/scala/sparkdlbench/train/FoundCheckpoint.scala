@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.rank.Snapshot
 import sparkdlbench.transport.{GroupContext, RankGroups}

@@ -1,9 +1,8 @@
 package sparkdlbench.train
 
-import sparkdlbench.RunFailedException
-
 import java.util.concurrent.{ConcurrentHashMap, CountDownLatch, TimeUnit}
 import java.util.concurrent.atomic.AtomicReferenceArray
+import sparkdlbench.common.RunFailedException
 
 /**
  * The ranks' all-gather of texts where all of them run in the driver's own JVM (a local master). Spark's own would do, but it

@@ -2,8 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.{SparkConf, SparkContext}
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{MemoryKind, MemoryPart}
+import sparkdlbench.common.{ConfigurationException, MemoryKind, MemoryPart}
 import sparkdlbench.config.{Key, KeyGroup}
 import sparkdlbench.data.{DataKeys, ExecutorHeap}
 

@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
-import sparkdlbench.DivergedException
 import sparkdlbench.algorithm.BackupWorkers
 import sparkdlbench.codec.ChosenCodecs
+import sparkdlbench.common.DivergedException
 import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.optimizer.{Clipping, Schedule}

@@ -4,7 +4,7 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.metrics.{Phase, StepPhases}
 import sparkdlbench.rank.{JobRank, JobRanks, KeptRanks, Placement}

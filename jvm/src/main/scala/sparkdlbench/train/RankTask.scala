@@ -4,7 +4,7 @@ import org.apache.spark.sparkdlbench.BarrierMeeting
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.collective.{Announcements, VectorGather, VectorMean}
-import sparkdlbench.common.{BoundedWait, Outcome}
+import sparkdlbench.common.{BoundedWait, DivergedException, Outcome, RunFailedException}
 import sparkdlbench.config.{CheckpointKeys, Settings}
 import sparkdlbench.data.Normalization
 import sparkdlbench.engine.Evaluation
@@ -12,7 +12,6 @@ import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.push.Mailbox
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, RunSecret, TimedTransport, Transport}
-import sparkdlbench.{DivergedException, RunFailedException}
 
 import scala.collection.mutable.{ArrayBuffer, ArrayBuilder}
 import scala.util.Try

@@ -3,8 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Facts
+import sparkdlbench.common.{ConfigurationException, Facts}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.topology.Ps

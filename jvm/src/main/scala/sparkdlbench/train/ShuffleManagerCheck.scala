@@ -1,12 +1,12 @@
 package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
-import sparkdlbench.ConfigurationException
 
 import java.io.{File, IOException}
 import java.net.URI
 import java.util.zip.ZipFile
 import scala.util.Try
+import sparkdlbench.common.ConfigurationException
 
 /**
  * Whether a session can work with the shuffle manager that its configuration names: class on the driver and on the

@@ -3,11 +3,10 @@ package sparkdlbench.train
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
 import sparkdlbench.algorithm.BackupWorkers
-import sparkdlbench.common.Failures
+import sparkdlbench.common.{ConfigurationException, Failures, RunFailedException}
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings}
 import sparkdlbench.metrics.ByteCounter
 import sparkdlbench.topology.Ps
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
-import sparkdlbench.ConfigurationException
 import sparkdlbench.collective.VectorMean
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.rank.{Snapshot, StateRange}
 import sparkdlbench.vector.FlatBuffer
 

@@ -5,7 +5,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
-import sparkdlbench.common.{Facts, Failures, Json, Outcome}
+import sparkdlbench.common.{ConfigurationException, Facts, Failures, Json, Outcome, RunFailedException}
 import sparkdlbench.config.{CheckpointKeys, Redaction, RunKeys, Settings, Variants}
 import sparkdlbench.data.{DataFacts, DataSource, RowInput}
 import sparkdlbench.engine.EngineVariant
@@ -16,7 +16,6 @@ import sparkdlbench.rank.DataPosition
 import sparkdlbench.results.{MlFlow, ModelFolder, Page, RunFolder, RunLogger, SavedModel, TensorBoard}
 import sparkdlbench.topology.JobTransport
 import sparkdlbench.transport.{OneStageTransport, RunSecret, TransportVariant}
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.io.IOException
 import java.nio.file.{Files, Path, Paths}

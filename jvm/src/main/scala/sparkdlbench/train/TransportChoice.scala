@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.TransportVariant.Auto

@@ -8,8 +8,7 @@ import org.apache.spark.scheduler.{
   SparkListenerTaskStart
 }
 import org.apache.spark.sparkdlbench.SparkFacts
-import sparkdlbench.DivergedException
-import sparkdlbench.common.Outcome
+import sparkdlbench.common.{DivergedException, Outcome}
 import sparkdlbench.config.CheckpointKeys
 
 import java.util.concurrent.ConcurrentHashMap

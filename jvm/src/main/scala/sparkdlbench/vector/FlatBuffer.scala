@@ -1,8 +1,7 @@
 package sparkdlbench.vector
 
-import sparkdlbench.ConfigurationException
-
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
+import sparkdlbench.common.ConfigurationException
 
 /**
  * A flat, contiguous, direct fp32 buffer that starts on a 64-byte boundary (a cache line; also what MKL asks of buffers for

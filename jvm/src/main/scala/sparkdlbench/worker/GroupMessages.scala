@@ -2,8 +2,7 @@ package sparkdlbench.worker
 
 import sparkdlbench.collective.{PeerMessage, PeerMessages}
 import sparkdlbench.transport.Transport
-import sparkdlbench.common.Outcome
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.{Outcome, RunFailedException}
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.ConcurrentLinkedQueue

@@ -6,11 +6,9 @@ import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.algorithm.SyncSgd
 import sparkdlbench.collective.Collective
 import sparkdlbench.config.RunKeys
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json, Outcome, RunFailedException}
 import sparkdlbench.transport.Transport
 import sparkdlbench.transport.push.Progress
-import sparkdlbench.common.Outcome
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import com.fasterxml.jackson.databind.JsonNode
 

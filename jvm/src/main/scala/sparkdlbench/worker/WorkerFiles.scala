@@ -3,8 +3,7 @@ package sparkdlbench.worker
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{Json, RunFailedException}
 import sparkdlbench.train.CheckpointFolder
 
 import java.io.IOException

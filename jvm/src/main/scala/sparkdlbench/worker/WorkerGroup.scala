@@ -11,8 +11,7 @@ import sparkdlbench.transport.TransportVariant.Auto
 import sparkdlbench.transport.push.BlockStream
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Transport, TransportVariant}
 import sparkdlbench.config.Variants
-import sparkdlbench.common.Outcome
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.{ConfigurationException, Outcome}
 
 import java.util.Base64
 import scala.jdk.CollectionConverters._

@@ -1,7 +1,6 @@
 package sparkdlbench.worker
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.RankMeetings
 
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}

@@ -1,6 +1,6 @@
 package sparkdlbench.worker
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.train.{DriverBoards, DriverRendezvous, RankMeeting}
 
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}

@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Schedule, SgdVariant}
@@ -11,7 +11,7 @@ import sparkdlbench.topology.Ps
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.FlatBuffer
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.util.concurrent.{CountDownLatch, TimeUnit}
 

@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.common.{ConfigurationException, Json}
+import sparkdlbench.LocalRuns
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Files

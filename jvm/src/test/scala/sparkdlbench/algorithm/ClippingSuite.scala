@@ -1,8 +1,9 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.vector.{FlatBuffer, FloatOps}
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 class ClippingSuite extends AnyFunSuite with LocalRuns {
   override protected def common: Map[String, String] = Map(

@@ -2,12 +2,12 @@ package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Fp32
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.topology.{JobTransport, Topology}
 import sparkdlbench.train.{Combination, RunResult}
 import sparkdlbench.transport.{RankGroups, TransportVariant}
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import scala.collection.mutable
 

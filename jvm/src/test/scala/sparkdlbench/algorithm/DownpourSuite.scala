@@ -1,9 +1,9 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.RunResult
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.file.Files
 import scala.jdk.CollectionConverters._

@@ -4,11 +4,11 @@ import breeze.linalg.DenseVector
 import breeze.optimize.{DiffFunction, LBFGS}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.collective.NumberSums
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.Slices
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.file.Files
 

@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 import sparkdlbench.codec.Fp32
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.{Ps, Topology}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}

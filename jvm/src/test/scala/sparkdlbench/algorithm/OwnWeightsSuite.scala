@@ -2,9 +2,9 @@ package sparkdlbench.algorithm
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.{CheckpointStore, RunResult}
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.file.{Files, Path}
 import scala.jdk.CollectionConverters._

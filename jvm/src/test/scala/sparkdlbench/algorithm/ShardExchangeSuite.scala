@@ -1,8 +1,8 @@
 package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 import sparkdlbench.codec.{Codec, Fp32}
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
 import sparkdlbench.optimizer.{Optimizer, Schedule, SgdVariant}

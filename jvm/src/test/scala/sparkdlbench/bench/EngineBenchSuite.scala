@@ -1,8 +1,7 @@
 package sparkdlbench.bench
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}

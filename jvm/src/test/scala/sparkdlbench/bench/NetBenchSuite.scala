@@ -1,9 +1,10 @@
 package sparkdlbench.bench
 
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.transport.{ForwardingTransport, InMemoryConditions, InMemoryGroup, Lane, ThreadGroup, Transport}
-import sparkdlbench.{ConfigurationException, OnOneLine}
+import sparkdlbench.OnOneLine
 
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}

@@ -1,7 +1,7 @@
 package sparkdlbench.codec
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.{RunKeys, Settings}
 
 class ThresholdSuite extends AnyFunSuite with CodecLaws {

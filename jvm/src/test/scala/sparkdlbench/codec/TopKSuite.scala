@@ -1,7 +1,7 @@
 package sparkdlbench.codec
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 class TopKSuite extends AnyFunSuite with CodecLaws {

@@ -1,9 +1,10 @@
 package sparkdlbench.collective
 
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.topology.{Ps, Ring, Sliced}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.{FlatBuffer, Slices}
-import sparkdlbench.{ConfigurationException, OnOneLine, RunFailedException}
+import sparkdlbench.OnOneLine
 
 import java.nio.{ByteBuffer, ByteOrder}
 

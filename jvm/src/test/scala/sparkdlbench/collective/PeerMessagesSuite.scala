@@ -1,7 +1,8 @@
 package sparkdlbench.collective
 
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
-import sparkdlbench.{OnOneLine, RunFailedException}
+import sparkdlbench.OnOneLine
 
 import java.nio.{ByteBuffer, ByteOrder}
 

@@ -2,7 +2,6 @@ package sparkdlbench.common
 
 import org.apache.spark.SparkException
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 class FailuresSuite extends AnyFunSuite {
   test("our own sentence is found in the chain of causes") {
@@ -14,7 +13,7 @@ class FailuresSuite extends AnyFunSuite {
   test("our own sentence is found in the text that Spark makes of a task's failure") {
     val text =
       "Job aborted due to stage failure: Task 1 in stage 3.0 failed 4 times, most recent failure: Lost task 1.3 in stage 3.0 " +
-        "(TID 9) (host executor 0): sparkdlbench.RunFailedException: Rank 1 on host did not find the slice.\n\tat sparkdlbench.X.y(X.scala:1)\n\n" +
+        "(TID 9) (host executor 0): sparkdlbench.common.RunFailedException: Rank 1 on host did not find the slice.\n\tat sparkdlbench.X.y(X.scala:1)\n\n" +
         "Driver stacktrace:"
     assert(Failures.reason(new SparkException(text)) === "Rank 1 on host did not find the slice.")
   }

@@ -1,8 +1,7 @@
 package sparkdlbench.config
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.Catalogue
 
 import scala.jdk.CollectionConverters._

@@ -1,9 +1,9 @@
 package sparkdlbench.config
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 
 import java.nio.file.Files
+import sparkdlbench.common.ConfigurationException
 
 class RunFileSuite extends AnyFunSuite {
   private def file(text: String): String = {

@@ -1,7 +1,7 @@
 package sparkdlbench.config
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 class SettingsSuite extends AnyFunSuite {
   private val workers = Key.int("workers", "2", 1, "ranks")

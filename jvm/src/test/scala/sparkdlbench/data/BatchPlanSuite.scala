@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 class BatchPlanSuite extends AnyFunSuite {
   test("the shares of all ranks in all steps cover an epoch exactly once, in order, whatever divides what") {

@@ -1,9 +1,9 @@
 package sparkdlbench.data
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 
 import java.nio.{FloatBuffer, LongBuffer}
+import sparkdlbench.common.ConfigurationException
 
 class BatchReaderSuite extends AnyFunSuite {
 

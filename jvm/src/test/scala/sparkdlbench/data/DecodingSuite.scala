@@ -1,7 +1,7 @@
 package sparkdlbench.data
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.doctor.Doctor
 import sparkdlbench.train.TrainingRun
 

@@ -68,7 +68,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
   test("labels that are no classes, and frames without rows, say what to do") {
     def refusal(frame: org.apache.spark.sql.DataFrame): String = {
       frame.createOrReplaceGlobalTempView("unfit")
-      intercept[sparkdlbench.ConfigurationException](
+      intercept[sparkdlbench.common.ConfigurationException](
         load(new Table, "data.table" -> "global_temp.unfit", "data.label" -> "y", "data.classes" -> "3")
       ).getMessage
     }

@@ -3,9 +3,8 @@ package sparkdlbench.data
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 import sparkdlbench.bench.DataStatistics
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.TrainingRun
 
 import java.awt.image.BufferedImage

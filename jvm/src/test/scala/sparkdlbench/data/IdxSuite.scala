@@ -2,7 +2,8 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, TestData}
+import sparkdlbench.TestData
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 import java.io.{ByteArrayOutputStream, DataOutputStream}

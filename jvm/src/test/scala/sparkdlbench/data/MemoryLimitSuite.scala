@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.spark.SparkConf
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 /** Which sets are mapped from disk, and what is counted of them. */

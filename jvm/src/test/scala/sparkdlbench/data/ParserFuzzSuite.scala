@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import sparkdlbench.OnOneLine
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 import java.awt.image.BufferedImage

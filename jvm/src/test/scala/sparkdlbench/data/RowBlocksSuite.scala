@@ -1,11 +1,11 @@
 package sparkdlbench.data
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 
 import java.io.ByteArrayInputStream
 import java.nio.file.Files
 import java.nio.{ByteBuffer, ByteOrder}
+import sparkdlbench.common.ConfigurationException
 
 class RowBlocksSuite extends AnyFunSuite {
   private def read(store: RowStore, ids: Int*): (Seq[Float], Seq[Long]) = {

@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 import java.nio.{ByteBuffer, ByteOrder}

@@ -2,7 +2,8 @@ package sparkdlbench.data
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.{Assertions, Suite}
-import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.LocalSpark
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 
 import java.nio.file.{Files, Path}

@@ -2,9 +2,8 @@ package sparkdlbench.data
 
 import com.fasterxml.jackson.databind.JsonNode
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 import sparkdlbench.bench.DataStatistics
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._

@@ -3,7 +3,7 @@ package sparkdlbench.doctor
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{KnownExecutor, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
 import sparkdlbench.transport.tcp.PortRange
 import sparkdlbench.transport.{LocalCluster, RankPlacement}

@@ -115,7 +115,7 @@ class ShuffleManagerSuite extends AnyFunSuite {
       SparkTestSupport.killExecutor(sc)
     })
     killer.start()
-    val error = intercept[sparkdlbench.RunFailedException](endless.train())
+    val error = intercept[sparkdlbench.common.RunFailedException](endless.train())
     killer.join()
     assert(error.getMessage.contains("which does not hold its weights and optimiser state"), error.getMessage)
     assert(SparkTestSupport.trackedShuffles === 0)

@@ -2,9 +2,9 @@ package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.{RankShuffles, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json, RunFailedException}
 import sparkdlbench.train.RunResult
-import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
+import sparkdlbench.LocalRuns
 
 import java.io.File
 import java.nio.file.{Files, Path}

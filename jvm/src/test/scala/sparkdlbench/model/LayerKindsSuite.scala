@@ -1,7 +1,7 @@
 package sparkdlbench.model
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 class LayerKindsSuite extends AnyFunSuite {
   private def layer(kind: String, options: (String, Double)*) = LayerSpec("x", kind, options.toMap)

@@ -1,10 +1,10 @@
 package sparkdlbench.model
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Files
+import sparkdlbench.common.ConfigurationException
 
 class ModelFamiliesSuite extends AnyFunSuite {
   private def build(name: String, shape: Seq[Int], classes: Int, settings: (String, String)*): ModelSpec =

@@ -1,7 +1,7 @@
 package sparkdlbench.model
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Variants}
 
 class ModelSpecSuite extends AnyFunSuite {

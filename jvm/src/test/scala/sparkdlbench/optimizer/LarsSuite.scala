@@ -1,10 +1,11 @@
 package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.model.ParameterSpec
 import sparkdlbench.vector.FlatBuffer
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.FloatBuffer
 import scala.util.Random

@@ -1,7 +1,7 @@
 package sparkdlbench.optimizer
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.vector.FlatBuffer
 

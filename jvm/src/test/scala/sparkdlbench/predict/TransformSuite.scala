@@ -5,7 +5,8 @@ import org.apache.spark.ml.linalg.{Vector, Vectors}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.{DataFrame, Row, SparkSession}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.data.{Digits, RowInput}
 import sparkdlbench.engine.libtorch.{EngineFixture, ReferenceNetwork}
 import sparkdlbench.model.{Initializers, ModelSpec, RunKeysForTests}

@@ -69,7 +69,8 @@ class FullDiskSuite extends AnyFunSuite {
     assume(Files.exists(full))
     val channel = java.nio.channels.FileChannel.open(full, java.nio.file.StandardOpenOption.WRITE)
     try {
-      val error = intercept[sparkdlbench.ConfigurationException](RowBlocks.reserve(channel, 1 << 20, full.getParent))
+      val error =
+        intercept[sparkdlbench.common.ConfigurationException](RowBlocks.reserve(channel, 1 << 20, full.getParent))
       assert(error.getMessage.contains("/dev") && error.getMessage.contains("spark.local.dir"), error.getMessage)
     } finally channel.close()
   }

@@ -3,9 +3,9 @@ package sparkdlbench.results
 import com.fasterxml.jackson.databind.JsonNode
 import com.sun.net.httpserver.{HttpExchange, HttpServer}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.TrainingRun
-import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.LocalSpark
 
 import java.net.InetSocketAddress
 import java.nio.charset.StandardCharsets.UTF_8

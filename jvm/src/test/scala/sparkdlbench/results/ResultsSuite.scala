@@ -1,8 +1,7 @@
 package sparkdlbench.results
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.Recorder
 
 import java.nio.file.{Files, Path}

@@ -1,7 +1,7 @@
 package sparkdlbench.results
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.data.{Normalization, RowInput}
 import sparkdlbench.engine.libtorch.EngineFixture
 

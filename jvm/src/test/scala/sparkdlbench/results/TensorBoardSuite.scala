@@ -1,11 +1,11 @@
 package sparkdlbench.results
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 
 import java.nio.file.Files
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.ConfigurationException
 
 class TensorBoardSuite extends AnyFunSuite {
 

@@ -2,11 +2,11 @@ package sparkdlbench.topology
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.Bf16
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.train.RunResult
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup}
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.Files

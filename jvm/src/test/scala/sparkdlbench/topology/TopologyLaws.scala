@@ -1,10 +1,11 @@
 package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Variants
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
 import sparkdlbench.vector.FlatBuffer
-import sparkdlbench.{ConfigurationException, OnOneLine}
+import sparkdlbench.OnOneLine
 
 import java.lang.Float.floatToRawIntBits
 import java.nio.{ByteBuffer, ByteOrder}

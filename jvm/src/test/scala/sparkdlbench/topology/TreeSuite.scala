@@ -1,8 +1,8 @@
 package sparkdlbench.topology
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
 import sparkdlbench.codec.Fp32
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.train.Combination
 import sparkdlbench.transport.{ThreadGroup, TransportVariant}

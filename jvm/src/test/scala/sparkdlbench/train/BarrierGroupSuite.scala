@@ -3,8 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.rpc.netty.DriverMessages
 import org.apache.spark.{BarrierTaskContext, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.{BoundedWait, Failures}
+import sparkdlbench.common.{BoundedWait, Failures, RunFailedException}
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.transport.LocalCluster
 

@@ -1,9 +1,9 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.RunKeys
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.LocalRuns
 
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._

@@ -2,8 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.Facts
+import sparkdlbench.common.{ConfigurationException, Facts}
 import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
 
 import java.nio.file.{Files, Path}

@@ -176,7 +176,7 @@ class CheckpointStoreSuite extends AnyFunSuite {
     val old = java.nio.ByteBuffer.allocate(64).putLong(0x5350444c434b5003L)
     Files.write(step.resolve("rank-0-of-1"), old.array)
     val message =
-      intercept[sparkdlbench.ConfigurationException](
+      intercept[sparkdlbench.common.ConfigurationException](
         CheckpointStore.require(folder.toUri.toString, new Configuration())
       ).getMessage
     assert(message.contains("after step 500") && message.contains("earlier version of sparkdl-bench"), message)

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.spark.sparkdlbench.{SparkFacts, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.LocalCluster
 
 import java.nio.file.Files

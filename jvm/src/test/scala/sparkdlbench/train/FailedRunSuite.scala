@@ -1,8 +1,8 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
-import sparkdlbench.{ConfigurationException, LocalRuns}
+import sparkdlbench.common.{ConfigurationException, Json}
+import sparkdlbench.LocalRuns
 
 /** How the kind of a failure reaches whoever waits for the run. */
 class FailedRunSuite extends AnyFunSuite with LocalRuns {

@@ -1,10 +1,10 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 
 import java.util.concurrent.{Callable, Executors, TimeUnit}
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.RunFailedException
 
 class LocalRendezvousSuite extends AnyFunSuite {
   private def onRanks[T](size: Int)(body: Int => T): Seq[T] = {

@@ -4,9 +4,9 @@ import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart, SparkListenerTaskEnd}
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.{Json, MemoryKind}
+import sparkdlbench.common.{ConfigurationException, Json, MemoryKind}
 import sparkdlbench.config.RunKeys
-import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.LocalSpark
 
 import java.lang.management.{BufferPoolMXBean, ManagementFactory}
 import java.nio.file.{Files, Path, Paths}

@@ -1,12 +1,12 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 
 import java.util.UUID
 import java.util.concurrent.{Callable, ConcurrentLinkedQueue, CountDownLatch, Executors, TimeUnit, TimeoutException}
 import scala.collection.mutable.ArrayBuffer
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.RunFailedException
 
 class RankMeetingsSuite extends AnyFunSuite {
 

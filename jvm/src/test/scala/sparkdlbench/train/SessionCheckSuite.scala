@@ -3,7 +3,8 @@ package sparkdlbench.train
 import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{SparkConf, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, PythonApi}
+import sparkdlbench.PythonApi
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
 
 /** What a session is refused for before any job. (Slots and dynamic allocation: the doctor's suites.) */

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunFile
 
 import java.io.File

@@ -105,7 +105,7 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     val folder = Files.createTempDirectory("checkpoints").toUri.toString
     val set = Seq("checkpoint.dir" -> folder, "max_steps" -> "5")
     run(set: _*)
-    val message = intercept[sparkdlbench.ConfigurationException](run(set: _*)).getMessage
+    val message = intercept[sparkdlbench.common.ConfigurationException](run(set: _*)).getMessage
     assert(message.contains("holds checkpoints of another run (the newest after step 5)"), message)
     // By its path, as a configuration may name it.
     val path = java.nio.file.Paths.get(java.net.URI.create(folder)).toString
@@ -122,13 +122,13 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
       "data.share" -> "0.5" -> "batch 50, seed 0, 719 training rows"
     )
     for ((other, told) <- others) {
-      val message = intercept[sparkdlbench.ConfigurationException](run(other, "resume" -> folder)).getMessage
+      val message = intercept[sparkdlbench.common.ConfigurationException](run(other, "resume" -> folder)).getMessage
       assert(message.contains("batch 50, seed 0, 1438 training rows") && message.contains(told), message)
     }
     // As many rows for each of other workers are another batch.
     val each = Seq("batch_per_worker" -> "25", "workers" -> "2", "resume" -> folder, "max_steps" -> "9")
     run(each: _*)
-    intercept[sparkdlbench.ConfigurationException](run(each :+ ("workers" -> "3"): _*))
+    intercept[sparkdlbench.common.ConfigurationException](run(each :+ ("workers" -> "3"): _*))
   }
 
   private def delete(folder: Path): Unit = {

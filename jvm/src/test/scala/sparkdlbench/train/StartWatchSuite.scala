@@ -36,7 +36,7 @@ class StartWatchSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("a run whose ranks do not meet in time fails with their places") {
-    val message = intercept[sparkdlbench.RunFailedException](
+    val message = intercept[sparkdlbench.common.RunFailedException](
       run("start_timeout" -> "1", "data.source" -> "slow-digits")
     ).getMessage
     assert(message.contains("start_timeout") && message.contains("opens its data"), message)

@@ -2,8 +2,8 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
-import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.common.{ConfigurationException, Json}
+import sparkdlbench.LocalSpark
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}

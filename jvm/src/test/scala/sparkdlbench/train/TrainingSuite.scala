@@ -3,9 +3,9 @@ package sparkdlbench.train
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.Json
+import sparkdlbench.common.{ConfigurationException, Json, RunFailedException}
 import sparkdlbench.results.EventFile
-import sparkdlbench.{ConfigurationException, LocalRuns, RunFailedException}
+import sparkdlbench.LocalRuns
 
 import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.atomic.AtomicBoolean

@@ -1,7 +1,7 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.rank.Placement
 import sparkdlbench.transport.LocalCluster
 

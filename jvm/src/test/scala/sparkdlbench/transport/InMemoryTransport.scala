@@ -1,10 +1,9 @@
 package sparkdlbench.transport
 
-import sparkdlbench.RunFailedException
-
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.collection.mutable
 import scala.util.Random
+import sparkdlbench.common.RunFailedException
 
 /**
  * What goes on between the ranks of an in-memory group.

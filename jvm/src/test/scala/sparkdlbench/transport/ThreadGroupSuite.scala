@@ -1,9 +1,9 @@
 package sparkdlbench.transport
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 
 import java.nio.ByteBuffer
+import sparkdlbench.common.RunFailedException
 
 /** The in-memory group must catch what it is there to catch, else the laws that run on it mean little. */
 class ThreadGroupSuite extends AnyFunSuite {

@@ -1,10 +1,9 @@
 package sparkdlbench.engine.bigdl
 
-import sparkdlbench.ConfigurationException
-
 import java.lang.reflect.{InvocationTargetException, Method}
 import java.util.{List => JavaList}
 import scala.reflect.ClassTag
+import sparkdlbench.common.ConfigurationException
 
 /**
  * BigDL DLlib (2.4), reached by name: its jars are needed at run time only, and never by those who do not choose it. Modules are made

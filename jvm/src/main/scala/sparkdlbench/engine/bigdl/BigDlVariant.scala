@@ -1,6 +1,6 @@
 package sparkdlbench.engine.bigdl
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec

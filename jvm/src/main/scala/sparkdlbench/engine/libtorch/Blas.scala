@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.mkl.global.mkl_rt
 import org.bytedeco.openblas.global.openblas_full
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 
 /** The matrix library under libtorch, loaded in this JVM. */
 private[libtorch] trait Blas {

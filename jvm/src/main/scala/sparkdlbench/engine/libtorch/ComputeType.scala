@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.Tensor
 import org.bytedeco.pytorch.global.torch
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 
 import java.io.IOException

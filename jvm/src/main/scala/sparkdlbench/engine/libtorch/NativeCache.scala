@@ -1,12 +1,11 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.ConfigurationException
-
 import java.io.IOException
 import java.nio.channels.{FileChannel, FileLock, OverlappingFileLockException}
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, Path, Paths, StandardCopyOption, StandardOpenOption}
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.ConfigurationException
 
 /**
  * The folder that native libraries are unpacked into. Several JVMs may share one, from empty on: JavaCPP's own lock does not

@@ -1,12 +1,12 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.javacpp.Loader
-import sparkdlbench.ConfigurationException
 
 import java.io.{File, IOException}
 import java.net.JarURLConnection
 import java.nio.charset.StandardCharsets
 import java.util.UUID
+import sparkdlbench.common.ConfigurationException
 
 /** Says which jars of native libraries are missing from the class path, before anything is loaded. */
 private[libtorch] object NativeJars {

@@ -4,7 +4,7 @@ import org.bytedeco.javacpp.Loader
 import org.bytedeco.mkl.global.mkl_rt
 import org.bytedeco.openblas.global.openblas_full
 import org.bytedeco.pytorch.global.torch
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.EngineDevice
 

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.Tensor
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Settings, Variant, Variants}
 import sparkdlbench.data.RowIds
 import sparkdlbench.engine.RankExchange

@@ -1,6 +1,6 @@
 package sparkdlbench.engine.python
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec

@@ -1,7 +1,6 @@
 package sparkdlbench.engine.python
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankExchange}

@@ -1,9 +1,8 @@
 package sparkdlbench.engine.python
 
 import org.apache.spark.SparkEnv
-import sparkdlbench.common.{Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json, RunFailedException, SparkDLException}
 import sparkdlbench.config.Settings
-import sparkdlbench.{ConfigurationException, RunFailedException, SparkDLException}
 
 import java.io.{DataInputStream, DataOutputStream, EOFException, File, IOException}
 import java.nio.ByteBuffer

@@ -1,7 +1,6 @@
 package sparkdlbench.engine.python
 
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.MappedFile
+import sparkdlbench.common.{ConfigurationException, MappedFile}
 import sparkdlbench.data.Batch
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.vector.FlatBuffer

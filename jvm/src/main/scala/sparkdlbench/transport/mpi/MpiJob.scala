@@ -2,10 +2,9 @@ package sparkdlbench.transport.mpi
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.ExecutorAddress
-import sparkdlbench.common.{Json, MappedFile, ProcessMark}
+import sparkdlbench.common.{ConfigurationException, Json, MappedFile, ProcessMark, RunFailedException}
 import sparkdlbench.transport.push.PushPeer
 import sparkdlbench.transport.{GroupContext, RunningProcess}
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.io.File
 import java.nio.charset.StandardCharsets.UTF_8

@@ -1,7 +1,6 @@
 package sparkdlbench.transport.mpi
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.Json
+import sparkdlbench.common.{Json, RunFailedException}
 import sparkdlbench.transport.push.PushPeer
 
 import scala.util.Try

@@ -1,11 +1,10 @@
 package sparkdlbench.transport.mpi
 
-import sparkdlbench.ConfigurationException
-
 import java.io.{File, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
+import sparkdlbench.common.ConfigurationException
 
 /** The programs that an MPI job needs on this host. */
 private[transport] object MpiPrograms {

@@ -1,7 +1,6 @@
 package sparkdlbench.transport.mpi
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.{Json, MappedFile}
+import sparkdlbench.common.{Json, MappedFile, RunFailedException}
 import sparkdlbench.transport._
 import sparkdlbench.transport.push._
 

@@ -1,7 +1,7 @@
 package sparkdlbench.transport.push
 
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, RankPlacement, Transport, TransportVariant}
 

@@ -4,7 +4,7 @@ package push
 import io.netty.channel.Channel
 import io.netty.channel.epoll.EpollChannelConfig
 import io.netty.channel.unix.RawUnixChannelOption
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Key
 
 import java.nio.ByteBuffer

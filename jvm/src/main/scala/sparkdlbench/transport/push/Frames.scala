@@ -2,13 +2,13 @@ package sparkdlbench.transport
 package push
 
 import io.netty.buffer.{ByteBuf, ByteBufAllocator}
-import sparkdlbench.RunFailedException
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
 import java.security.{MessageDigest, SecureRandom}
 import java.util.concurrent.atomic.LongAdder
 import scala.util.Try
+import sparkdlbench.common.RunFailedException
 
 /**
  * Names the stream of frames from one rank to another in one attempt of one run.

@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.LaneSlots._
 
 import java.nio.{ByteBuffer, ByteOrder}

@@ -2,13 +2,13 @@ package sparkdlbench.transport
 package push
 
 import io.netty.channel.Channel
-import sparkdlbench.RunFailedException
 
 import java.util.concurrent.atomic.{AtomicLong, AtomicReference}
 import java.util.concurrent.locks.LockSupport
 import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue}
 import java.util.function.BooleanSupplier
 import scala.jdk.CollectionConverters._
+import sparkdlbench.common.RunFailedException
 
 /**
  * Where everything for one rank of one attempt arrives: network threads and other ranks of this process write, the rank's

@@ -2,7 +2,7 @@ package sparkdlbench.transport
 package push
 
 import io.netty.channel.Channel
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Key
 
 /**

@@ -1,8 +1,7 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.Outcome
+import sparkdlbench.common.{Outcome, RunFailedException}
 
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8

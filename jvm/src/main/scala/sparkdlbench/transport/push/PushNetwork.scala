@@ -2,7 +2,7 @@ package sparkdlbench.transport
 package push
 
 import io.netty.channel.Channel
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.Settings
 
 import java.nio.ByteBuffer

@@ -1,7 +1,7 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.transport.push.PushTransport._
 
 import java.io.IOException

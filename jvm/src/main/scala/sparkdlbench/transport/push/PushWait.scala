@@ -1,9 +1,8 @@
 package sparkdlbench.transport
 package push
 
-import sparkdlbench.RunFailedException
-
 import java.util.function.BooleanSupplier
+import sparkdlbench.common.RunFailedException
 
 /**
  * How a rank's thread waits. A wait ends when its condition holds, when the group has failed, when the peer has left, when

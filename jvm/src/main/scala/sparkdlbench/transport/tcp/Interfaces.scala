@@ -1,12 +1,11 @@
 package sparkdlbench.transport.tcp
 
-import sparkdlbench.ConfigurationException
-
 import java.net.{Inet4Address, InetAddress, NetworkInterface}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Paths}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
+import sparkdlbench.common.ConfigurationException
 
 /**
  * An address of this host, and the interface that has it.

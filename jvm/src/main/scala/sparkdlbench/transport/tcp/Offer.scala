@@ -1,8 +1,7 @@
 package sparkdlbench.transport.tcp
 
-import sparkdlbench.RunFailedException
-
 import scala.util.Try
+import sparkdlbench.common.RunFailedException
 
 /** Where a server listens. */
 private[tcp] final case class Endpoint(host: String, port: Int) {

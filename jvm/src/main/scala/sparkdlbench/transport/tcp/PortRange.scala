@@ -1,10 +1,9 @@
 package sparkdlbench.transport.tcp
 
-import sparkdlbench.ConfigurationException
-
 import java.io.IOException
 import java.net.{InetAddress, InetSocketAddress, ServerSocket}
 import scala.util.Try
+import sparkdlbench.common.ConfigurationException
 
 /** Ports that a server may listen on, in the order in which it tries them; `0` lets the system choose. */
 final case class PortRange(first: Int, last: Int) {

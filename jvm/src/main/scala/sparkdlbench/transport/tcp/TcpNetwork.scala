@@ -5,8 +5,7 @@ import io.netty.channel.{Channel, ChannelInitializer, ChannelOption, EventLoopGr
 import io.netty.util.concurrent.Future
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{EventLoops, ExecutorAddress}
-import sparkdlbench.ConfigurationException
-import sparkdlbench.common.ProcessMark
+import sparkdlbench.common.{ConfigurationException, ProcessMark}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.GroupContext
 import sparkdlbench.transport.push._

@@ -4,7 +4,7 @@ import io.netty.buffer.{ByteBuf, Unpooled}
 import io.netty.channel._
 import io.netty.handler.codec.ByteToMessageDecoder
 import org.apache.spark.internal.Logging
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.{FrameReader, LendingAllocator, Mailbox}
 
 import java.util.concurrent.TimeUnit

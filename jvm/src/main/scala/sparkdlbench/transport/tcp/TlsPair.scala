@@ -2,7 +2,7 @@ package sparkdlbench.transport.tcp
 
 import io.netty.buffer.ByteBufAllocator
 import io.netty.handler.ssl.{ClientAuth, SslContext, SslContextBuilder, SslHandler}
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.RunSecret
 
 import java.io.ByteArrayInputStream

@@ -1,7 +1,6 @@
 package sparkdlbench.transport.ucx
 
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.ProcessMark
+import sparkdlbench.common.{ProcessMark, RunFailedException}
 import sparkdlbench.transport.RunningProcess
 import sparkdlbench.transport.push.PushPeer
 

@@ -3,7 +3,7 @@ package sparkdlbench.transport.ucx
 import org.openucx.jucx.ucp.{UcpAmData, UcpRequest}
 import org.openucx.jucx.ucs.UcsConstants.STATUS
 import org.openucx.jucx.{UcxCallback, UcxUtils}
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.{Control, Frame, FrameReader, LaneSlots, Mailbox}
 
 import java.nio.ByteBuffer

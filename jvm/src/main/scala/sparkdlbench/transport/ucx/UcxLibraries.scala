@@ -1,7 +1,5 @@
 package sparkdlbench.transport.ucx
 
-import sparkdlbench.ConfigurationException
-
 import java.io.{IOException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions
@@ -10,6 +8,7 @@ import java.security.MessageDigest
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
+import sparkdlbench.common.ConfigurationException
 
 /**
  * The UCX libraries of this process, loaded from `folder`: `lib/` with them (unpacked, or links to the hosts' own), and

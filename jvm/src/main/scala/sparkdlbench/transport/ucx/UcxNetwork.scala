@@ -5,12 +5,11 @@ import org.apache.spark.sparkdlbench.ExecutorAddress
 import org.openucx.jucx.ucp._
 import org.openucx.jucx.ucs.UcsConstants.STATUS
 import org.openucx.jucx.{UcxException, UcxUtils}
-import sparkdlbench.common.ProcessMark
+import sparkdlbench.common.{ConfigurationException, ProcessMark, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.GroupContext
 import sparkdlbench.transport.push.{Mailbox, PushChannel, PushNetwork, PushPeer, StreamId}
 import sparkdlbench.transport.tcp.Handshake
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.io.IOException
 import java.nio.ByteBuffer

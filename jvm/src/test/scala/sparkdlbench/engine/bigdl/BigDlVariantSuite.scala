@@ -1,7 +1,7 @@
 package sparkdlbench.engine.bigdl
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Variants
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.engine.libtorch.BigDlJars

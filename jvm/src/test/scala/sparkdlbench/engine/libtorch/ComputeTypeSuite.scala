@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.model.{ParityModels, RunKeysForTests}
 
 import java.nio.file.{Files, Path, Paths}

@@ -1,6 +1,6 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.engine.Engine
 
 import java.lang.management.ManagementFactory

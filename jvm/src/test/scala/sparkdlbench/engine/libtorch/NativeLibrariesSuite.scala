@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.javacpp.Loader
 import sparkdlbench.OnOneLine
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.model.RunKeysForTests
 
 import java.io.File

@@ -1,12 +1,12 @@
 package sparkdlbench.engine.python
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.Variants
 import sparkdlbench.data.{Batch, RowIds}
 import sparkdlbench.engine.libtorch.EngineFixture
 import sparkdlbench.engine.{Engine, EngineVariant}
 import sparkdlbench.model.{ModelSpec, ParityModels, RunKeysForTests}
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions

@@ -1,7 +1,7 @@
 package sparkdlbench.transport.mpi
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.PushPeer
 
 class MpiPlaceSuite extends AnyFunSuite {

@@ -1,6 +1,7 @@
 package sparkdlbench.transport.mpi
 
-import sparkdlbench.{ConfigurationException, OnOneLine}
+import sparkdlbench.OnOneLine
+import sparkdlbench.common.ConfigurationException
 
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions

@@ -2,7 +2,7 @@ package sparkdlbench.transport.mpi
 
 import org.apache.spark.SparkContext
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.{ConfigurationException, RunFailedException}
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport._
 import sparkdlbench.transport.push.LaneSlots

@@ -6,7 +6,7 @@ import io.netty.channel.{Channel, ChannelInboundHandlerAdapter, EventLoopGroup, 
 import org.apache.spark.network.util.{IOMode, NettyUtils}
 import org.apache.spark.sparkdlbench.EventLoops
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Settings
 
 import java.net.InetAddress

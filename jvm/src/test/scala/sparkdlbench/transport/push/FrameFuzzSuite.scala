@@ -1,8 +1,9 @@
 package sparkdlbench.transport
 package push
 
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.data.ParserFuzzSuite
-import sparkdlbench.{OnOneLine, RunFailedException}
+import sparkdlbench.OnOneLine
 
 import java.io.ByteArrayOutputStream
 import java.nio.ByteBuffer

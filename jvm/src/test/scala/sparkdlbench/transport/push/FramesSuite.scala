@@ -2,10 +2,10 @@ package sparkdlbench.transport
 package push
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
 
 import java.nio.ByteBuffer
 import scala.util.Random
+import sparkdlbench.common.RunFailedException
 
 class FramesSuite extends AnyFunSuite {
   import FrameBytes.{control, frame}

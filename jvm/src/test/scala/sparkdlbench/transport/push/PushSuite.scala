@@ -4,9 +4,9 @@ package push
 import io.netty.channel.Channel
 import io.netty.channel.embedded.EmbeddedChannel
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
-import sparkdlbench.{ConfigurationException, RunFailedException}
 
 import java.io.IOException
 import java.nio.ByteBuffer

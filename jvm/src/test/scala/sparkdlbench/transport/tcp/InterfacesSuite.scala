@@ -1,7 +1,7 @@
 package sparkdlbench.transport.tcp
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
 
 import java.net.{Inet6Address, InetAddress}

@@ -1,10 +1,11 @@
 package sparkdlbench.transport.tcp
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.push.{Mailbox, StreamId}
 import sparkdlbench.transport.{GroupContext, RunSecret}
-import sparkdlbench.{ConfigurationException, LocalSpark}
+import sparkdlbench.LocalSpark
 
 import java.net.{InetAddress, ServerSocket, Socket}
 import java.util.UUID

@@ -3,7 +3,7 @@ package sparkdlbench.transport.tcp
 import io.netty.buffer.{ByteBuf, Unpooled}
 import io.netty.channel.embedded.EmbeddedChannel
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.data.ParserFuzzSuite
 import sparkdlbench.transport.Lane
 import sparkdlbench.transport.push.{Control, FrameBytes, LaneSlots, Mailbox, StreamId}

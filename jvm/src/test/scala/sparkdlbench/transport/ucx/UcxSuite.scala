@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.openucx.jucx.ucp._
 import org.openucx.jucx.{UcxCallback, UcxUtils}
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.ConfigurationException
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Settings, Variants}
 import sparkdlbench.topology.{CollectiveCheck, Sliced, TestCodecs, Topology}
 import sparkdlbench.transport._
@@ -147,7 +147,7 @@ class UcxSuite extends AnyFunSuite {
       LostExecutor.halt(group, s"$file.left", 3)
       try transport.receive(lanes.head, 0)
       catch {
-        case error: sparkdlbench.RunFailedException =>
+        case error: sparkdlbench.common.RunFailedException =>
           Files.write(Paths.get(file), error.getMessage.getBytes(UTF_8)); throw error
       } finally transport.close()
       ""

@@ -1,7 +1,7 @@
 package org.apache.spark.sparkdlbench
 
 import org.apache.spark.SparkEnv
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 
 /**
  * This executor as Spark knows it.

@@ -2,7 +2,7 @@ package org.apache.spark.sparkdlbench
 
 import org.apache.spark.network.client.StreamCallbackWithID
 import org.apache.spark.storage.{BlockId, ShuffleBlockId}
-import sparkdlbench.RunFailedException
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.{FrameReader, Mailbox, StreamId}
 
 import java.nio.ByteBuffer

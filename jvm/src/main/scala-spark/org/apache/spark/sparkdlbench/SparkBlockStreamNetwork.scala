@@ -6,8 +6,7 @@ import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.shuffle.BlockStoreClient
 import org.apache.spark.storage.{ShuffleBlockId, StorageLevel}
 import org.apache.spark.util.Utils
-import sparkdlbench.RunFailedException
-import sparkdlbench.common.ProcessMark
+import sparkdlbench.common.{ProcessMark, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.push._
 

@@ -1,4 +1,4 @@
-package sparkdlbench
+package sparkdlbench.common
 
 /** What a user can mend. The message is one paragraph: what, which value, what is valid, what to do. */
 sealed abstract class SparkDLException(message: String, cause: Throwable) extends RuntimeException(message, cause)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,11 +98,25 @@ def test_redaction_takes_any_text(text: str) -> None:
 def test_archives_of_models(tmp_path: Path, data: st.DataObject) -> None:
     saved.save(tmp_path, {"name": "mlp"}, {"w": np.ones((2, 3), np.float32)}, {"shape": [3]})
     good = (tmp_path / "weights.npz").read_bytes()
+    if data.draw(st.booleans()):
+        good = _packed(good)
     damaged = bytearray(good)
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     (tmp_path / "weights.npz").write_bytes(bytes(damaged[: data.draw(st.integers(0, len(good)))] or damaged))
     assert _is_lawful(lambda: saved.load(tmp_path))
+
+
+def _packed(archive: bytes) -> bytes:
+    """The same members, deflated: NumPy reads such archives as well."""
+    memory = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(archive)) as members,
+        zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for name in members.namelist():
+            packed.writestr(name, members.read(name))
+    return memory.getvalue()
 
 
 @_FIXED

@@ -10,7 +10,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,12 +227,21 @@ def test_the_newest_lines_stay_where_there_are_too_many() -> None:
 
 
 def test_a_driver_that_is_gone_keeps_nobody_from_printing() -> None:
-    def gone(_lines: object, _left_out: int) -> None:
+    told: list[int] = []
+
+    def gone(lines: Sequence[capture.Line], left_out: int) -> None:
+        told.append(len(lines) + left_out)
         raise OSError("closed")
 
+    before = os.fstat(1)
     with capture.captured(gone):
-        for _ in range(100):
-            os.write(1, b"x" * 65536 + b"\n")
+        # Six times what the pipe holds: somebody reads on.
+        written = sum(os.write(1, b"x" * 65536 + b"\n") for _ in range(100))
+        assert not os.path.samestat(os.fstat(1), before)
+    assert written == 100 * 65537
+    assert sum(told) >= 100  # every line was tried, also after the first failure
+    assert os.path.samestat(os.fstat(1), before)
+    assert "sparkdl-output" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_reports_are_numbers_with_their_time() -> None:

@@ -105,6 +105,36 @@ def test_files_that_nobody_wrote_by_save(tmp_path: Path) -> None:
         saved.load(tmp_path)
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_a_packed_archive_whose_bytes_are_damaged(tmp_path: Path, packing: int) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    with zipfile.ZipFile(tmp_path / "weights.npz", "w", packing) as archive:
+        archive.writestr("w.npy", _npy("(4,)"))
+    assert saved.load(tmp_path).weights["w"].shape == (4,)
+    good = (tmp_path / "weights.npz").read_bytes()
+    first, last = good.index(b"w.npy") + 5, good.index(b"PK\x01\x02")
+    refused = 0
+    for at in range(first, last):
+        for value in (0, 0xFF):
+            (tmp_path / "weights.npz").write_bytes(good[:at] + bytes([value]) + good[at + 1 :])
+            try:  # some bytes, such as the size of a dictionary, mean nothing here
+                np.testing.assert_array_equal(saved.load(tmp_path).weights["w"], np.zeros(4, np.float32))
+            except ConfigurationError as error:
+                refused += "holds no saved model" in str(error)
+    assert refused > (last - first) / 2
+
+
+@pytest.mark.parametrize(
+    "shape", ["(4,", "(4,))", "4", "('4',)", "(4,)\0", "(4.0,)", "((4,),)", "(4,) 'x'", "(1e999,)"]
+)
+def test_the_header_of_an_array_makes_no_sense(tmp_path: Path, shape: str) -> None:
+    saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(4, np.float32)})
+    with zipfile.ZipFile(tmp_path / "weights.npz", "w") as archive:
+        archive.writestr("w.npy", _npy(shape))
+    with pytest.raises(ConfigurationError, match="holds no saved model"):
+        saved.load(tmp_path)
+
+
 def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
     saved.save(tmp_path, {"name": "mlp"}, {"w": np.zeros(400, np.float32)})
     whole = (tmp_path / "weights.npz").read_bytes()

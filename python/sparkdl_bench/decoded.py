@@ -77,5 +77,5 @@ def _rows(manifest: Path) -> int | None:
     try:
         parts = json.loads(manifest.read_text(encoding="utf-8"))["parts"]
         return sum(int(part["rows"]) for part in parts)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

@@ -67,31 +67,64 @@ def unwritten(place: str, error: OSError) -> str:
     return f"'{place}' cannot be written: {said}. Check the folder and your permissions, or name another folder."
 
 
-def load_json(path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: str) -> dict[str, Any]:
+def load_json(
+    path: Path,
+    schema: int,
+    upgrades: Mapping[int, Upgrade],
+    what: str,
+    *,
+    remedy: str = "",
+    unnumbered: int | None = None,
+) -> dict[str, Any]:
     """A JSON object with a `schema` number, brought to `schema` by `upgrades[n]`, which makes n + 1 of n.
+
+    Args:
+        path: the file.
+        schema: the newest that can be read.
+        upgrades: by the number that they begin with.
+        what: names such a file in messages.
+        remedy: a sentence that says what to give instead of a file that cannot be read.
+        unnumbered: the schema of an object that has no number; None: such a one is refused.
 
     Raises:
         ConfigurationError: it is no such file, or newer than this version.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # RecursionError: nested too deeply
-        raise ConfigurationError(f"'{path}' is not {what}: {error!r}.") from error
-    return brought_up(content, path, schema, upgrades, what)
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        said = f"'{path}' is not {what}: it cannot be read: {error.strerror or error}."
+        raise ConfigurationError(f"{said} {remedy}".strip()) from error
+    except (ValueError, RecursionError) as error:  # the latter: nested too deeply
+        raise ConfigurationError(
+            f"'{path}' is not {what}: its content is not JSON: {error}. It was damaged, or is another program's."
+        ) from error
+    return brought_up(content, path, schema, upgrades, what, unnumbered=unnumbered)
 
 
-def brought_up(content: Any, path: Path, schema: int, upgrades: Mapping[int, Upgrade], what: str) -> dict[str, Any]:
+def brought_up(
+    content: object,
+    path: Path,
+    schema: int,
+    upgrades: Mapping[int, Upgrade],
+    what: str,
+    *,
+    unnumbered: int | None = None,
+) -> dict[str, Any]:
     """What a file holds, brought to `schema`; as `load_json`, of a file that is read already."""
-    try:
-        found = int(content["schema"])
-        if found < min(upgrades, default=schema):
-            raise ValueError(f"schema {found} was never written")
-    # OverflowError: an infinite schema.
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise ConfigurationError(f"'{path}' is not {what}: {error!r}.") from error
+    if not isinstance(content, dict):
+        raise ConfigurationError(
+            f"'{path}' is not {what}: it holds a {type(content).__name__}; it must be a JSON object."
+        )
+    found = content.get("schema", unnumbered)
+    if type(found) is not int or found < min(upgrades, default=schema):
+        raise ConfigurationError(
+            f"'{path}' is not {what}: no version has written the schema {found!r}. It was damaged, or is another "
+            "program's."
+        )
     if found > schema:
         raise ConfigurationError(
-            f"'{path}' has schema {found}, and this sparkdl-bench reads up to {schema}. Use a newer one."
+            f"'{path}' has schema {found}, and this sparkdl-bench reads up to {schema}. Use a newer one "
+            "(docs/upgrading.md)."
         )
     brought: dict[str, Any] = content
     for number in range(found, schema):

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.files import replace_text
-
-# Of the files' layout, as `RunFolder.Schema` of the JVM.
-_SCHEMA = 1
+from sparkdl_bench.files import load_json, replace_text
 
 # Of a run's files (RunFolder.Schema). Older ones are read as they are: no version has changed a file's meaning yet.
 SCHEMA = 1
+
+_REMEDY = "Give the folder of one run, such as results/<time>-<name>."
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class RunResults:
             return
         final = dict.fromkeys(("test_accuracy", "test_loss", "train_loss", "seconds_total"))
         summary = {
-            "schema": _SCHEMA,
+            "schema": SCHEMA,
             "status": status,
             "error": reason,
             "final": final,
@@ -97,32 +96,13 @@ class RunResults:
         return max(shares, default=None)
 
     def _object(self, name: str) -> dict[str, Any]:
-        try:
-            value = json.loads(self._bytes(name))
-        except (ValueError, RecursionError) as error:
-            raise ConfigurationError(
-                f"'{self.folder / name}' is not JSON: {error}. It was damaged, or is another program's."
-            ) from error
-        if not isinstance(value, dict):
-            raise ConfigurationError(
-                f"'{self.folder / name}' holds a {type(value).__name__}; it must be a JSON object."
-            )
-        found = value.get("schema", SCHEMA)
-        if not isinstance(found, int) or found > SCHEMA:
-            raise ConfigurationError(
-                f"'{self.folder / name}' has schema {found}, and this sparkdl-bench reads up to {SCHEMA}. Use a newer "
-                "one (docs/upgrading.md)."
-            )
-        return value
+        return load_json(self.folder / name, SCHEMA, {}, "a file of a run", remedy=_REMEDY, unnumbered=SCHEMA)
 
     def _bytes(self, name: str) -> bytes:
         try:
             return (self.folder / name).read_bytes()
         except OSError as error:
-            raise ConfigurationError(
-                f"'{self.folder / name}' cannot be read: {error.strerror}. Give the folder of one run, such as "
-                "results/<time>-<name>."
-            ) from error
+            raise ConfigurationError(f"'{self.folder / name}' cannot be read: {error.strerror}. {_REMEDY}") from error
 
 
 def describe_bytes(count: float) -> str:

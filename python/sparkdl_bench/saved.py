@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +23,13 @@ from sparkdl_bench.files import replace_text, replacing
 
 # Deflate makes at most 1032 bytes of one.
 _MOST_INFLATED = 1100
+
+# What damaged files end in: JSON that is nested too deeply and archives that are encrypted or packed in an unknown way
+# in a RuntimeError, headers of arrays that make no sense in one of Python's own parser, the rest in those of formats.
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, RuntimeError, TypeError, KeyError, OverflowError),
+    *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
+)
 
 Weights = dict[str, npt.NDArray[np.float32]]
 
@@ -74,8 +85,7 @@ def load(folder: str | Path) -> SavedModel:
         _check_sizes(folder / "weights.npz")
         with np.load(folder / "weights.npz", allow_pickle=False) as archive:
             weights = {name: archive[name] for name in archive.files}
-    # RuntimeError: JSON that is nested too deeply, and archives that are encrypted or packed in an unknown way.
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+    except _DAMAGED as error:
         raise ConfigurationError(
             f"'{folder}' holds no saved model: {error}. A saved model is a folder with model.json and weights.npz, as "
             "FitResult.save(folder) writes it."

@@ -22,6 +22,7 @@ from sparkdl_bench.comparison import loop, store
 from sparkdl_bench.comparison.cells import Cell, cells_of, in_order
 from sparkdl_bench.comparison.plan import Plan, load_plan
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.files import replace_text
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -162,9 +163,15 @@ cells = in_order(plan, cells_of(plan))
 folder = store.resume(pathlib.Path({out!r}), plan) or store.create(pathlib.Path({out!r}), plan, cells)
 finished = pathlib.Path({log!r})
 
+# No more cells than the test lets begin: a test that is held up still finds some to kill.
+def may_begin():
+    while len(list(folder.path.glob("cells/*.json"))) >= int(pathlib.Path({allowed!r}).read_text()):
+        time.sleep(0.002)
+
 # A peer that trains nothing either: its program's one line, which a kill may cut short.
 class Peer:
     def run(self, case, timeout_s, directory, out):
+        may_begin()
         history = [dict(epoch=1, seconds=0.9, train_loss=1.0, test_loss=1.0, accuracy=0.95)]
         facts = dict(threads=1, seconds_total=1.2, seconds_prepare=0.1, seconds_evaluation=0.1, history=history)
         line = json.dumps(dict(samples_ms=[1.0, 1.0], facts=facts))
@@ -184,6 +191,7 @@ execute.peer_data.export = lambda settings, path: None
 class Executor(execute.ProcessExecutor):
     # As the real one, but what it starts is no Spark application: files that come one after the other.
     def _fresh(self, cell, settings, place):
+        may_begin()
         run = place / "20260102-030405-000-test"
         run.mkdir()
         time.sleep(0.01)
@@ -218,16 +226,18 @@ print(folder.path)
 
 
 def test_kills_at_random_moments_lose_no_finished_cell_and_run_none_twice(tmp_path: Path) -> None:
-    # More cells than the kills leave time for, also where this process is late to send them.
     peer = '[[variant]]\nname = "ddp"\npeer = "pytorch-ddp"\n'
     conf = fakes.write_conf(tmp_path, fakes.CONF.replace("trials = 3", "trials = 30") + peer)
-    out, log = tmp_path / "out", tmp_path / "finished.log"
-    program = PROGRAM.format(tests=str(Path(__file__).parent), conf=str(conf), out=str(out), log=str(log))
+    out, log, allowed = tmp_path / "out", tmp_path / "finished.log", tmp_path / "allowed"
+    program = PROGRAM.format(
+        tests=str(Path(__file__).parent), conf=str(conf), out=str(out), log=str(log), allowed=str(allowed)
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     chance = random.Random(5)
     kills, kept = 0, 0
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
+        replace_text(allowed, str(_count(out) + 8 if kills < 10 else 1_000_000))
         child = subprocess.Popen(
             [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

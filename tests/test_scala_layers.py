@@ -14,7 +14,6 @@ ROOT = "sparkdlbench"
 SOURCES = Path(__file__).resolve().parents[1] / "jvm" / "src" / "main" / "scala" / ROOT
 # From the bottom to the top. A nested package has its own place; so has each file of the root package.
 LAYERS = (
-    "Errors",
     "common",
     "config",
     "vector",

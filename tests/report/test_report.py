@@ -300,6 +300,12 @@ def test_the_rank_that_waits_least_is_waited_for(tmp_path: Path) -> None:
     assert second == ["fast, batch 32", "1", "b / 1", "0.1", "3.2", "3.3", "0.3", "0", "–", "yes", "1"]
 
 
+def test_a_launch_whose_script_reported_nothing_has_no_stragglers(tmp_path: Path) -> None:
+    ranks = [{"rank": rank, "host": "a", "executor": None, "phases_ms": {}} for rank in (0, 1)]
+    made = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 2.0}, ranks=ranks, phases_ms={})
+    assert tables.stragglers(analysed(made)).rows == []
+
+
 @pytest.mark.parametrize(("works", "marked"), [((1.0, 1.0), 0), ((0.982, 1.018), 0), ((0.975, 1.025), 1)])
 def test_ranks_that_work_about_equally_long_are_no_stragglers(
     tmp_path: Path, works: tuple[float, float], marked: int

@@ -231,6 +231,7 @@ def stragglers(analysis: Analysis) -> Table:
     rows = []
     for group in analysis.groups:
         ranks = group.typical.get("ranks", []) if group.records else []
+        ranks = [rank for rank in ranks if "wait" in rank["phases_ms"]]  # those of a launch may have none
         if len(ranks) < 2:
             continue
         works = [_own_ms(rank) for rank in ranks]
@@ -244,8 +245,8 @@ def stragglers(analysis: Analysis) -> Table:
                     _text(group.name),
                     _count(int(rank["rank"])),
                     _text(f"{rank['host']} / {rank['executor']}"),
-                    _number(float(rank["phases_ms"]["data"])),
-                    _number(float(rank["phases_ms"]["compute"])),
+                    _number(float(rank["phases_ms"].get("data", 0.0))),
+                    _number(float(rank["phases_ms"].get("compute", 0.0))),
                     _number(own),
                     _number(wait),
                     _number(wait - shortest),

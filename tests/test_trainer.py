@@ -140,6 +140,9 @@ class Frame:
 def test_the_label_of_a_frame() -> None:
     assert frames.labelled({}, Frame("a", "label")) == {"data.label": "label"}
     assert frames.labelled({"data.label": "a"}, Frame("a", "b")) == {"data.label": "a"}
+    assert frames.standardised({}, Frame("a", "label")) == {"data.normalize": "standard"}
+    assert frames.standardised({"data.normalize": "none"}, Frame("a", "label")) == {"data.normalize": "none"}
+    assert frames.standardised({}, {"table": Frame("a", "label")}) == frames.standardised({}, "digits") == {}
     assert frames.labelled({}, "digits") == frames.labelled({}, {"source": "csv"}) == {}
     with pytest.raises(ConfigurationError, match=r"has no column 'label', .* Add label='…'\. Its columns are a, b\."):
         frames.labelled({}, {"table": Frame("a", "b")})

@@ -71,6 +71,18 @@ def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
     )
 
 
+def standardised(settings: dict[str, str], data: Any) -> dict[str, str]:
+    """The settings with `data.normalize = standard` where `data` is a DataFrame alone and nothing else is chosen.
+
+    Columns of a table have scales of their own (ages beside incomes), on which gradient descent learns the large ones
+    first and the small ones hardly; Spark ML's estimators standardise by default for the same reason. A dict says
+    itself what happens to its rows.
+    """
+    if not is_frame(data) or "data.normalize" in settings:
+        return settings
+    return {**settings, "data.normalize": "standard"}
+
+
 def is_frame(value: Any) -> bool:
     """Whether `value` is a DataFrame of a classic session, on every supported Spark."""
     return hasattr(value, "createOrReplaceGlobalTempView") and hasattr(value, "sparkSession")

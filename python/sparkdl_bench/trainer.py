@@ -45,7 +45,8 @@ class Trainer:
             - a DataFrame, with the `label` column's name as a further keyword; or, to test on rows of their own,
               `{"table": frame, "test_table": another, "label": "class"}`. Without a name the label is the column
               `label`. Its rows are decoded once for the run (docs/reference/data.md), into the folder that
-              `FitResult.decoded_dir` names; it is removed when the session ends.
+              `FitResult.decoded_dir` names; it is removed when the session ends. A DataFrame alone is standardised
+              unless `normalize` says otherwise.
         workers: number of ranks, each one Spark task.
         batch: rows per step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
@@ -102,7 +103,7 @@ class Trainer:
         keys = [str(key["name"]) for key in api.all_keys()]
         sources = [str(source["name"]) for source in api.variants("data")]
         with frames.named(self._data) as data:
-            settings = frames.labelled(self.settings(keys, sources, data), self._data)
+            settings = frames.standardised(frames.labelled(self.settings(keys, sources, data), self._data), self._data)
             with _display_decoding() as show_decoding:
                 run_id = start(api, settings, show_decoding)
         if transport := api.transport_line(run_id):

@@ -19,11 +19,15 @@ object EndOfJvm {
   private val Priority = 100
   private val CancelMillis = 8000L
   private val LookMillis = 100L
+
+  /** Between a run's folder and the begin of its training lie milliseconds; whoever prepared it may also never train it. */
+  private val BeginMillis = 1000L
   private val HaltMillis = 20000L
   private val HaltStatus = 1
 
   /** Set for whatever a `sparkdl-bench` of Python starts. */
   private val CommandMark = "SPARKDL_COMMAND"
+  private val prepared = ConcurrentHashMap.newKeySet[TrainingRun]()
   private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
   @volatile private var begun = false
   @volatile private var ofCommands = false
@@ -46,9 +50,13 @@ object EndOfJvm {
     if (hooked) limited: Unit
   }
 
+  /** Of a run that has its folder, and is about to be trained: ended here, it gets a summary all the same. */
+  def isPrepared(run: TrainingRun): Unit = if (hooked) prepared.add(run): Unit
+
   /** Watches over a run as long as `body` trains it. */
   def watching[T](run: TrainingRun)(body: => T): T = {
     if (hooked) going.add(run): Unit
+    prepared.remove(run)
     try body
     finally going.remove(run): Unit
   }
@@ -57,11 +65,12 @@ object EndOfJvm {
     begun = true
     if (ofCommands)
       Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
-    val runs = going.asScala.toSeq
-    val deadline = System.nanoTime() + CancelMillis * 1000000L
+    val runs = (going.asScala ++ prepared.asScala).toSeq.distinct
+    val start = System.nanoTime()
+    def within(millis: Long) = System.nanoTime() - start < millis * 1000000L
     // More than once: a job that is just about to be submitted is not there to be cancelled yet.
-    while (!going.isEmpty && System.nanoTime() < deadline) {
-      going.asScala.foreach(run => Try(run.cancel()))
+    while ((!going.isEmpty && within(CancelMillis)) || (!prepared.isEmpty && within(BeginMillis))) {
+      (going.asScala ++ prepared.asScala).foreach(run => Try(run.cancel()))
       Thread.sleep(LookMillis)
     }
     tell(runs)

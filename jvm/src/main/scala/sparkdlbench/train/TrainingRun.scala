@@ -313,7 +313,9 @@ object TrainingRun {
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
     val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)
-    new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
+    val run = new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
+    EndOfJvm.isPrepared(run)
+    run
   }
 
   private def openLoggers(settings: Settings, run: String): Seq[RunLogger] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -12,6 +13,10 @@ from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
 
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# As Materializer.scala names them: the source, and a fingerprint of files and keys or a number of chance; and while they
+# are being written.
+_NAME = re.compile(rf"[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})|\.[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})-{_UUID}")
 _MANIFEST = "manifest.json"
 
 
@@ -37,11 +42,16 @@ def folder() -> Path:
 
 
 def copies(where: Path) -> list[Copy]:
-    """All of them, the oldest first."""
+    """Those that runs have left there, the oldest first. What has another name is somebody else's, and no copy."""
     if not where.is_dir():
         return []
-    found = [_copy(each) for each in where.iterdir() if each.is_dir()]
+    found = [_copy(each) for each in where.iterdir() if _NAME.fullmatch(each.name) and _is_folder(each)]
     return sorted(found, key=lambda copy: -copy.age_s)
+
+
+def _is_folder(path: Path) -> bool:
+    """Of its own: what a link leads to is not deleted with it."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def clean(found: Sequence[Copy], where: Path) -> int:

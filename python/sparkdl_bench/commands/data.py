@@ -40,7 +40,7 @@ def stats(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, debu
 _FOLDER = click.option(
     "--dir",
     "where",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="The folder of the copies: data.cache_dir of the runs. [default: the user's cache]",
 )
 

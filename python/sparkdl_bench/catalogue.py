@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.nearest import suggestion
+from sparkdl_bench.nearest import cut, suggestion
 
 _FILE = "sparkdlbench/catalogue.json"
 _SCHEMA = 1
@@ -68,31 +68,41 @@ class Catalogue:
         """What holds where nobody sets the key."""
         return str(self.keys[key]["default"])
 
-    def faults(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """By key, what is wrong with it; nothing where the JVM must tell."""
+    def faults(self, settings: Mapping[str, str], most: int | None = None) -> dict[str, str]:
+        """By key, what is wrong with it; nothing where the JVM must tell.
+
+        Args:
+            most: so many are said in words, since each takes a comparison with all words that there are; the others are
+                empty.
+        """
         found: dict[str, str] = {}
         for key, value in settings.items():
-            if key not in self.keys:
-                found[key] = self._unknown(key)
-            elif key in self.named_by:
-                if value not in self.named_by[key] and value != self.default(key):
-                    found[key] = self._no_variant(key, value)
-            elif not _is_valid(self.keys[key], value):
-                found[key] = self._not_valid(key, value)
+            fault = self._fault(key, value)
+            if fault is not None:
+                found[key] = fault(key, value) if most is None or len(found) < most else ""
         return found
 
-    def _unknown(self, key: str) -> str:
+    def _fault(self, key: str, value: str) -> Callable[[str, str], str] | None:
+        """What says in words what is wrong; None where nothing is."""
+        if key not in self.keys:
+            return self._unknown
+        if key in self.named_by:
+            known = value in self.named_by[key] or value == self.default(key)
+            return None if known else self._no_variant
+        return None if _is_valid(self.keys[key], value) else self._not_valid
+
+    def _unknown(self, key: str, _: str) -> str:
         near = suggestion(key, [*self.keys, *self.aliases], by_parts=True)
         for alias, meant in self.aliases.items():
             near = near.replace(f"'{alias}'", f"'{meant[0]}'")
-        return f"Unknown configuration key '{key}'. {near} `sparkdl-bench list keys` describes all keys."
+        return f"Unknown configuration key '{cut(key)}'. {near} `sparkdl-bench list keys` describes all keys."
 
     def _no_variant(self, key: str, value: str) -> str:
         axis = key.partition(".")[0]
         valid = list(dict.fromkeys([*self.named_by[key], self.default(key)]))
         hint = self.elsewhere.get(key, {}).get(value) or suggestion(value, valid)
         return (
-            f"There is no {axis} called '{value}'. {hint} Valid: {', '.join(valid)}. `sparkdl-bench list {axis}` "
+            f"There is no {axis} called '{cut(value)}'. {hint} Valid: {', '.join(valid)}. `sparkdl-bench list {axis}` "
             "describes them."
         )
 
@@ -101,15 +111,15 @@ class Catalogue:
         choices = {"choice": facts.get("values", ()), "flag": ("true", "false")}.get(str(facts["kind"]), ())
         near = f"{_meant_flag(value) if facts['kind'] == 'flag' else suggestion(value, choices)} " if choices else ""
         return (
-            f"Configuration key '{key}' has the value '{value}', which is not valid. {near}Valid: {facts['valid']}. "
-            f"Set it with --set {key}=VALUE, or in the run's TOML file."
+            f"Configuration key '{key}' has the value '{cut(value)}', which is not valid. {near}"
+            f"Valid: {facts['valid']}. Set it with --set {key}=VALUE, or in the run's TOML file."
         )
 
 
 def check(settings: Mapping[str, str]) -> None:
     """Refuses wrong keys and values, up to three of them at once, before there is a JVM."""
     known = load()
-    faults = list(known.faults(settings).values()) if known else []
+    faults = list(known.faults(settings, _MOST_SHOWN).values()) if known else []
     if not faults:
         return
     more = f" And {len(faults) - _MOST_SHOWN} more keys are wrong." if len(faults) > _MOST_SHOWN else ""

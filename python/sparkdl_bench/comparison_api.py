@@ -95,6 +95,8 @@ def compare(
         RunFailedError: no trial could be finished.
     """
     effort = quick.Effort(10.0 if minutes is None and trials is None else minutes, trials, epochs)
+    where = master or (spark.sparkContext.master if spark is not None else None)
+    ways = quick.ways(workers, where)
     _refuse_without_extra()
     root = Path(results).resolve()
     found = _look(data, label, root)
@@ -106,13 +108,12 @@ def compare(
     base = dict(catalogue.canonical(key, value) for key, value in given.items())
     catalogue.check(base)
     name = _name(found, base, workers)
-    where = master or (spark.sparkContext.master if spark is not None else None)
     sys.stderr.write(f"{found.told}. Net: {nets.described(base)}.\n")
     folder = quick.measure(
         name,
         "What pays off",
         RunFile({}, base),
-        quick.ways(tuple(workers), where),
+        ways,
         effort,
         root,
         lambda line: print(line, file=sys.stderr),

@@ -14,8 +14,8 @@ from pathlib import Path
 from sparkdl_bench.errors import ConfigurationError
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# As Materializer.scala names them: the source, and a fingerprint of files and keys or a number of chance; and while they
-# are being written.
+# As Materializer.scala names them: the source, and a fingerprint of files and keys or a number of chance; and while
+# they are being written.
 _NAME = re.compile(rf"[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})|\.[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})-{_UUID}")
 _MANIFEST = "manifest.json"
 

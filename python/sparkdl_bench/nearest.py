@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
 _NEAR = 0.6
+# Longer words are no typing errors of anything, and take long to compare.
+_LONGEST = 60
 
 
 def ranked(typed: str, candidates: Iterable[str], *, by_parts: bool = False) -> list[tuple[float, str]]:
@@ -21,13 +23,20 @@ def ranked(typed: str, candidates: Iterable[str], *, by_parts: bool = False) -> 
 
 
 def suggestion(typed: str, candidates: Iterable[str], *, by_parts: bool = False, quote: str = "'") -> str:
-    """`Did you mean 'x'?`, or the nearest three where none is near; empty where there are no candidates."""
-    found = ranked(typed, candidates, by_parts=by_parts)
+    """`Did you mean 'x'?`, or the nearest three where none is near; empty where there are no candidates, or the word is
+    too long to be any."""
+    found = ranked(typed, candidates, by_parts=by_parts) if len(typed) <= _LONGEST else []
     if not found:
         return ""
     if found[0][0] >= _NEAR:
         return f"Did you mean {quote}{found[0][1]}{quote}?"
     return f"The nearest: {', '.join(name for _, name in found[:3])}."
+
+
+def cut(typed: str) -> str:
+    """What somebody typed, for a message: one line of a length to read, without what a terminal would obey."""
+    shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in typed[: _LONGEST + 1])
+    return shown if len(typed) <= _LONGEST else shown[:_LONGEST] + "…"
 
 
 def _likeness(word: str, name: str) -> float:

@@ -63,7 +63,7 @@ def _complete(settings: Mapping[str, str]) -> dict[str, str]:
     known = catalogue.load()
     if known is None:
         return dict(settings)
-    wrong = known.faults(settings)
+    wrong = known.faults(settings, most=0)
     looked_at = ("workers", "batch", "batch_per_worker", "engine.name", "data.source", "results")
     defaults = {key: known.default(key) for key in looked_at}
     return {**defaults, **{key: value for key, value in settings.items() if key not in wrong}}

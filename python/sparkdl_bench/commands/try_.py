@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sparkdl_bench.config import RunFile
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import cut
 
 
 @click.command("try", short_help="Should a cluster train on your data? Measures, and answers.")
@@ -39,8 +42,13 @@ def command(
     """
     from sparkdl_bench import catalogue
 
-    extra: dict[str, Any] = dict(RunFile().with_settings(assignments).settings)
+    wanted = RunFile().with_settings(assignments)
+    extra: dict[str, Any] = dict(wanted.settings)
     catalogue.check(extra)
+    named = dict(wanted.spark)
+    master = master or named.pop("spark.master", None)
+    _refuse(named, extra)
+    epochs = extra.pop("epochs", None)
     from sparkdl_bench import comparison_api
     from sparkdl_bench.comparison import quick
 
@@ -52,6 +60,7 @@ def command(
         master=master,
         results=output or comparison_api.RESULTS,
         resume=resume,
+        epochs=None if epochs is None else int(epochs),
         **{key.replace(".", "__"): value for key, value in extra.items()},
     )
     page = found.report(found.folder / "report.html")
@@ -60,3 +69,20 @@ def command(
         click.echo(found.sureness)
     click.echo(f"page     {page}")
     click.echo(f"records  {found.folder}")
+
+
+def _refuse(properties: Mapping[str, str], extra: Mapping[str, Any]) -> None:
+    """What `try` decides itself, or does not pass on."""
+    if properties:
+        raise ConfigurationError(
+            "`sparkdl-bench try` starts sessions of its own and takes no Spark properties but the master, and --set "
+            f"names {cut(min(properties))}. `sparkdl-bench compare FILE` takes them; docs/reference/compare.md says "
+            "what such a file holds."
+        )
+    own = {
+        "workers": "compares numbers of workers itself; sparkdl_bench.compare(DATA, workers=[1, 3]) takes others",
+        "results": "keeps its results in a folder of comparisons; name it with -o DIR",
+        "resume": "goes on with an earlier call by --resume",
+    }
+    for key in own.keys() & extra.keys():
+        raise ConfigurationError(f"--set {key} is not for `sparkdl-bench try`, which {own[key]}.")

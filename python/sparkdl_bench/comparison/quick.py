@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +48,12 @@ class Effort:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        if self.minutes is not None and not 0 < self.minutes < float("inf"):
-            raise ConfigurationError(f"minutes = {self.minutes} is not valid; it is a number above 0, such as 10.")
-        if self.trials is not None and self.trials < 1:
-            raise ConfigurationError(f"trials = {self.trials} is not valid; it is a whole number, at least 1.")
+        is_number = isinstance(self.minutes, (int, float)) and not isinstance(self.minutes, bool)
+        if self.minutes is not None and not (is_number and 0 < self.minutes < float("inf")):
+            raise ConfigurationError(f"minutes = {self.minutes!r} is not valid; it is a number above 0, such as 10.")
+        for name, value in (("trials", self.trials), ("epochs", self.epochs)):
+            if value is not None and not (_is_whole(value) and value >= 1):
+                raise ConfigurationError(f"{name} = {value!r} is not valid; it is a whole number, at least 1.")
 
     @property
     def seconds(self) -> float | None:
@@ -61,13 +63,18 @@ class Effort:
 def ways(workers: Sequence[int], master: str | None = None) -> tuple[Variant, ...]:
     """One process with all cores of this host, and so many workers that share them; or, with a master of a cluster,
     workers there."""
-    if not workers or any(number < 1 for number in workers) or len(set(workers)) < len(workers):
+    numbers = list(workers) if isinstance(workers, Iterable) and not isinstance(workers, str) else []
+    if not numbers or any(not _is_whole(each) or each < 1 for each in numbers) or len(set(numbers)) < len(numbers):
         raise ConfigurationError(
-            f"workers = {list(workers)} is not valid; it is a list of different whole numbers of at least 1, such as "
+            f"workers = {workers!r} is not valid; it is a list of different whole numbers of at least 1, such as "
             "[1, 2]."
         )
     cores = len(os.sched_getaffinity(0))
-    return tuple(_way(number, cores, master) for number in workers)
+    return tuple(_way(number, cores, master) for number in numbers)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _way(workers: int, cores: int, master: str | None) -> Variant:

@@ -69,6 +69,34 @@ def closed_port() -> Iterator[int]:
             "local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443. Set it with --master.",
         ),
         (
+            ["master=spark://localhost"],
+            "master",
+            "'spark://localhost' is no Spark master. Did you mean 'spark://localhost:7077'? Masters look so: local[4], "
+            "local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443. Set it with --master.",
+        ),
+        *(
+            (
+                [f"master={wrong}"],
+                "master",
+                f"'{wrong}' is no Spark master. Masters look so: local[4], local-cluster[2,1,2048], spark://HOST:7077, "
+                "yarn, k8s://https://HOST:6443. Set it with --master.",
+            )
+            for wrong in ("local[x]", "local[0]", "local[]", "local-cluster[0,1,1024]", "spark://:7077", "spark://a:b")
+        ),
+        (
+            ["master="],
+            "master",
+            "The master is empty. Masters look so: local[4], local-cluster[2,1,2048], spark://HOST:7077, yarn, "
+            "k8s://https://HOST:6443. Set it with --master.",
+        ),
+        (
+            ["resume=/no/such/checkpoints"],
+            "settings",
+            "There is no complete checkpoint in '/no/such/checkpoints' to resume from: there is no such folder on this "
+            "host. Name the folder that checkpoint.dir had in the run to continue, or the URI of another file system "
+            "(hdfs://…).",
+        ),
+        (
             ["data.source=csv", "data.path=/no/such/rows.csv"],
             "data",
             "data.path is '/no/such/rows.csv', and there is no such file or folder on this host. Set it with --set "
@@ -84,6 +112,13 @@ def test_each_fault_says_what_to_do(
     assert (check, message) in faults(*assignments)
     with pytest.raises(ConfigurationError):
         preflight.check(RunFile().with_settings(assignments))
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://one:7077,two:7077", "spark://[::1]:7077", "local[*]", "local[2, 4]", "k8s://https://host:6443"]
+)
+def test_other_masters_are_spark_s_to_judge(master: str) -> None:
+    assert not [said for _, said in faults(f"master={master}", "workers=1") if "is no Spark master" in said]
 
 
 def test_more_memory_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:

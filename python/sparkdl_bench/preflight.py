@@ -16,14 +16,18 @@ from urllib.parse import unquote, urlsplit
 from sparkdl_bench import catalogue
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import cut
 
 _REACH_S = 5.0
 _MIB = 1024 * 1024
 # Spark's UnifiedMemoryManager: 1.5 times what it reserves for the system.
 _LEAST_MEMORY = 450 * _MIB
 _UNITS = {"": 1, "k": 1024, "m": _MIB, "g": 1024 * _MIB, "t": 1024 * 1024 * _MIB, "p": 1024**3 * _MIB}
-_LOCAL = re.compile(r"local\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\]")
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
+_COUNT = r"0*[1-9]\d*"
+_LOCAL = re.compile(rf"local\[\s*({_COUNT}|\*)\s*(?:,\s*\d+\s*)?\]")
+_LOCAL_CLUSTER = re.compile(rf"local-cluster\[\s*({_COUNT})\s*,\s*({_COUNT})\s*,\s*({_COUNT})\s*\]")
+_HOST = r"(?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d+"
+_STANDALONE = re.compile(rf"spark://{_HOST}(?:,{_HOST})*")
 _MASTERS = "local[4], local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443"
 
 Fault = tuple[str, str]
@@ -77,12 +81,17 @@ def _master(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
             "The master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark would not find the "
             "cluster. Set one to the folder that holds yarn-site.xml and core-site.xml.",
         )
-    if master in ("", "local", "yarn") or master.startswith(("spark://", "k8s://")) or _LOCAL.fullmatch(master):
+    if "spark.master" not in conf or master in ("local", "yarn") or master.startswith("k8s://"):
         return
-    if _LOCAL_CLUSTER.fullmatch(master) or re.fullmatch(r"local\[[^\]]*\]", master):
+    if any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
         return
-    meant = f" Did you mean 'spark://{master}'?" if re.fullmatch(r"[\w.-]+:\d+", master) else ""
-    yield "master", f"'{master}' is no Spark master.{meant} Masters look so: {_MASTERS}. Set it with --master."
+    meant = ""
+    if re.fullmatch(_HOST, master):
+        meant = f" Did you mean 'spark://{master}'?"
+    elif re.fullmatch(r"spark://[\w.-]+", master):
+        meant = f" Did you mean '{master}:7077'?"
+    said = f"'{cut(master)}' is no Spark master" if master.strip() else "The master is empty"
+    yield "master", f"{said}.{meant} Masters look so: {_MASTERS}. Set it with --master."
 
 
 def _knows_yarn() -> bool:
@@ -187,6 +196,14 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
         path = _local_path(text)
         if path is not None and not path.exists():
             yield "data" if key != "model.spec" else "settings", _no_path(key, text, path)
+    resumed = _local_path(settings.get("resume", "")) if settings.get("resume") else None
+    if resumed is not None and not resumed.is_dir():
+        yield (
+            "settings",
+            f"There is no complete checkpoint in '{settings['resume']}' to resume from: there is no such folder on "
+            "this host. Name the folder that checkpoint.dir had in the run to continue, or the URI of another file system "
+            "(hdfs://…).",
+        )
 
 
 def _no_path(key: str, text: str, path: Path) -> str:

@@ -53,7 +53,7 @@ def command(
     from sparkdl_bench.comparison.cells import cells_of, check_without_jvm, in_order
     from sparkdl_bench.comparison.plan import load_plan
 
-    if master:
+    if master is not None:
         assignments = (*assignments, f"master={master}")
     plan = load_plan(conf, assignments, trials, base)
     cells = in_order(plan, cells_of(plan))

@@ -45,7 +45,7 @@ def command(
     """Train as the TOML file CONF says: a path, or the name of a file that comes with sparkdl-bench (digits-mlp)."""
     if resume:
         assignments = (*assignments, f"resume={resume}")
-    if master:
+    if master is not None:
         assignments = (*assignments, f"master={master}")
     run = load_run_file(conf, assignments, spark_conf)
     with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:

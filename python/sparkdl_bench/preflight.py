@@ -201,8 +201,8 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
         yield (
             "settings",
             f"There is no complete checkpoint in '{settings['resume']}' to resume from: there is no such folder on "
-            "this host. Name the folder that checkpoint.dir had in the run to continue, or the URI of another file system "
-            "(hdfs://…).",
+            "this host. Name the folder that checkpoint.dir had in the run to continue, or the URI of another file "
+            "system (hdfs://…).",
         )
 
 

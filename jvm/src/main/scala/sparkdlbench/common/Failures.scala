@@ -5,7 +5,7 @@ import scala.annotation.tailrec
 /** Turns what Spark throws at the driver into the sentence that says what happened. */
 object Failures {
   private val Ours =
-    """(?s)sparkdlbench\.(?:RunFailed|Configuration|Diverged)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
+    """(?s)sparkdlbench\.common\.(?:RunFailed|Configuration|Diverged)Exception: (.*?)(?:\n\tat |\nCaused by|\nDriver stacktrace|$)""".r
 
   def reason(cause: Throwable): String = chain(cause, Nil)
     .collectFirst { case ours: SparkDLException => ours.getMessage }

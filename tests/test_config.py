@@ -165,3 +165,9 @@ def test_flatten_keeps_every_leaf(table: dict[str, object]) -> None:
     flat = flatten(table, "a test")
     assert len(flat) == leaves(table)
     assert all(isinstance(value, str) for value in flat.values())
+
+
+def test_a_run_file_of_an_editor_that_marks_the_byte_order(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_bytes(b"\xef\xbb\xbfworkers = 3\n")
+    assert load_run_file(file).settings["workers"] == "3"

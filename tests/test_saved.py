@@ -35,6 +35,11 @@ def test_a_model_of_an_older_version_says_nothing_of_its_rows(tmp_path: Path) ->
     assert saved.load(tmp_path).input == {}
 
 
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^There is no folder '.*nowhere'\. A saved model is a folder with"):
+        saved.load(tmp_path / "nowhere")
+
+
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="holds no saved model"):
         saved.load(tmp_path)

@@ -98,7 +98,7 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
     """
     path = runfiles.find(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except IsADirectoryError as error:
         raise ConfigurationError(f"The run file '{path}' is a folder. Give the path of a TOML file in it.") from error
     except OSError as error:

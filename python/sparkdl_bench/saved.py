@@ -76,6 +76,11 @@ def _write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) ->
 def load(folder: str | Path) -> SavedModel:
     """Reads what `save` wrote. A folder without it is a ConfigurationError."""
     folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"There is no folder '{folder}'. A saved model is a folder with model.json and weights.npz, as "
+            "FitResult.save(folder) writes it, or `model` in the results folder of `sparkdl-bench run`."
+        )
     try:
         specification = json.loads((folder / "model.json").read_text(encoding="utf-8"))
         about = folder / "input.json"

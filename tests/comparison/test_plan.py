@@ -276,3 +276,10 @@ def test_a_share_of_the_rows_varies_peers_too_and_they_get_the_same_rows(tmp_pat
     for share in ("0", "1.5", "nan", "half"):
         with pytest.raises(ConfigurationError, match=rf"'data\.share' has the value '{share}'"):
             peer_data.check({"data.share": share})
+
+
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "binary.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match=r"binary\.toml' is not UTF-8 text: invalid start byte"):
+        load_plan(file)

@@ -159,7 +159,7 @@ def load_plan(path: Path, assignments: Iterable[str] = (), trials: int | None = 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
         toml_depth.check(text, str(path))
         document: dict[str, Any] = tomllib.loads(text)
     except OSError as error:
@@ -167,7 +167,12 @@ def _read(path: Path) -> dict[str, Any]:
             f"The comparison file '{path}' cannot be read: {error.strerror}.{runfiles.nearby(path)} A comparison file "
             "is TOML, or the name of one that comes with sparkdl-bench, such as workers."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"The comparison file '{path}' is not UTF-8 text: {error.reason}. A comparison file is TOML, or the name "
+            "of one that comes with sparkdl-bench, such as workers."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"The comparison file '{path}' is not valid TOML: {error}.") from error
     return document
 

@@ -165,7 +165,7 @@ def _net(path: Path) -> list[dict[str, Any]]:
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ConfigurationError(f"Line {number} of '{path}' is not JSON: {error}.") from error
+            raise ConfigurationError(f"Line {number} of '{path}' is not JSON: {error}. {_WHAT}") from error
         if not isinstance(row, dict) or not set(row) >= _NET_KEYS:
             raise ConfigurationError(
                 f"Line {number} of '{path}' is no row of `sparkdl-bench net --json`; it needs "

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from sparkdl_bench import catalogue
 from sparkdl_bench.jarfiles import spark_line
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ class FakeApi:
 
     def cancel(self, run_id: str) -> None:
         self.cancelled.append(run_id)
+
+
+@pytest.fixture(autouse=True)
+def catalogue_is_found_again() -> Iterator[None]:
+    """A test with other jars, or none, leaves no catalogue, which the tests after it need."""
+    yield
+    if catalogue.load.cache_info().currsize and catalogue.load() is None:
+        catalogue.load.cache_clear()
 
 
 @pytest.fixture

@@ -68,7 +68,12 @@ class Torch:
         nn.parallel = types.SimpleNamespace(DistributedDataParallel=lambda model: model)
         functional = _Module("torch.nn.functional", cross_entropy=self._loss)
         nn.functional = functional
-        distributed = _Module("torch.distributed", all_reduce=self._all_reduce, all_gather_object=self._gather)
+        distributed = _Module(
+            "torch.distributed",
+            all_reduce=self._all_reduce,
+            all_gather_object=self._gather,
+            get_backend=lambda: "gloo",
+        )
         torch = _Module(
             "torch",
             nn=nn,

@@ -170,10 +170,15 @@ def _events(training: KillableRun, key: str) -> list[dict[str, Any]]:
 def _end_a_worker_and_its_executor(folder: Path) -> bool:
     """Ends the second worker of a standalone cluster, so that nobody starts its executor anew, and then that one."""
     work = str(folder / "work-1")
-    workers = _running("org.apache.spark.deploy.worker.Worker", work)
-    executors = _running("org.apache.spark.executor.CoarseGrainedExecutorBackend", work)
-    if len(workers) != 1 or len(executors) != 1:
-        return False
+    deadline = time.monotonic() + 20
+    while True:
+        workers = _running("org.apache.spark.deploy.worker.Worker", work)
+        executors = _running("org.apache.spark.executor.CoarseGrainedExecutorBackend", work)
+        if len(workers) == 1 and len(executors) == 1:
+            break
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)  # a process that has just been started has its parent's words for a moment
     workers[0].kill()
     with suppress(psutil.NoSuchProcess):  # an executor ends by itself, too, when its worker is gone
         executors[0].kill()

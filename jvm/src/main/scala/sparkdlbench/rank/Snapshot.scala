@@ -54,7 +54,7 @@ final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
   /**
    * The vector `name`, put together from all ranks' ranges; None when no rank wrote any.
    *
-   * @throws ConfigurationException
+   * @throws sparkdlbench.common.ConfigurationException
    *   the ranges do not make a vector of `length` values, each exactly once
    */
   def vector(name: String, length: Int): Option[Array[Float]] = {

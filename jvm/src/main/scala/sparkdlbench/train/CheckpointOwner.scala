@@ -63,7 +63,7 @@ private[train] object CheckpointOwner {
    * Makes a folder the run's own. A run that is killed leaves its file; who resumes from the folder takes it over, and so does anybody where the dead run
    * has written no checkpoint. The ranks look at the file before each checkpoint, so that a run that lives after all mixes nothing into another's.
    *
-   * @throws ConfigurationException
+   * @throws sparkdlbench.common.ConfigurationException
    *   it is another run's
    */
   def take(folder: String, hadoop: Configuration, me: CheckpointOwner, resumes: Boolean): Unit = {

@@ -28,7 +28,7 @@ private[train] object FoundCheckpoint {
    * The newest checkpoint that every rank can read: in a retry the run's own, otherwise that of the run that it resumes; a collective
    * call.
    *
-   * @throws ConfigurationException
+   * @throws sparkdlbench.common.ConfigurationException
    *   the run is to resume, and a rank can read no checkpoint
    */
   def newest(setup: RunSetup, group: GroupContext, attempt: Int, place: String): Option[FoundCheckpoint] = {

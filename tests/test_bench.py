@@ -49,6 +49,7 @@ from suites import ladder, memory, models, short, soak, train
 from suites import namespaces as namespaces_suite
 from suites import net as net_suite
 from suites import peers as peers_suite
+from suites import revisions as revisions_suite
 from suites import torch as torch_suite
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -359,6 +360,32 @@ class TestContestants:
         compared = {each.ours: each.target for each in namespaces_suite.comparisons(ways)}
         assert [compared[name] for name in measured] == [namespaces_suite.TARGET] * 2 + [None] * 2
         assert not any(way.host_local for way in ways)
+
+    def test_the_revisions_suite_compares_each_way_with_the_other_checkouts_in_turns(self, tmp_path: Path) -> None:
+        shared = Options(False, 5, "", tmp_path, tmp_path, 60.0)
+        groups = revisions_suite.RevisionsPlan("abc").groups(tmp_path, shared)
+        assert [[each.name for each in group] for group in groups] == [
+            [name, f"{name}-base"]
+            for name in ("engine", "block-stream", "block-stream-local", "tcp", *revisions_suite._JOBS)
+        ]
+        assert all(ours.case == base.case and ours.settings == base.settings for ours, base in groups)
+        assert {(ours.checkout, base.checkout) for ours, base in groups} == {(None, tmp_path)}
+
+    def test_another_checkouts_package_trains_where_it_is_asked_for(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        seen: list[Any] = []
+        monkeypatch.setattr(contestant, "run_to_end", lambda *words: seen.append(words[3]))
+        monkeypatch.setattr(contestant, "only_run", lambda folder: folder)
+        monkeypatch.setattr(contestant, "read_run", lambda folder, warmup: Trial([1.0], 1, {}))
+        case = TrainCase(workers=2)
+        contestant.OursContestant("ours", case, {}).measure(60.0)
+        contestant.OursContestant("base", case, {}, tmp_path).measure(60.0)
+        assert seen == [{}, {"PYTHONPATH": str(tmp_path / "python")}]
+
+    def test_a_folder_that_is_no_built_checkout_is_no_base(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigurationError, match="holds no built checkout"):
+            CliRunner().invoke(revisions_suite.command, ["--base", str(tmp_path)], catch_exceptions=False)
 
     def test_the_libraries_of_others_keep_to_the_link(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: dict[str, dict[str, str]] = {}

@@ -66,9 +66,13 @@ def slug(machine: dict[str, object]) -> str:
 
 
 def commit() -> str:
-    """The checkout's commit, with `+changes` where files differ from it; `unknown` outside a checkout."""
+    """This checkout's commit, as `commit_of` says it."""
+    return commit_of(Path(__file__).resolve().parent)
+
+
+def commit_of(folder: Path) -> str:
+    """The commit of the checkout that holds `folder`, with `+changes` where files differ; `unknown` outside of one."""
     git = shutil.which("git")
-    folder = Path(__file__).resolve().parent
     if git is None:
         return "unknown"
     head = _output([git, "-C", str(folder), "rev-parse", "--short=12", "HEAD"])

@@ -60,21 +60,30 @@ class OursContestant:
 
     Attributes:
         settings: keys of the run on top of the case, such as `transport`.
+        checkout: whose package and jars train; None: those of the package that measures.
     """
 
     name: str
     case: TrainCase
     settings: Mapping[str, str]
+    checkout: Path | None = None
 
     def prepare(self) -> None:
-        _check_jars()
+        if self.checkout is None:
+            _check_jars()
 
     def measure(self, timeout_s: float) -> Trial:
         with tempfile.TemporaryDirectory(prefix="sparkdl-bench-ours-") as folder:
             conf = Path(folder, "run.toml")
             conf.write_text(run_file(self.case, folder, self.settings), encoding="utf-8")
-            run_to_end(self.name, [sys.executable, "-m", "sparkdl_bench", "run", str(conf)], timeout_s)
+            run_to_end(
+                self.name, [sys.executable, "-m", "sparkdl_bench", "run", str(conf)], timeout_s, self._environment()
+            )
             return read_run(only_run(Path(folder, "results")), self.case.warmup_steps)
+
+    def _environment(self) -> dict[str, str]:
+        """Python looks for packages in PYTHONPATH first; the package finds its checkout's jars by itself."""
+        return {} if self.checkout is None else {"PYTHONPATH": str(self.checkout / "python")}
 
 
 @dataclass(frozen=True)

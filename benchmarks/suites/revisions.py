@@ -1,0 +1,77 @@
+"""`bench revisions`: steps of this checkout's trainer beside those of another's, to see what a change costs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from sparkdl_bench.bench.contestant import Contestant, OursContestant
+from sparkdl_bench.bench.suite import Options, options, run_suite
+from sparkdl_bench.bench.trials import Comparison
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.machine import commit_of
+from sparkdl_bench.peers import TrainCase
+
+NAME = "revisions"
+# What a change of structure may cost.
+MOST = 1.03
+_BASE = {"topology": "sliced", "codec": "fp32", "engine.blas": "mkl"}
+_JOBS = ("block-manager", "shuffle")
+_WAYS = {
+    "engine": {"transport": "block-stream", "host_local": "off"},
+    "block-stream": {"transport": "block-stream", "host_local": "off"},
+    "block-stream-local": {"transport": "block-stream", "host_local": "on"},
+    "tcp": {"transport": "tcp"},
+    **{name: {"transport": name} for name in _JOBS},
+}
+
+
+@dataclass(frozen=True)
+class RevisionsPlan:
+    """How many steps are made; one worker (`engine`) exchanges nothing."""
+
+    base: str
+    job_warmup: int = 600
+    job_steps: int = 300
+    step_warmup: int = 2000
+    step_steps: int = 1500
+
+    def groups(self, folder: Path, shared: Options) -> list[list[Contestant]]:
+        """The two checkouts take turns."""
+        return [
+            [
+                OursContestant(name, self._case(name, shared), {**_BASE, **settings}),
+                OursContestant(f"{name}-base", self._case(name, shared), {**_BASE, **settings}, folder),
+            ]
+            for name, settings in _WAYS.items()
+        ]
+
+    def _case(self, name: str, shared: Options) -> TrainCase:
+        workers = 1 if name == "engine" else 2
+        warmup, steps = (self.job_warmup, self.job_steps) if name in _JOBS else (self.step_warmup, self.step_steps)
+        return TrainCase(workers=workers, warmup_steps=warmup, steps=steps, data_path=shared.data_path)
+
+
+@click.command(NAME)
+@click.option(
+    "--base",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The other checkout, with its jars made (make jars).",
+)
+@options
+def command(shared: Options, base: Path) -> None:
+    """A training step of this checkout beside one of another checkout, in turns."""
+    folder = base.resolve()
+    if not (folder / "python" / "sparkdl_bench").is_dir() or not (folder / "target").is_dir():
+        raise ConfigurationError(
+            f"--base is '{base}', which holds no built checkout of sparkdl-bench (python/sparkdl_bench and target/). "
+            "Make one: git worktree add DIR REVISION, then make jars in it."
+        )
+    plan = RevisionsPlan(commit_of(folder))
+    comparisons = [
+        Comparison(f"{name}, MLP 784-1024-10, batch 128, a step", name, f"{name}-base", MOST) for name in _WAYS
+    ]
+    run_suite(NAME, asdict(plan), plan.groups(folder, shared), comparisons, shared)

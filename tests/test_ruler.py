@@ -222,7 +222,8 @@ class TestLikeForLike:
     def test_ours_runs_the_batch_and_steps_of_its_case(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         seen: list[Any] = []
 
-        def run_to_end(name: str, command: Sequence[str], timeout_s: float) -> None:
+        def run_to_end(name: str, command: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> None:
+            assert environment == {}, "our own checkout needs no other path"
             conf = Path(command[-1])
             seen.append((list(command), load_run_file(conf, ()).settings, timeout_s))
             folder = conf.parent / "results" / "one"

@@ -121,6 +121,37 @@ def test_other_masters_are_spark_s_to_judge(master: str) -> None:
     assert not [said for _, said in faults(f"master={master}", "workers=1") if "is no Spark master" in said]
 
 
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        ([], "it holds no folder step-…."),
+        (
+            ["events.jsonl", "checkpoints/step-000000000004/manifest.json"],
+            "it holds no folder step-…. Its sub-folder 'checkpoints' does.",
+        ),
+        (
+            ["step-000000000004/rank-0-of-2.run-0", "step-000000000002/rank-1-of-2.run-0"],
+            "no rank has written the last file of a step (step-000000000004).",
+        ),
+        (["step-000000000004/manifest.json", "step-000000000008/rank-0-of-2.run-0"], None),
+        (["step-000000000004/rank-0-of-2"], None),  # of an earlier version, which the JVM can tell
+    ],
+)
+def test_a_folder_without_a_checkpoint(
+    files: list[str], why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    said = (
+        f"There is no complete checkpoint in '{tmp_path}' to resume from: {why} Name the folder that checkpoint.dir "
+        "had in the run to continue, or the URI of another file system (hdfs://…)."
+    )
+    assert faults(f"resume={tmp_path}") == ([("settings", said)] if why else [])
+
+
 def test_more_memory_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "_host_memory", lambda: 8 * 1024**3)
     assert faults("master=local[2]", "spark.driver.memory=12g") == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 import sparkdl_bench
 from sparkdl_bench import catalogue, comparison_api, nearest
 from sparkdl_bench.cli import cli
+from sparkdl_bench.comparison import quick
 from sparkdl_bench.errors import ConfigurationError
 
 
@@ -49,6 +51,39 @@ def test_epochs_and_master_reach_the_comparison(monkeypatch: pytest.MonkeyPatch,
     done = CliRunner().invoke(cli, ["try", "digits", *words])
     assert done.exit_code == 0, done.output
     assert (asked["epochs"], asked["master"], asked["batch"]) == (3, "spark://host:7077", "64")
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("", "The master is empty. Masters look so: local[4]"),
+        ("loal[2]", "'loal[2]' is no Spark master. Masters look so: "),
+        ("local-cluster[2,1,1024]", "a comparison gives each number of workers a local-cluster of its own"),
+        (
+            "spark://127.0.0.1:1",
+            "The master spark://127.0.0.1:1 cannot be reached: 127.0.0.1:1 (nothing listens there)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_master_that_cannot_be_is_refused_before_anything_is_measured(
+    master: str, said: str, by_option: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quick, "measure", None)
+    done = CliRunner().invoke(
+        cli, ["try", "digits", *(["--master", master] if by_option else ["--set", f"master={master}"])]
+    )
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_of_a_session_only_a_cluster_s_master_counts() -> None:
+    def session(master: str) -> Any:
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+
+    assert comparison_api._master(None, session("local-cluster[2,1,2048]")) is None
+    assert comparison_api._master(None, session("spark://host:7077")) == "spark://host:7077"
+    assert comparison_api._master("local[2]", session("spark://host:7077")) == "local[2]"
 
 
 @pytest.mark.parametrize(

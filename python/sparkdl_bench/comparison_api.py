@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkdl_bench import catalogue, frames
+from sparkdl_bench import catalogue, frames, preflight
 from sparkdl_bench.comparison import look, nets, quick
 from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.config import RunFile, as_text, flatten
@@ -85,7 +85,7 @@ def compare(
         trials: measured runs of each way, in place of minutes.
         epochs: of each run; None: as many as fit.
         spark: the session, whose master is taken where it is a cluster's. Runs have sessions of their own.
-        master: in place of the session's.
+        master: in place of the session's; `local[N]` for N cores of this host.
         results: folder of the comparisons. A DataFrame is written there once, as Parquet.
         resume: continue what an interrupted call with the same arguments has left.
         settings: other keys of a run, as for `Trainer`: `batch=64`, `learning_rate=0.05`.
@@ -95,8 +95,10 @@ def compare(
         RunFailedError: no trial could be finished.
     """
     effort = quick.Effort(10.0 if minutes is None and trials is None else minutes, trials, epochs)
-    where = master or (spark.sparkContext.master if spark is not None else None)
+    where = _master(master, spark)
     ways = quick.ways(workers, where)
+    if where is not None:
+        preflight.check_master(where)
     _refuse_without_extra()
     root = Path(results).resolve()
     found = _look(data, label, root)
@@ -120,6 +122,14 @@ def compare(
         goes_on=resume,
     )
     return result(folder.path, found.told)
+
+
+def _master(named: str | None, spark: SparkSession | None) -> str | None:
+    """What is named; else a session's where that is a cluster's: of this host the comparison takes all cores."""
+    if named is not None or spark is None:
+        return named
+    master = str(spark.sparkContext.master)
+    return None if master.startswith("local") else master
 
 
 def result(folder: Path, told: str = "") -> ComparisonResult:

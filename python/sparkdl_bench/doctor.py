@@ -34,7 +34,8 @@ def examine(run: RunFile, jvm_log: IO[bytes] | None = None, *, start: bool = Tru
 
     Args:
         jvm_log: where the JVM's standard error goes.
-        start: whether to start the Spark session and to look at its executors too, where nothing was found before.
+        start: whether to start a JVM, for the rules that are its own, and then, where nothing was found, the Spark
+            session, to look at its executors too.
     """
     # A name that is only doubted keeps no session from starting.
     doubted = [Finding("properties", message) for message in spark_properties.doubts(run.spark)]
@@ -45,6 +46,8 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
     wrong = _wrong_settings(run)
     seen = [Finding(check, message) for check, message in preflight.faults(run)]
     known = [*(Finding("settings", message) for message in wrong.values()), *seen]
+    if not start or preflight.is_malformed(run.spark.get("spark.master", "local")):
+        return [*known, *_installation()]
     try:
         api, spark_settings = session.start_jvm({"spark.app.name": "sparkdl-bench doctor", **run.session}, jvm_log)
     except ConfigurationError as error:
@@ -54,13 +57,21 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
     told = _findings(api.doctor_beforehand(spark_settings, right))
     found = [*known, *(each for each in told if each.message not in {one.message for one in known})]
     # A session with such properties might not start, or start wrongly.
-    if found or not start:
+    if found:
         return found
     try:
         with session.open_session(spark_settings) as spark:
             return examine_session(spark, run.settings)
     except ConfigurationError as error:
         return [Finding("session", str(error))]
+
+
+def _installation() -> list[Finding]:
+    try:
+        session.check_installed()
+    except ConfigurationError as error:
+        return [Finding("installation", str(error))]
+    return []
 
 
 def _wrong_settings(run: RunFile) -> dict[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from sparkdl_bench import catalogue
+from sparkdl_bench import catalogue, datafiles
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import cut
@@ -44,6 +44,27 @@ def check(run: RunFile, properties: Mapping[str, str] | None = None) -> None:
         raise ConfigurationError(message)
 
 
+def check_master(master: str, *, reach: bool = True) -> None:
+    """Refuses what is no master by its form, and, with `reach`, one that nobody answers for."""
+    for look in (_master, *((_reach,) if reach else ())):
+        for _, message in look({"spark.master": master}, {}):
+            raise ConfigurationError(message)
+
+
+def is_malformed(master: str) -> bool:
+    """Whether no session can start with a master, wherever it runs."""
+    known = master in ("local", "yarn") or master.startswith("k8s://")
+    return not known and not any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE))
+
+
+def local_cores(master: str) -> int | None:
+    """The cores of this host that `local`, `local[n]` or `local[n,failures]` takes; None for `local[*]` and others."""
+    if master == "local":
+        return 1
+    found = _LOCAL.fullmatch(master)
+    return int(found.group(1)) if found and found.group(1) != "*" else None
+
+
 def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterator[Fault]:
     """Everything that would keep a session from starting or the run from beginning: the check's name, and why."""
     conf = dict(run.spark if properties is None else properties)
@@ -68,7 +89,7 @@ def _complete(settings: Mapping[str, str]) -> dict[str, str]:
     if known is None:
         return dict(settings)
     wrong = known.faults(settings, most=0)
-    looked_at = ("workers", "batch", "batch_per_worker", "engine.name", "data.source", "results")
+    looked_at = ("workers", "batch", "batch_per_worker", "engine.name", "data.source", "data.header", "results")
     defaults = {key: known.default(key) for key in looked_at}
     return {**defaults, **{key: value for key, value in settings.items() if key not in wrong}}
 
@@ -81,9 +102,7 @@ def _master(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
             "The master is yarn, and neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set, so Spark would not find the "
             "cluster. Set one to the folder that holds yarn-site.xml and core-site.xml.",
         )
-    if "spark.master" not in conf or master in ("local", "yarn") or master.startswith("k8s://"):
-        return
-    if any(form.fullmatch(master) for form in (_LOCAL, _LOCAL_CLUSTER, _STANDALONE)):
+    if "spark.master" not in conf or not is_malformed(master):
         return
     meant = ""
     if re.fullmatch(_HOST, master):
@@ -131,10 +150,8 @@ def _slots(conf: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fau
 def _known_slots(conf: Mapping[str, str], cpus: int) -> int | None:
     """Task slots of a master whose name says how many cores there are."""
     master = conf.get("spark.master", "")
-    if master == "local":
-        return 1 // cpus
-    if found := _LOCAL.fullmatch(master):
-        return None if found.group(1) == "*" else int(found.group(1)) // cpus
+    if cores := local_cores(master):
+        return cores // cpus
     if found := _LOCAL_CLUSTER.fullmatch(master):
         return int(found.group(1)) * (int(found.group(2)) // cpus)
     return None
@@ -194,16 +211,44 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
         if not text or any(mark in text for mark in "*?[{,"):
             continue
         path = _local_path(text)
-        if path is not None and not path.exists():
+        if path is None:
+            continue
+        if not path.exists():
             yield "data" if key != "model.spec" else "settings", _no_path(key, text, path)
+        elif key != "model.spec":
+            header = settings.get("data.header", "false").lower() == "true"
+            if said := datafiles.fault(settings.get("data.source", ""), path, f"'{text}' ({key})", header=header):
+                yield "data", said
     resumed = _local_path(settings.get("resume", "")) if settings.get("resume") else None
-    if resumed is not None and not resumed.is_dir():
+    if resumed is not None and (said := _no_checkpoint(resumed)):
         yield (
             "settings",
-            f"There is no complete checkpoint in '{settings['resume']}' to resume from: there is no such folder on "
-            "this host. Name the folder that checkpoint.dir had in the run to continue, or the URI of another file "
-            "system (hdfs://…).",
+            f"There is no complete checkpoint in '{settings['resume']}' to resume from: {said} Name the folder that "
+            "checkpoint.dir had in the run to continue, or the URI of another file system (hdfs://…).",
         )
+
+
+def _no_checkpoint(folder: Path) -> str | None:
+    """Why a folder has none, by its names alone (CheckpointStore.scala); what is damaged inside, the JVM finds."""
+    if not folder.is_dir():
+        return "there is no such folder on this host."
+    try:
+        steps = _steps(folder)
+        if any((step / "manifest.json").is_file() for step in steps):
+            return None
+        if steps:
+            # Of an earlier version, perhaps: the JVM reads the files, and says so.
+            old = any(re.fullmatch(r"rank-\d+-of-\d+", file.name) for step in steps for file in step.iterdir())
+            return None if old else f"no rank has written the last file of a step ({cut(steps[-1].name)})."
+        below = sorted(each.name for each in folder.iterdir() if each.is_dir() and _steps(each))
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})."
+    held = f" Its sub-folder '{cut(below[0])}' does." if below else ""
+    return f"it holds no folder step-….{held}"
+
+
+def _steps(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if re.fullmatch(r"step-\d{1,18}", each.name) and each.is_dir())
 
 
 def _no_path(key: str, text: str, path: Path) -> str:

@@ -239,6 +239,19 @@ def is_connect(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect") or (callable(is_remote) and is_remote() is True)
 
 
+def check_installed(*, natives: bool = True) -> Jars:
+    """The jars that a session needs; refuses, without a JVM, what is not there, and a Spark or Java that does not fit.
+
+    Args:
+        natives: whether the jars of native code must be there.
+    """
+    import pyspark
+
+    jars = find_jars(pyspark.__version__, natives=natives)
+    spark_install.check(pyspark.__version__)
+    return jars
+
+
 def start_jvm(
     options: Mapping[str, str], jvm_log: IO[bytes] | None = None, *, natives: bool = True
 ) -> tuple[_jvm.Api, dict[str, str]]:
@@ -252,10 +265,7 @@ def start_jvm(
     Returns:
         the way to the JVM, and the Spark properties with ours merged in.
     """
-    import pyspark
-
-    jars = find_jars(pyspark.__version__, natives=natives)
-    spark_install.check(pyspark.__version__)
+    jars = check_installed(natives=natives)
     settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
     _bind_loopback(settings)
     with _quiet_logs(), submit.handed_over(settings):

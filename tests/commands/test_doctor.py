@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner, Result
 
 from conftest import CommandLine
-from sparkdl_bench import doctor
+from sparkdl_bench import doctor, session
+from sparkdl_bench.cli import cli
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,17 +26,43 @@ def test_a_healthy_cluster_has_nothing(command_line: CommandLine) -> None:
     assert json.loads(done.stdout) == []
 
 
-def test_too_few_slots_are_told_before_a_session_starts(command_line: CommandLine) -> None:
-    done = command_line.run("doctor", "--no-start", "--master", CLUSTER, "--set", "workers=3")
-    assert done.returncode == 1
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a JVM was to be started")
+
+    monkeypatch.setattr(session, "start_jvm", refuse)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, ["doctor", *words])
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_too_few_slots_are_told_without_a_jvm() -> None:
+    done = run("--no-start", "--master", CLUSTER, "--set", "workers=3")
+    assert done.exit_code == 1
     assert "slots: workers = 3 must all run at once" in done.stdout
     assert "Set workers=2, or master=local-cluster[3,1," in done.stdout
     assert done.stdout.rstrip().endswith("1 finding.")
 
 
+@pytest.mark.usefixtures("no_jvm")
+@pytest.mark.parametrize(
+    ("master", "said"), [("", "master: The master is empty. "), ("locl[2]", "master: 'locl[2]' is no Spark master. ")]
+)
+@pytest.mark.parametrize("more", [[], ["--no-start"]])
+def test_no_jvm_starts_for_what_is_no_master(master: str, said: str, more: list[str]) -> None:
+    done = run("--master", master, "--set", "wrokers=4", *more)
+    assert done.exit_code == 1
+    assert said in done.stdout
+    assert "Did you mean 'workers'?" in done.stdout
+    assert done.stdout.rstrip().endswith("2 findings.")
+
+
 def test_all_faults_are_told_at_once(command_line: CommandLine) -> None:
     words = ["wrokers=4", "epochs=many", "batch=1", "spark.dynamicAllocation.enabled=true"]
-    done = command_line.run("doctor", "--no-start", "--json", *(word for each in words for word in ("--set", each)))
+    done = command_line.run("doctor", "--json", *(word for each in words for word in ("--set", each)))
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
     assert [finding["check"] for finding in found] == ["settings", "settings", "batch", "dynamic-allocation"]
@@ -41,11 +70,15 @@ def test_all_faults_are_told_at_once(command_line: CommandLine) -> None:
     assert "'epochs' has the value 'many'" in found[1]["message"]
 
 
-def test_without_a_session_it_claims_only_what_it_has_checked(command_line: CommandLine) -> None:
-    done = command_line.run("doctor", "--no-start")
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("Nothing found in the run's settings and the session's properties. Not checked, ")
-    assert "fit for the run" not in done.stdout
+@pytest.mark.usefixtures("no_jvm")
+def test_without_a_jvm_it_claims_only_what_it_has_checked() -> None:
+    done = run("--no-start")
+    assert done.exit_code == 0, done.stdout
+    assert done.stdout == (
+        "Nothing found in the run's keys, its master, memory, paths and results, and in what is installed here. Not "
+        "checked, because no JVM was started: which values go together, the session's other properties, its executors "
+        "and their slots, and the data's content. Leave out --no-start to check these.\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,14 +94,16 @@ def test_without_a_session_it_claims_only_what_it_has_checked(command_line: Comm
     ],
 )
 def test_faults_that_need_no_session(command_line: CommandLine, words: list[str], check: str) -> None:
-    done = command_line.run("doctor", "--master", CLUSTER, "--json", "--no-start", *words)
+    done = command_line.run("doctor", "--master", CLUSTER, "--json", *words)
     assert done.returncode == 1, done.stderr
     assert [finding["check"] for finding in json.loads(done.stdout)] == [check]
 
 
-def test_missing_jars_are_a_finding(command_line: CommandLine, tmp_path: object) -> None:
-    done = command_line.run("doctor", "--json", "--no-start", SPARKDL_JARS=str(tmp_path))
-    assert done.returncode == 1
+@pytest.mark.usefixtures("no_jvm")
+def test_missing_jars_are_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKDL_JARS", str(tmp_path))
+    done = run("--json", "--no-start")
+    assert done.exit_code == 1
     [finding] = json.loads(done.stdout)
     assert finding["check"] == "installation"
     assert str(tmp_path) in finding["message"]
@@ -98,8 +133,8 @@ def test_a_running_session_s_own_look_counts(monkeypatch: pytest.MonkeyPatch) ->
         doctor_session=lambda _: told("shuffle-manager", "encryption"),
     )
     monkeypatch.setattr(doctor.session, "check_session", lambda _: api)
-    session: Any = SimpleNamespace(
+    held: Any = SimpleNamespace(
         sparkContext=SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local")]))
     )
-    found = [finding.check for finding in doctor.examine_session(session)]
+    found = [finding.check for finding in doctor.examine_session(held)]
     assert found == ["encryption", "blas-threads", "shuffle-manager"]

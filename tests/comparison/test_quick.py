@@ -34,6 +34,53 @@ def test_ways_share_the_cores_of_this_host(monkeypatch: pytest.MonkeyPatch) -> N
         quick.ways([2, 2])
 
 
+def test_a_local_master_says_how_many_cores_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    for master, cores in (("local", 1), ("local[4]", 4), ("local[4,2]", 4), ("local[*]", 8), (None, 8)):
+        assert quick.cores_of(master) == cores
+    one, two = quick.ways([1, 2], "local[4]")
+    assert (one.settings["spark.master"], one.settings["spark.task.cpus"]) == ("local[4]", "4")
+    assert two.settings["spark.master"] == "local-cluster[2,2,2048]"
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        (
+            "",
+            "The master is empty. Masters look so: local[4], local-cluster[2,1,2048], spark://HOST:7077, yarn, "
+            "k8s://https://HOST:6443. Set it with --master.",
+        ),
+        (
+            "locl[2]",
+            "'locl[2]' is no Spark master. Masters look so: local[4], local-cluster[2,1,2048], spark://HOST:7077, "
+            "yarn, k8s://https://HOST:6443. Set it with --master.",
+        ),
+        (
+            "local-cluster[2,1,1024]",
+            "The master is local-cluster[2,1,1024], and a comparison gives each number of workers a local-cluster of "
+            "its own, of one executor for each worker. Name local[N] to let all ways share N cores of this host, or a "
+            "cluster's master: spark://HOST:7077, yarn.",
+        ),
+        (
+            "local[3]",
+            "The master is local[3], and this process may use 2 cores of this host, so 3 would be shared. Name "
+            "local[2], or leave the master out.",
+        ),
+        (
+            "local",
+            "The master is local, and 2 workers need a core each. Name local[2] or more, or leave the master out for "
+            "all cores of this host.",
+        ),
+    ],
+)
+def test_masters_that_no_comparison_takes(master: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(ConfigurationError) as refused:
+        quick.ways([1, 2], master)
+    assert str(refused.value) == said
+
+
 def test_rounds_measure_all_ways_alike_wherever_they_end() -> None:
     cells = quick.in_rounds(plan(), cells_of(plan()))
     assert [cell.trial for cell in cells] == [1, 1, 2, 2, 3, 3, 4, 4]

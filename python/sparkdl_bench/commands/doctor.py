@@ -12,8 +12,9 @@ from sparkdl_bench.config import RunFile, load_run_file
 
 _NOTHING_FOUND, _FOUND = 0, 1
 _NOT_STARTED = (
-    "Nothing found in the run's settings and the session's properties. Not checked, because no session was started: "
-    "executors, slots that a cluster really has, memory, and the data's content. Leave out --no-start to check these."
+    "Nothing found in the run's keys, its master, memory, paths and results, and in what is installed here. Not "
+    "checked, because no JVM was started: which values go together, the session's other properties, its executors and "
+    "their slots, and the data's content. Leave out --no-start to check these."
 )
 
 
@@ -24,7 +25,7 @@ _NOT_STARTED = (
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of the run or a Spark property."
 )
 @click.option("--spark-conf", metavar="NAME|FILE", help="Spark properties, as of `run`.")
-@click.option("--no-start", is_flag=True, help="Look at settings and properties alone; start no Spark session.")
+@click.option("--no-start", is_flag=True, help="Check what can be known without a JVM, in a second.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
 @click.option("--debug", is_flag=True, help="Show Spark's log and stack traces.")
 def command(
@@ -39,7 +40,7 @@ def command(
     """Check a session for the run that CONF describes (or the defaults). Exit status 0: nothing found, 1: something."""
     from sparkdl_bench import doctor, profiles
 
-    chosen = (*assignments, *([f"master={master}"] if master else []))
+    chosen = (*assignments, *([f"master={master}"] if master is not None else []))
     if conf is not None:
         run = load_run_file(conf, chosen, spark_conf)
     else:

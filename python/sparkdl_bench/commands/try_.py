@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from sparkdl_bench.nearest import cut
     "--minutes", type=float, default=10.0, show_default=True, help="How long to measure; each way at least once."
 )
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
-@click.option("--master", help="A cluster's master, on which the workers run. [default: this host's cores]")
+@click.option(
+    "--master", help="A cluster's master for the workers, or local[N]: N cores of this host. [default: all cores]"
+)
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Set a key of all runs.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="Folder of all that is written.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted try of the same data.")
@@ -46,7 +47,8 @@ def command(
     extra: dict[str, Any] = dict(wanted.settings)
     catalogue.check(extra)
     named = dict(wanted.spark)
-    master = master or named.pop("spark.master", None)
+    of_set = named.pop("spark.master", None)
+    master = of_set if master is None else master
     _refuse(named, extra)
     epochs = extra.pop("epochs", None)
     from sparkdl_bench import comparison_api
@@ -55,7 +57,7 @@ def command(
     found = comparison_api.compare(
         data,
         label=label,
-        workers=quick.sensible_workers(len(os.sched_getaffinity(0))),
+        workers=quick.sensible_workers(quick.cores_of(master)),
         minutes=minutes,
         master=master,
         results=output or comparison_api.RESULTS,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparkdl_bench import helper_process
+from sparkdl_bench import datafiles, helper_process
 from sparkdl_bench.comparison import labels, look_csv
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import listed, suggestion
@@ -168,7 +168,10 @@ def _libsvm(path: Path) -> Look:
 
 
 def _table(path: Path, label: str | None) -> Look:
-    """A folder or a file of Parquet, looked at by a Spark session in a process of its own."""
+    """A folder or a file of Parquet, looked at by a Spark session in a process of its own. That takes seconds, so what
+    holds none is refused first."""
+    if said := datafiles.fault("parquet", path, f"'{path}'"):
+        raise ConfigurationError(said)
     question = {"path": str(path.resolve()), "label": label}
     found = helper_process.ask(_TABLE_PROGRAM, question, "table", failed=f"'{path}' could not be read: ")
     if "error" in found:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkdl_bench import preflight
 from sparkdl_bench.comparison import check, loop, store
 from sparkdl_bench.comparison.cells import Cell, cells_of, check_without_jvm
 from sparkdl_bench.comparison.execute import ProcessExecutor, run_toml
@@ -62,15 +63,49 @@ class Effort:
 
 def ways(workers: Sequence[int], master: str | None = None) -> tuple[Variant, ...]:
     """One process with all cores of this host, and so many workers that share them; or, with a master of a cluster,
-    workers there."""
+    workers there.
+
+    Args:
+        master: of a cluster; or `local[N]`, for N cores of this host.
+    """
     numbers = list(workers) if isinstance(workers, Iterable) and not isinstance(workers, str) else []
     if not numbers or any(not _is_whole(each) or each < 1 for each in numbers) or len(set(numbers)) < len(numbers):
         raise ConfigurationError(
             f"workers = {workers!r} is not valid; it is a list of different whole numbers of at least 1, such as "
             "[1, 2]."
         )
-    cores = len(os.sched_getaffinity(0))
+    cores = cores_of(master)
+    if preflight.local_cores(master or "") and cores < max(numbers):
+        raise ConfigurationError(
+            f"The master is {master}, and {max(numbers)} workers need a core each. Name local[{max(numbers)}] or more, "
+            "or leave the master out for all cores of this host."
+        )
     return tuple(_way(number, cores, master) for number in numbers)
+
+
+def cores_of(master: str | None) -> int:
+    """The cores of this host for the ways that run on it: those that a local master names, or all.
+
+    Raises:
+        ConfigurationError: the master is none by its form, or is a local one that means something else.
+    """
+    here = len(os.sched_getaffinity(0))
+    if master is None:
+        return here
+    preflight.check_master(master, reach=False)
+    if master.startswith("local-cluster"):
+        raise ConfigurationError(
+            f"The master is {master}, and a comparison gives each number of workers a local-cluster of its own, of one "
+            "executor for each worker. Name local[N] to let all ways share N cores of this host, or a cluster's "
+            "master: spark://HOST:7077, yarn."
+        )
+    cores = preflight.local_cores(master) or here
+    if cores > here:
+        raise ConfigurationError(
+            f"The master is {master}, and this process may use {here} core{'s' if here > 1 else ''} of this host, so "
+            f"{cores} would be shared. Name local[{here}], or leave the master out."
+        )
+    return cores
 
 
 def _is_whole(value: object) -> bool:

@@ -66,7 +66,7 @@ test: $(INSTALLED) target/.jars-$(LINE)
 
 # PyTorch is an extra and large: its tests have an environment of their own, and are skipped elsewhere.
 test-torch: .venv-torch/.installed target/.jars-4
-	.venv-torch/bin/python -m pytest tests/torch_backend tests/test_launch_torch.py $(TESTS)
+	.venv-torch/bin/python -m pytest tests/torch_backend tests/test_launch_torch.py tests/test_exports.py $(TESTS)
 
 # ARGS: --parts ucx,mpi whatever has changed; --since REVISION.
 test-optional: $(INSTALLED) target/.jars-4

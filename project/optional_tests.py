@@ -67,7 +67,13 @@ PARTS = (
     ),
     Part(
         "torch",
-        (r"torch", r"gloo", r"^python/sparkdl_bench/(worker|launching)/", r"sparkdlbench/worker/", r"_same_start"),
+        (
+            r"torch",
+            r"gloo",
+            r"^python/sparkdl_bench/(worker|launching|exports)/",
+            r"sparkdlbench/worker/",
+            r"_same_start",
+        ),
         install=("peers install pytorch",),
         targets=("test-torch",),
         python=(("tests/test_peers.py", "tests/engines/test_engines.py", "-k", "torch or gloo"),),

@@ -18,7 +18,7 @@ LAYERS = (
     ("spark_install", "spark_properties"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("checkpoint", "runfiles", "saved", "torch"),
-    ("config", "engines", "lazy", "plot", "runner", "ucx"),
+    ("config", "engines", "exports", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
     ("doctor", "prediction"),
     ("launching", "trainer"),

@@ -23,6 +23,7 @@ from sparkdl_bench.version import __version__
 
 if TYPE_CHECKING:
     from sparkdl_bench.comparison_api import ComparisonResult, compare
+    from sparkdl_bench.exports import load_weights
     from sparkdl_bench.launching.driver import LaunchResult, launch
     from sparkdl_bench.launching.reporting import launch_attempt, report
     from sparkdl_bench.prediction import Model, load_model
@@ -44,6 +45,7 @@ _HOMES = {
     "launch_attempt": "launching.reporting",
     "load": "saved",
     "load_model": "prediction",
+    "load_weights": "exports",
     "report": "launching.reporting",
 }
 
@@ -68,6 +70,7 @@ __all__ = [
     "launch_attempt",
     "load",
     "load_model",
+    "load_weights",
     "report",
 ]
 

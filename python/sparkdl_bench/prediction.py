@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkdl_bench import _jvm, engines, frames, models, saved
+from sparkdl_bench import _jvm, engines, exports, frames, models, saved
 from sparkdl_bench.config import as_text
 from sparkdl_bench.engines.numpy import KINDS, NumpyEngine
 from sparkdl_bench.errors import ConfigurationError
@@ -82,6 +82,35 @@ class Model:
     def save(self, path: str | Path) -> None:
         """Writes the model to a folder, which `load_model` reads."""
         saved.save(Path(path), self._saved.specification, self._saved.weights, self._input)
+
+    def export(self, path: str | Path, format: str | None = None) -> None:  # noqa: A002 (as users write it)
+        """Writes the model to a file for other programs, whole or not at all.
+
+        Args:
+            path: of the file; its suffix is the format's:
+
+                - `.onnx`: rows as they are stored → `scores` and `probabilities`, preprocessing included;
+                - `.safetensors`: the weights, with layers and preprocessing as metadata;
+                - `.pt` or `.pth`: PyTorch's state_dict, for `torch_module` or a net of your own with the same names;
+                - `.npz`: the weights as NumPy's archive.
+
+            format: `onnx`, `safetensors`, `state-dict` or `npz`, where the suffix does not say it.
+
+        Raises:
+            ConfigurationError: no such format; a package that is not installed (the message names the extra).
+            WriteError: the file cannot be written.
+        """
+        exports.write(
+            saved.SavedModel(self.specification, self._saved.weights, self._input), self._spec, Path(path), format
+        )
+
+    def torch_module(self) -> Any:
+        """The model as a `torch.nn.Module` in evaluation mode: rows as they are stored, rows × the row's shape, to
+        class scores, rows × classes. Its state_dict is what `export` writes. Needs PyTorch (the extra `torch`).
+        """
+        from sparkdl_bench.exports import state_dict
+
+        return state_dict.module(self._spec, saved.SavedModel(self.specification, self._saved.weights, self._input))
 
     def transform(
         self,

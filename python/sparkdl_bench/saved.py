@@ -26,7 +26,7 @@ _MOST_INFLATED = 1100
 
 # What damaged files end in: JSON that is nested too deeply and archives that are encrypted or packed in an unknown way
 # in a RuntimeError, headers of arrays that make no sense in one of Python's own parser, the rest in those of formats.
-_DAMAGED = (
+DAMAGED = (
     *(OSError, ValueError, EOFError, RuntimeError, TypeError, KeyError, OverflowError),
     *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile),
 )
@@ -57,7 +57,7 @@ def save(
 ) -> None:
     """Writes the model's files into `folder`, which is made where it is not there; `rows` is `SavedModel.input`."""
     with replacing(folder / "weights.npz") as partial:
-        _write_arrays(partial, weights)
+        write_arrays(partial, weights)
     if rows:
         replace_text(folder / "input.json", json.dumps(rows) + "\n")
     else:
@@ -65,7 +65,7 @@ def save(
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
 
 
-def _write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
+def write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
     """As `numpy.savez`; that of NumPy 1 leaves the archive open on a full disk, and it complains when collected."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in weights.items():
@@ -87,10 +87,8 @@ def load(folder: str | Path) -> SavedModel:
         rows = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {}
         if not isinstance(specification, dict) or not isinstance(rows, dict):
             raise ValueError("model.json and input.json must each hold one JSON object")
-        _check_sizes(folder / "weights.npz")
-        with np.load(folder / "weights.npz", allow_pickle=False) as archive:
-            weights = {name: archive[name] for name in archive.files}
-    except _DAMAGED as error:
+        weights = read_arrays(folder / "weights.npz")
+    except DAMAGED as error:
         raise ConfigurationError(
             f"'{folder}' holds no saved model: {error}. A saved model is a folder with model.json and weights.npz, as "
             "FitResult.save(folder) writes it."
@@ -98,12 +96,19 @@ def load(folder: str | Path) -> SavedModel:
     return SavedModel(specification, weights, rows)
 
 
+def read_arrays(path: Path) -> Weights:
+    """The arrays of an archive, by name. One that is damaged raises one of `DAMAGED`, before memory is taken for it."""
+    _check_sizes(path)
+    with np.load(path, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
 def _check_sizes(path: Path) -> None:
     """Raises ValueError where an array's header asks for other memory than the archive's bytes fill."""
     with zipfile.ZipFile(path) as archive:
         total, most = sum(member.file_size for member in archive.infolist()), _MOST_INFLATED * path.stat().st_size
         if total > most:  # entries may share bytes
-            raise ValueError(f"weights.npz says that its {path.stat().st_size} bytes hold {total}")
+            raise ValueError(f"{path.name} says that its {path.stat().st_size} bytes hold {total}")
         for member in archive.infolist():
             with archive.open(member) as file:
                 version = np.lib.format.read_magic(file)

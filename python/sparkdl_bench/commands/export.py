@@ -1,0 +1,34 @@
+"""`sparkdl-bench export`: a trained model as a file of another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("export")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="File to write: .onnx, .safetensors, .pt, .pth or .npz.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["npz", "onnx", "safetensors", "state-dict"]),
+    help="[default: by OUT's suffix]",
+)
+def command(model: Path, output: Path, form: str | None) -> None:
+    """Write the trained MODEL, a folder that `run` or FitResult.save wrote, as a file for other programs.
+
+    ONNX holds all from stored rows to probabilities, the other formats hold the weights by name.
+    """
+    from sparkdl_bench import prediction
+
+    prediction.load_model(model).export(output, form)
+    click.echo(f"exported  {output}")

@@ -248,6 +248,35 @@ def test_what_may_work_is_left_alone(assignments: list[str], monkeypatch: pytest
     assert faults(*assignments) == []
 
 
+@pytest.mark.parametrize(
+    ("assignments", "results", "said"),
+    [
+        (
+            ["workers=3", "master=local-cluster[2,1,2048]"],
+            "results",
+            "workers = 3 must all run at once, and the master local-cluster[2,1,2048] has 2 task slots. Set --workers "
+            "2, or --master local-cluster[3,1,2048].",
+        ),
+        (["workers=2", "master=locl[2]"], "results", "'locl[2]' is no Spark master. Masters look so: local[4], "),
+        (["workers=2"], "{file}", "--results is '{file}', and '{file}' is a file. Name a folder with --results DIR."),
+        (["workers=2", "wrokers=3"], "results", "Unknown configuration key 'wrokers'. Did you mean 'workers'?"),
+        # It has no batch, and no data.
+        (["workers=200", "master=local[200]"], "results", ""),
+        (["workers=2", "data.source=csv", "data.path=/no/such/rows.csv"], "results", ""),
+    ],
+)
+def test_a_launch_is_told_in_its_own_options(assignments: list[str], results: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("", encoding="utf-8")
+    run = RunFile().with_settings(assignments)
+    if not said:
+        preflight.check_launch(run, results)
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        preflight.check_launch(run, results.format(file=file))
+    assert str(refused.value).startswith(said.format(file=file))
+
+
 def test_all_faults_are_told_not_the_first_alone() -> None:
     found = faults("master=local-cluster[1,1,512]", "workers=4", "batch=2", "spark.driver.memory=1m")
     assert [check for check, _ in found] == ["batch", "slots", "memory", "memory"]

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparkdl_bench import frames
+from sparkdl_bench import catalogue, compare, frames
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.ml import SparkDLClassifier
 from sparkdl_bench.trainer import FitResult, Trainer, data_to_settings, keywords_to_settings
 
 KEYS = [
@@ -176,3 +177,119 @@ def test_last_and_best_weights(tmp_path: Path) -> None:
         result.weights("first")
     with pytest.raises(ConfigurationError, match=r"did not keep its best weights\. Train with keep_best='accuracy'"):
         FitResult(tmp_path, {}, {}).weights("best")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        (
+            {"wrokers": 3},
+            "Unknown configuration key 'wrokers'. Did you mean 'workers'? `sparkdl-bench list keys` describes all "
+            "keys.",
+        ),
+        (
+            {"epochs": "many"},
+            "Configuration key 'epochs' has the value 'many', which is not valid. Valid: a whole number, at least 0.",
+        ),
+        (
+            {"transport": "block-straem", "learnin_rate": 0.1},
+            "There is no transport called 'block-straem'. Did you mean 'block-stream'?",
+        ),
+        (
+            {"model": {"name": "mlp", "hiden": 3}},
+            "Unknown configuration key 'model.hiden'. Did you mean 'model.hidden'?",
+        ),
+        ({"model": "lent"}, "There is no model called 'lent'. Did you mean 'lenet'? Valid: "),
+        ({"data": "digts"}, "data='digts' is neither a data source nor a folder. Data sources: "),
+        ({"data": {"source": "csv", "pth": "x"}}, "Unknown configuration key 'data.pth'. Did you mean 'data.path'?"),
+        ({"data": Frame("a", "label"), "wrokers": 3}, "Unknown configuration key 'wrokers'. Did you mean 'workers'?"),
+        (
+            {"batch": 64, "batch_size": 32},
+            "The key 'batch' is set twice in the call of Trainer: to '64', and by 'batch_size' to '32'. Set it once.",
+        ),
+        (
+            {"steps": 3},
+            "steps=… in the call of Trainer may mean max_steps or schedule.steps. Write max_steps=… or "
+            "schedule__steps=….",
+        ),
+        (
+            {"activation": Net},
+            "The key 'activation' in the call of Trainer has the class Net as its value, and training runs in the "
+            "executors' JVMs, which cannot call Python. Valid are texts, numbers, true and false, and lists of numbers "
+            "or texts. `sparkdl-bench list keys` shows what 'activation' may be; a training function of your own is "
+            "run by sparkdl_bench.launch(train, spark).",
+        ),
+        ({"activation": fitted}, "The key 'activation' in the call of Trainer has the function fitted as its value"),
+        (
+            {"hidden": np.array([3, 4])},
+            "The key 'hidden' in the call of Trainer has the value array([3, 4]) of type numpy.ndarray. Valid are "
+            "texts, numbers, true and false, and lists of numbers or texts. Give hidden=value.tolist().",
+        ),
+        (
+            {"data": {"table": np.zeros(3)}},
+            "'data.table' in the call of Trainer is a numpy ndarray. Make it a DataFrame of Spark's first: "
+            "spark.createDataFrame(data).",
+        ),
+    ],
+)
+def test_names_and_values_are_checked_when_it_is_made(keywords: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        Trainer(**keywords)
+    assert str(refused.value).startswith(said)
+
+
+def test_another_word_takes_the_place_of_a_default() -> None:
+    settings = Trainer(batch_size=64, n_epochs=3).settings(KEYS, SOURCES)
+    assert {key: settings.get(key) for key in ("batch", "batch_size", "epochs", "n_epochs", "workers")} == {
+        "batch": None,
+        "batch_size": "64",
+        "epochs": None,
+        "n_epochs": "3",
+        "workers": "2",
+    }
+
+
+def test_without_a_catalogue_the_jvm_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "load", lambda: None)
+    assert Trainer(wrokers=3).settings(KEYS, SOURCES)["wrokers"] == "3"
+
+
+def test_a_trainer_shows_itself_in_one_line() -> None:
+    assert repr(Trainer()) == "Trainer(model='mlp', data='digits', workers=2, batch=128, epochs=5)"
+    shown = repr(
+        Trainer(
+            {"name": "mlp", "hidden": [100, 50]},
+            {"table": Frame("a", "label"), "label": "label"},
+            workers=3,
+            seed=None,
+            mlflow__uri="https://me:secret@host/",
+            name="n" * 100,
+        )
+    )
+    assert shown == (
+        "Trainer(model={'name': 'mlp', 'hidden': [100, 50]}, data={'table': DataFrame of 2 columns, 'label': 'label'}, "
+        f"workers=3, batch=128, epochs=5, mlflow__uri='https://(redacted)@host/', name='{'n' * 59}…)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "kind", "made"),
+    [
+        ("pandas.core.frame", "DataFrame", "spark.createDataFrame(data)"),
+        ("pandas.core.series", "Series", "spark.createDataFrame(data.to_frame())"),
+        ("polars.dataframe.frame", "DataFrame", "spark.createDataFrame(data.to_pandas())"),
+        ("pyarrow.lib", "Table", "spark.createDataFrame(data.to_pandas())"),
+    ],
+)
+def test_rows_of_other_libraries_are_told_what_to_do_wherever_they_are_given(
+    library: str, kind: str, made: str
+) -> None:
+    rows = type(kind, (), {"__module__": library})()
+    first = f"a {library.partition('.')[0]} {kind}. Make it a DataFrame of Spark's first: {made}."
+    for call in (lambda: Trainer(data=rows), lambda: compare(rows)):
+        with pytest.raises(ConfigurationError) as refused:
+            call()
+        assert str(refused.value) == f"data is {first} Name the label's column with label=…."
+    with pytest.raises(ConfigurationError) as refused:
+        SparkDLClassifier().fit(rows)
+    assert str(refused.value) == f"fit takes a DataFrame of a classic Spark session, and this is {first}"

@@ -36,7 +36,7 @@ WRONG: list[tuple[str, str]] = [
     (f"run {DIGITS} --set data.sorce=digits", "Did you mean 'data.source'?"),
     (f"run {DIGITS} --set batchsise=64", "Did you mean 'batch'?"),
     (f"run {DIGITS} --set spark.sparkdl.evaluateEvry=2", "Did you mean 'evaluate_every'?"),
-    (f"run {DIGITS} --set zzz=1", "The nearest: "),
+    (f"run {DIGITS} --set zzz=1", "'zzz'. `sparkdl-bench list keys` describes all keys."),
     (f"run {DIGITS} --set wrokers=4 --set epohcs=2", "Did you mean 'epochs'?"),
     (f"run {DIGITS} --set steps=100", "may mean max_steps or schedule.steps"),
     # Values.
@@ -102,6 +102,58 @@ def test_a_wrong_word_is_told_what_was_meant(words: str, suggested: str) -> None
     assert suggested in answered.stderr
     lines = [part for line in answered.stderr.splitlines() for part in textwrap.wrap(line, TERMINAL_COLUMNS)]
     assert len(lines) <= MOST_LINES, answered.stderr
+
+
+# What people write who know other programs: nothing of ours is a typing error away, so nothing is suggested.
+FAR = [
+    *("--set zzz=1", "--set gpus=1", "--set loss=hinge", "--set patience=3", "--set metrics=auc", "--set hosts=a"),
+    *("--set sampler=x", "--set num_gpus=2", "--set early_stopping=true", "--set amp=true", "--set verbose=1"),
+    *("--set transport=mpirun2", "--set data=mnist", "--set model=transformer", "--set model=imagenet"),
+    *("--set codec=int8", "--set topology=torus", "--set optimizer=lion", "--set algorithm=gzip", "--quiet"),
+]
+
+
+@pytest.mark.parametrize("words", FAR)
+def test_far_words_are_not_suggested(words: str) -> None:
+    answered = run(f"run {DIGITS} {words}")
+    assert answered.exit_code == 2
+    assert "Did you mean" not in answered.stderr
+    assert "  " not in answered.stderr
+    assert "'" + words.removeprefix("--set ").split("=")[0 if "Unknown" in answered.stderr else -1] in answered.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("dropout_rate", "Did you mean 'model.dropout'?"),
+        ("wrkrs", "Did you mean 'workers'?"),
+        ("btch", "Did you mean 'batch'?"),
+        ("num_classes", "Did you mean 'data.classes'?"),
+        ("transport_name", "Did you mean 'transport'?"),
+    ],
+)
+def test_words_that_are_near_enough(typed: str, meant: str) -> None:
+    assert meant in run(f"run {DIGITS} --set {typed}=1").stderr
+
+
+def test_no_option_is_near_so_all_are_named() -> None:
+    assert (
+        "There is no option '--quiet'. Options: --set, --spark-conf, --resume, --master, --debug, "
+        in run(f"run {DIGITS} --quiet").stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("deploy digits-mlp", "There is no command 'deploy'. Commands: bench, "),
+        ("list gpus", "There is no axis called 'gpus'. Valid: "),
+        ("run no-such-thing-at-all", "No such file or directory. A run file is TOML, or"),
+        ("try no-such-thing-at-all", "There is no file or folder 'no-such-thing-at-all'. Give a path of this host"),
+    ],
+)
+def test_the_same_for_commands_axes_and_files(words: str, said: str) -> None:
+    assert said in run(words).stderr
 
 
 @pytest.mark.parametrize(

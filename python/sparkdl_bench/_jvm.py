@@ -217,7 +217,7 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
             raise ConfigurationError(
                 _too_old(jvm_log)
                 or f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
-                f"{_reason(jvm_log) or error}. Check the run's Spark properties; Spark needs JDK "
+                f"{_reason(jvm_log) or error}. Check the Spark properties; Spark needs JDK "
                 f"{spark_install.MIN_JAVA} or newer, and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
         holder._gateway, holder._jvm = gateway, gateway.jvm

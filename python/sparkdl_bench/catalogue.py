@@ -95,35 +95,42 @@ class Catalogue:
         near = suggestion(key, [*self.keys, *self.aliases], by_parts=True)
         for alias, meant in self.aliases.items():
             near = near.replace(f"'{alias}'", f"'{meant[0]}'")
-        return f"Unknown configuration key '{cut(key)}'. {near} `sparkdl-bench list keys` describes all keys."
+        return f"Unknown configuration key '{cut(key)}'.{near} `sparkdl-bench list keys` describes all keys."
 
     def _no_variant(self, key: str, value: str) -> str:
         axis = key.partition(".")[0]
         valid = list(dict.fromkeys([*self.named_by[key], self.default(key)]))
-        hint = self.elsewhere.get(key, {}).get(value) or suggestion(value, valid)
+        meant = self.elsewhere.get(key, {}).get(value)
+        hint = f" {meant}" if meant else suggestion(value, valid)
         return (
-            f"There is no {axis} called '{cut(value)}'. {hint} Valid: {', '.join(valid)}. `sparkdl-bench list {axis}` "
+            f"There is no {axis} called '{cut(value)}'.{hint} Valid: {', '.join(valid)}. `sparkdl-bench list {axis}` "
             "describes them."
         )
 
     def _not_valid(self, key: str, value: str) -> str:
         facts = self.keys[key]
         choices = {"choice": facts.get("values", ()), "flag": ("true", "false")}.get(str(facts["kind"]), ())
-        near = f"{_meant_flag(value) if facts['kind'] == 'flag' else suggestion(value, choices)} " if choices else ""
+        near = _meant_flag(value) if facts["kind"] == "flag" else suggestion(value, choices)
         return (
-            f"Configuration key '{key}' has the value '{cut(value)}', which is not valid. {near}"
+            f"Configuration key '{key}' has the value '{cut(value)}', which is not valid.{near} "
             f"Valid: {facts['valid']}. Set it with --set {key}=VALUE, or in the run's TOML file."
         )
 
 
-def check(settings: Mapping[str, str]) -> None:
-    """Refuses wrong keys and values, up to three of them at once, before there is a JVM."""
+def check(settings: Mapping[str, str], *, from_file: bool = True) -> None:
+    """Refuses wrong keys and values, up to three of them at once, before there is a JVM.
+
+    Args:
+        from_file: whether they come from a file or a command line, so that the message says how to set them there.
+    """
     known = load()
     faults = list(known.faults(settings, _MOST_SHOWN).values()) if known else []
     if not faults:
         return
     more = f" And {len(faults) - _MOST_SHOWN} more keys are wrong." if len(faults) > _MOST_SHOWN else ""
     shown = faults[:_MOST_SHOWN]
+    if not from_file:
+        shown = [re.sub(r" Set it with .*$", "", each) for each in shown]
     if len(shown) > 1:
         shown = [
             re.sub(r" `sparkdl-bench list keys` describes all keys\.| Set it with .*$", "", each) for each in shown
@@ -216,9 +223,9 @@ def _is_number(text: str, least: float, below: float | None) -> bool:
 def _meant_flag(value: str) -> str:
     word = value.lower()
     if word in ("yes", "on", "1", "y", "t"):
-        return "Did you mean 'true'?"
+        return " Did you mean 'true'?"
     if word in ("no", "off", "0", "n", "f"):
-        return "Did you mean 'false'?"
+        return " Did you mean 'false'?"
     return suggestion(value, ("true", "false"))
 
 

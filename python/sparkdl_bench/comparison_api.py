@@ -108,7 +108,7 @@ def compare(
         fitting = {key: value for key, value in fitting.items() if not key.startswith("model.")}
     given = {**fitting, **found.settings, **chosen}
     base = dict(catalogue.canonical(key, value) for key, value in given.items())
-    catalogue.check(base)
+    catalogue.check(base, from_file=False)
     name = _name(found, base, workers)
     sys.stderr.write(f"{found.told}. Net: {nets.described(base)}.\n")
     folder = quick.measure(
@@ -185,8 +185,11 @@ def _look(data: Any, label: str | None, root: Path) -> look.Look:
         return look.Look(given, shape, int(given.get("data.classes", "10")), 0, f"Data: {given}")
     if isinstance(data, (str, Path)):
         return look.look(str(data), label)
+    if foreign := frames.of_another_library(data):
+        raise ConfigurationError(f"data is {foreign} Name the label's column with label=….")
     raise ConfigurationError(
-        f"data is a {type(data).__name__}, and must be a DataFrame, a path, a dict of the data keys, or 'digits'."
+        f"data is a {type(data).__name__}, and must be a DataFrame of Spark's, a path, a dict of the data keys, or "
+        "'digits'."
     )
 
 

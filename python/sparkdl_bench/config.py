@@ -5,6 +5,7 @@ Names and values are the catalogue's and the JVM's to check; this module knows T
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkdl_bench import catalogue, runfiles, toml_depth
+from sparkdl_bench import catalogue, frames, runfiles, toml_depth
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import cut
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -177,10 +179,25 @@ def as_text(name: str, value: Any, origin: str) -> str:
         return ",".join(as_text(name, item, origin) for item in value)
     if hasattr(value, "item") and callable(value.item) and getattr(value, "ndim", None) == 0:
         return as_text(name, value.item(), origin)  # a NumPy scalar
-    raise ConfigurationError(
-        f"The key '{name}' in {origin} has the value {value!r} of type {type(value).__name__}. Valid are texts, "
-        "numbers, true and false, and lists of numbers or texts."
-    )
+    raise ConfigurationError(_no_value(name, value, origin))
+
+
+def _no_value(name: str, value: Any, origin: str) -> str:
+    foreign = frames.of_another_library(value)
+    if foreign and name in ("data.table", "data.test_table"):
+        return f"'{name}' in {origin} is {foreign}"
+    valid = "Valid are texts, numbers, true and false, and lists of numbers or texts."
+    if isinstance(value, type) or callable(value):
+        kind = "class" if isinstance(value, type) else "function" if inspect.isroutine(value) else "object"
+        called = getattr(value, "__qualname__", type(value).__name__)
+        return (
+            f"The key '{name}' in {origin} has the {kind} {called} as its value, and training runs in the executors' "
+            f"JVMs, which cannot call Python. {valid} `sparkdl-bench list keys` shows what '{name}' may be; a "
+            "training function of your own is run by sparkdl_bench.launch(train, spark)."
+        )
+    given = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+    listed = f" Give {name.rpartition('.')[2]}=value.tolist()." if hasattr(value, "tolist") else ""
+    return f"The key '{name}' in {origin} has the value {cut(repr(value))} of type {given}. {valid}{listed}"
 
 
 def _place(key: str, value: str, spark: dict[str, str], settings: dict[str, str]) -> None:

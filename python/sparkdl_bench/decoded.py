@@ -10,14 +10,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import cut
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 # As Materializer.scala names them: the source, and a fingerprint of files and keys or a number of chance; and while
 # they are being written.
 _NAME = re.compile(rf"[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})|\.[a-z][a-z0-9-]*-(?:[0-9a-f]{{24}}|{_UUID})-{_UUID}")
 _MANIFEST = "manifest.json"
+_PART = re.compile(r"part-\d+-\d+")
+# Of Hadoop's local file system.
+_CHECKSUM = re.compile(r"\..+\.crc")
+# A folder without a manifest that was written to within this time may be one that a run is about to fill.
+_FILLING_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,11 @@ class Copy:
     age_s: float
     rows: int | None
 
+    @property
+    def may_be_filling(self) -> bool:
+        """Whether a run may be writing it now."""
+        return self.rows is None and self.age_s < _FILLING_S
+
 
 def folder() -> Path:
     """Where runs with a local master keep them by themselves."""
@@ -42,16 +54,51 @@ def folder() -> Path:
 
 
 def copies(where: Path) -> list[Copy]:
-    """Those that runs have left there, the oldest first. What has another name is somebody else's, and no copy."""
-    if not where.is_dir():
-        return []
-    found = [_copy(each) for each in where.iterdir() if _NAME.fullmatch(each.name) and _is_folder(each)]
-    return sorted(found, key=lambda copy: -copy.age_s)
+    """Those that runs have left there, the oldest first; what else is there, `others` tells."""
+    return sorted(
+        (_copy(each) for each in _entries(where) if _foreign(each) is None),
+        key=lambda copy: -copy.age_s,
+    )
 
 
-def _is_folder(path: Path) -> bool:
-    """Of its own: what a link leads to is not deleted with it."""
-    return path.is_dir() and not path.is_symlink()
+def others(where: Path) -> list[tuple[str, str]]:
+    """What else is there, by name: the name, and why it is no copy that runs have left."""
+    return [(each.name, why) for each in _entries(where) if (why := _foreign(each))]
+
+
+def _entries(where: Path) -> list[Path]:
+    return sorted(where.iterdir()) if where.is_dir() else []
+
+
+def _foreign(path: Path) -> str | None:
+    """Why something is no decoded copy, by its name and by all that it holds; None where it is one.
+
+    The folder may be anybody's (`data.cache_dir`), so a name alone is not enough to delete what bears it.
+    """
+    if path.is_symlink():
+        return "a link"  # what it leads to is not deleted with it
+    if not path.is_dir():
+        return "a file"
+    named = _NAME.fullmatch(path.name) is not None
+    manifest = path / _MANIFEST
+    try:
+        if not named:
+            return "a decoded copy under a name that no run gave it" if _parts(manifest) else "no decoded copy"
+        parts = _parts(manifest)
+        if parts is None and manifest.exists():
+            return f"its {_MANIFEST} is none of ours"
+        held = sorted(each for each in path.iterdir() if not _CHECKSUM.fullmatch(each.name))
+        strange = [each for each in held if not _is_ours(each, parts)]
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    return f"it holds '{cut(strange[0].name)}', which no run wrote" if strange else None
+
+
+def _is_ours(file: Path, parts: set[str] | None) -> bool:
+    """Args: parts: by the manifest, None where the folder is not complete."""
+    if file.is_symlink() or not file.is_file():
+        return False
+    return file.name == _MANIFEST or (_PART.fullmatch(file.name) is not None if parts is None else file.name in parts)
 
 
 def clean(found: Sequence[Copy], where: Path) -> int:
@@ -84,8 +131,23 @@ def _copy(path: Path) -> Copy:
 
 
 def _rows(manifest: Path) -> int | None:
+    content = _content(manifest)
+    return None if content is None else sum(int(part["rows"]) for part in content["parts"])
+
+
+def _parts(manifest: Path) -> set[str] | None:
+    """The files of rows that a manifest lists; None where there is none of ours."""
+    content = _content(manifest)
+    return None if content is None else {str(part["file"]) for part in content["parts"]}
+
+
+def _content(manifest: Path) -> dict[str, Any] | None:
+    """As RowsManifest writes it, in whichever version."""
     try:
-        parts = json.loads(manifest.read_text(encoding="utf-8"))["parts"]
-        return sum(int(part["rows"]) for part in parts)
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        ours = isinstance(content["schema"], int) and isinstance(content["source"], str)
+        for part in content["parts"]:
+            ours = ours and int(part["rows"]) >= 0 and isinstance(part["file"], str)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    return content if ours else None

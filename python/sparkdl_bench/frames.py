@@ -11,6 +11,15 @@ from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
 
+# Libraries whose rows people hand in, and how `createDataFrame` takes their kinds.
+_LIBRARIES: dict[str, dict[str, str]] = {
+    "pandas": {"Series": "data.to_frame()"},
+    "numpy": {},
+    "pyarrow": {"Table": "data.to_pandas()", "RecordBatch": "data.to_pandas()"},
+    "polars": {"DataFrame": "data.to_pandas()", "LazyFrame": "data.collect().to_pandas()"},
+    "dask": {"DataFrame": "data.compute()"},
+}
+
 
 @contextmanager
 def named(data: Any) -> Iterator[str | Path | Mapping[str, Any]]:
@@ -86,6 +95,30 @@ def standardised(settings: dict[str, str], data: Any) -> dict[str, str]:
 def is_frame(value: Any) -> bool:
     """Whether `value` is a DataFrame of a classic session, on every supported Spark."""
     return hasattr(value, "createOrReplaceGlobalTempView") and hasattr(value, "sparkSession")
+
+
+def of_another_library(value: Any) -> str | None:
+    """What somebody's rows are who gives pandas, NumPy, PyArrow or Polars where a DataFrame of Spark's belongs, with
+    what to do, in two sentences; None where they are nothing of the kind."""
+    library = type(value).__module__.partition(".")[0]
+    if library not in _LIBRARIES:
+        return None
+    kind = type(value).__name__
+    made = _LIBRARIES[library].get(kind, "data")
+    return f"a {library} {kind}. Make it a DataFrame of Spark's first: spark.createDataFrame({made})."
+
+
+def check(value: Any, call: str, other: str = "") -> None:
+    """Refuses what is no DataFrame of a classic session.
+
+    Args:
+        call: what was called, as a sentence begins with it.
+        other: a further sentence, of what else there is.
+    """
+    if is_frame(value):
+        return
+    given = of_another_library(value) or f"a {type(value).__name__}."
+    raise ConfigurationError(f"{call} takes a DataFrame of a classic Spark session, and this is {given}{other}")
 
 
 def refuse_twins(frame: Any) -> None:

@@ -75,8 +75,8 @@ class LazyGroup(SuggestingGroup):
 
 def no_command(typed: str, commands: Sequence[str]) -> str:
     meant = _MEANT.get(typed)
-    near = f"Did you mean '{meant}'?" if meant in commands else suggestion(typed, commands)
-    return f"There is no command '{typed}'. {near} Commands: {', '.join(commands)}."
+    near = f" Did you mean '{meant}'?" if meant in commands else suggestion(typed, commands)
+    return f"There is no command '{typed}'.{near} Commands: {', '.join(commands)}."
 
 
 def usage(error: click.ClickException) -> str:
@@ -86,7 +86,7 @@ def usage(error: click.ClickException) -> str:
     if isinstance(error, click.BadParameter) and isinstance(getattr(error.param, "type", None), click.Choice):
         choices = [str(each) for each in error.param.type.choices]  # type: ignore[union-attr]
         typed = error.message.partition("'")[2].partition("'")[0]
-        return f"{error.format_message()} {suggestion(typed, choices)}"
+        return f"{error.format_message()}{suggestion(typed, choices)}"
     return error.format_message()
 
 
@@ -97,7 +97,8 @@ def _no_option(error: click.NoSuchOption) -> str:
     if key and "--set" in known:
         return f"There is no option '{typed}'. `--set {key}=VALUE` sets that key of the run."
     long = [name for name in [*known, "--help"] if name.startswith("--")]
-    return f"There is no option '{typed}'. {suggestion(typed, long)}"
+    near = suggestion(typed, long) or f" Options: {', '.join(long)}."
+    return f"There is no option '{typed}'.{near}"
 
 
 def _key(written: str) -> str | None:

@@ -25,6 +25,7 @@ from pyspark.ml.util import (
 )
 from pyspark.sql import functions
 
+from sparkdl_bench import frames
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.prediction import Model, load_model
 from sparkdl_bench.trainer import Trainer
@@ -158,6 +159,7 @@ class SparkDLClassifier(
         return self.getOrDefault(self.settings)
 
     def _fit(self, dataset: DataFrame) -> SparkDLClassificationModel:
+        frames.check(dataset, "fit")
         _check_rule(self.getHandleInvalid())
         features, label = self.getFeaturesCol(), self.getLabelCol()
         names = _label_names(dataset, label)

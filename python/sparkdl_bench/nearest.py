@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 
-_NEAR = 0.6
+# Of two words' letters, how many are the same and in order: at 0.6 `gpus` would be `n_push`, and `loss` be `tls`.
+_NEAR = 0.75
 # Longer words are no typing errors of anything, and take long to compare.
 _LONGEST = 60
 
@@ -23,14 +24,9 @@ def ranked(typed: str, candidates: Iterable[str], *, by_parts: bool = False) -> 
 
 
 def suggestion(typed: str, candidates: Iterable[str], *, by_parts: bool = False, quote: str = "'") -> str:
-    """`Did you mean 'x'?`, or the nearest three where none is near; empty where there are no candidates, or the word is
-    too long to be any."""
+    """` Did you mean 'x'?`, with the space before it; empty where none is near enough to be what was meant."""
     found = ranked(typed, candidates, by_parts=by_parts) if len(typed) <= _LONGEST else []
-    if not found:
-        return ""
-    if found[0][0] >= _NEAR:
-        return f"Did you mean {quote}{found[0][1]}{quote}?"
-    return f"The nearest: {', '.join(name for _, name in found[:3])}."
+    return f" Did you mean {quote}{found[0][1]}{quote}?" if found and found[0][0] >= _NEAR else ""
 
 
 def cut(typed: str) -> str:
@@ -44,6 +40,10 @@ def _likeness(word: str, name: str) -> float:
         return 1.0  # the same letters in another order
     if len(word) >= 3 and name.startswith(word):
         return max(0.9, len(word) / len(name))
+    if len(name) >= 5 and word.startswith((f"{name}_", f"{name}-")):
+        return _NEAR  # `dropout_rate` is `dropout`, where nothing is nearer
+    if len(word) == len(name) == 3 and sum(one == other for one, other in zip(word, name, strict=True)) == 2:
+        return _NEAR  # one wrong letter of three
     return SequenceMatcher(None, word, name).ratio()
 
 

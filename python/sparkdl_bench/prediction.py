@@ -147,11 +147,7 @@ class Model:
         Raises:
             ConfigurationError: columns that are not there, or not what the model takes; no job was started.
         """
-        if not frames.is_frame(frame):
-            raise ConfigurationError(
-                f"transform takes a DataFrame of a classic Spark session, and this is a {type(frame).__name__}. For an "
-                "array call predict(array)."
-            )
+        frames.check(frame, "transform", " For an array call predict(array).")
         spark = frame.sparkSession
         api = check_session(spark)
         settings = {

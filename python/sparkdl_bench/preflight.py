@@ -65,6 +65,21 @@ def local_cores(master: str) -> int | None:
     return int(found.group(1)) if found and found.group(1) != "*" else None
 
 
+def check_launch(run: RunFile, results: str) -> None:
+    """The same for a launch, which has workers and a session, and neither batch nor data.
+
+    Args:
+        results: the folder for its results.
+    """
+    catalogue.check(run.settings)
+    settings = {"workers": run.settings.get("workers", ""), "results": results}
+    for look in (_master, _slots, _memory, _results, _reach):
+        for _, message in look(run.spark, settings):
+            # `launch` has options for what are keys of a run.
+            said = re.sub(r"(?:--set )?\b(results|workers|master)=", r"--\1 ", message)
+            raise ConfigurationError(re.sub(r"^results is", "--results is", said))
+
+
 def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterator[Fault]:
     """Everything that would keep a session from starting or the run from beginning: the check's name, and why."""
     conf = dict(run.spark if properties is None else properties)
@@ -259,7 +274,7 @@ def _no_path(key: str, text: str, path: Path) -> str:
         beside = sorted(each.name for each in parent.iterdir())[:1000] if parent == path.parent and parent else []
     except OSError:
         beside = []
-    near = f" {suggestion(path.name, beside)}" if beside else ""
+    near = suggestion(path.name, beside)
     return (
         f"{key} is '{text}', and there is no such file or folder on this host.{near} Set it with --set {key}=PATH, or "
         "give the URI of another file system (hdfs://…)."

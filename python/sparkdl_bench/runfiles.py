@@ -30,7 +30,9 @@ def nearby(path: Path) -> str:
     beside = sorted(file.name for file in path.parent.glob(f"*{_SUFFIX}")) if path.parent.is_dir() else []
     bare = path.name == str(path) and path.suffix != _SUFFIX
     if beside and not bare:
-        found = [name for _, name in ranked(path.name, beside)]
-        near = suggestion(path.name, beside).replace(f"'{found[0]}'", f"'{path.parent / found[0]}'")
-        return f" {near} '{path.parent}' holds {listed(found, 5)}."
-    return f" {suggestion(path.stem, shipped())} Those files come with sparkdl-bench and go by their names."
+        # By their stems: names with one ending are all a little alike.
+        found = [f"{stem}{_SUFFIX}" for _, stem in ranked(path.stem, [Path(name).stem for name in beside])]
+        near = suggestion(path.stem, [Path(found[0]).stem]) and f" Did you mean '{path.parent / found[0]}'?"
+        return f"{near} '{path.parent}' holds {listed(found, 5)}."
+    near = suggestion(path.stem, shipped())
+    return f"{near} That file comes with sparkdl-bench and goes by its name." if near else ""

@@ -292,7 +292,8 @@ def open_session(settings: Mapping[str, str], waiting: Callable[[], None] = lamb
         if not _jvm.has_ended():
             raise ConfigurationError(
                 f"Spark did not start with master {settings.get('spark.master', 'of its own configuration')!r}. "
-                f"{error} Check the run's [spark] table."
+                f"{error} Check the master and the Spark properties: --master, --set spark.…, the [spark] table of a "
+                "run file, spark-defaults.conf."
             ) from error
         raise
     try:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from sparkdl_bench import frames, plot, progress, saved
+from sparkdl_bench import catalogue, frames, plot, progress, redaction, saved
 from sparkdl_bench._jvm import Api
 from sparkdl_bench.config import as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import cut
 from sparkdl_bench.prediction import Model
 from sparkdl_bench.progress import Progress
 from sparkdl_bench.results import RunResults
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 Data: TypeAlias = "str | Path | Mapping[str, Any]"
 _ORIGIN = "the call of Trainer"
+_DEFAULTS = {"workers": 2, "batch": 128, "epochs": 5}
 _SOURCE_OF = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".libsvm": "libsvm", ".svm": "libsvm"}
 
 
@@ -57,7 +59,11 @@ class Trainer:
             - with two underscores for a dot: `engine__blas="openblas"` is `engine.blas`;
             - by group: `optimizer={"name": "sgd", "momentum": 0.9}`, or `optimizer="sgd"` for its name alone.
 
-    Lists, numbers, booleans and paths become text; None leaves a key at its default. Nothing is checked before `fit`.
+    Lists, numbers, booleans and paths become text; None leaves a key at its default.
+
+    Raises:
+        ConfigurationError: a name or a value is none that there is. What goes together, and with the session and the
+            data, `fit` finds.
     """
 
     def __init__(
@@ -70,8 +76,35 @@ class Trainer:
         epochs: int = 5,
         **settings: Any,
     ) -> None:
+        own = {"workers": workers, "batch": batch, "epochs": epochs}
         self._data = data
-        self._keywords = {"model": model, "workers": workers, "batch": batch, "epochs": epochs, **settings}
+        self._keywords = {"model": model, **_without_defaults(own, settings), **settings}
+        self._check()
+
+    def __repr__(self) -> str:
+        model, *others = ((name, value) for name, value in self._keywords.items() if value is not None)
+        words = [f"{name}={_shown(name, value)}" for name, value in (model, ("data", self._data), *others)]
+        return f"Trainer({', '.join(words)})"
+
+    def _check(self) -> None:
+        """Names and values, by the catalogue of the jar; where there is none, the JVM tells in `fit`."""
+        known = catalogue.load()
+        if known is None:
+            return
+        for keyword, value in self._keywords.items():
+            if value is not None and not isinstance(value, Mapping):
+                _refuse_ambiguous(keyword, known)
+        sources = [str(each["name"]) for each in known.variants["data"]]
+        given = self.settings(list(known.keys), sources, _without_frames(self._data))
+        found: dict[str, str] = {}
+        for written, text in given.items():
+            key, value = catalogue.canonical(written, text)
+            if found.setdefault(key, value) != value:
+                raise ConfigurationError(
+                    f"The key '{key}' is set twice in {_ORIGIN}: to '{found[key]}', and by '{written}' to '{value}'. "
+                    "Set it once."
+                )
+        catalogue.check(found, from_file=False)
 
     def settings(self, keys: Sequence[str], sources: Sequence[str], data: Data | None = None) -> dict[str, str]:
         """The run's keys as text.
@@ -262,11 +295,8 @@ def keywords_to_settings(keywords: Mapping[str, Any], keys: Sequence[str]) -> di
 
 def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
     """The `data` argument as keys of a run; see `Trainer`."""
-    if type(data).__module__.startswith(("pandas.", "numpy", "pyarrow.")):
-        raise ConfigurationError(
-            f"data is a {type(data).__module__.split('.')[0]} {type(data).__name__}. Make it a DataFrame of Spark's: "
-            "spark.createDataFrame(data), and name the label's column with label=…."
-        )
+    if foreign := frames.of_another_library(data):
+        raise ConfigurationError(f"data is {foreign} Name the label's column with label=….")
     if isinstance(data, Mapping):
         source = {"source": "table"} if "table" in data and "source" not in data else {}
         return flatten({**source, **data}, _ORIGIN, "data.")
@@ -289,6 +319,39 @@ def data_to_settings(data: Data, sources: Sequence[str]) -> dict[str, str]:
         f"data={data!r} is neither a data source nor a folder. Data sources: {', '.join(sources)}; a folder of IDX "
         "files that lies in the working folder is written './name'."
     )
+
+
+def _refuse_ambiguous(keyword: str, known: catalogue.Catalogue) -> None:
+    """`steps`, which ends one key and is another library's word for a second."""
+    meant = known.aliases.get(keyword, ())
+    if len(meant) > 1:
+        written = " or ".join(f"{key.replace('.', '__')}=…" for key in meant)
+        raise ConfigurationError(f"{keyword}=… in {_ORIGIN} may mean {' or '.join(meant)}. Write {written}.")
+
+
+def _without_defaults(own: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of Trainer's own, without a default whose key somebody sets by another word: `batch_size=64`."""
+    known = catalogue.load()
+    meant = {known.aliases.get(name, (name,))[0] for name in settings} if known else set()
+    return {name: value for name, value in own.items() if name not in meant or value != _DEFAULTS[name]}
+
+
+def _without_frames(data: Any) -> Any:
+    """The data with a word in place of each DataFrame, whose name only `fit` makes."""
+    if frames.is_frame(data):
+        return {"source": "table", "table": "a DataFrame"}
+    if isinstance(data, Mapping):
+        return {key: "a DataFrame" if frames.is_frame(value) else value for key, value in data.items()}
+    return data
+
+
+def _shown(name: str, value: Any) -> str:
+    """A value in a line that somebody reads, without the secrets in it."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_shown(str(key), item)}' for key, item in value.items())}}}"
+    if frames.is_frame(value):
+        return f"DataFrame of {len(value.columns)} columns"
+    return "'…'" if redaction.is_secret(name) else cut(redaction.redacted_text(repr(value)))
 
 
 def _not_a_model(model: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,34 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     status, told = run("sub/mine")
     assert status == 2
     assert told.strip() == "There is no folder 'sub' for 'mine.toml'. Make it, or choose another."
+
+
+@pytest.mark.parametrize("name", [".", "./", "{}", "deep er", "../deep er/.."])
+def test_a_folder_gets_a_file_of_the_data_set_s_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep er").mkdir()
+    if ".." in name:
+        monkeypatch.chdir(tmp_path / "deep er")
+    file = Path(name.format(tmp_path), "digits.toml")
+    status, told = run(name.format(tmp_path))
+    assert status == 0, told
+    assert told.startswith(f"{file}: digits: 1,797 embedded images")
+    assert told.rstrip().endswith(f"sparkdl-bench run {shlex.quote(str(file))} trains it.")
+    assert load_run_file(file).name == "digits"
+    assert run(name.format(tmp_path)) == (
+        2,
+        f"'{file}' is there already. Choose another name, or write over it with --force.\n",
+    )
+
+
+def test_a_folder_that_is_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("none/") == (2, "There is no folder 'none' for 'digits.toml'. Make it, or choose another.\n")
+    (tmp_path / "mine").mkdir()
+    assert run("mine.toml")[0] == 0  # a file beside the folder of that name
+    assert (tmp_path / "mine.toml").is_file()
 
 
 def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

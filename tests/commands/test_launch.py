@@ -109,7 +109,7 @@ def test_ctrl_c_ends_all_ranks(command_line: CommandLine, script: Path, tmp_path
         (["none.py"], "The script 'none.py' is not there."),
         (["SCRIPT", "--sync", "glo"], "sync is 'glo'. Did you mean 'gloo'?"),
         (["SCRIPT", "--sync", "shuffle"], "one or two Spark jobs per step"),
-        (["SCRIPT", "--workers", "3", "--master", "local-cluster[2,1,1024]"], "has 2 task slots. Set workers=2"),
+        (["SCRIPT", "--workers", "3", "--master", "local-cluster[2,1,1024]"], "has 2 task slots. Set --workers 2"),
         (["SCRIPT", "--workers", "0"], "0 is not in the range x>=1"),
         (["SCRIPT", "--master", "somewhere"], "'somewhere' is no Spark master"),
     ],

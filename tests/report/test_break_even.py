@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sparkdl_bench.report import tables
+from sparkdl_bench.report import lines, tables
 from sparkdl_bench.report.analysis import Analysis
 from sparkdl_bench.report.answer import answer, break_even
 from sparkdl_bench.report.break_even import BreakEven
@@ -146,11 +146,35 @@ def test_where_there_is_no_such_number_it_says_why(two: tuple[float, float], kin
     assert any(line.startswith(said) for line in answer(analysis).details)
 
 
-def test_one_trial_has_no_interval() -> None:
-    analysis = beside((4.0, 5.0), (9.8, 3.2), trials=1)
+@pytest.mark.parametrize("two", [(9.8, 3.2), (9.8, 5.5), (3.0, 4.0), (3.0, 9.0)])
+def test_one_trial_is_no_answer(two: tuple[float, float]) -> None:
+    """Whatever it looks like: the next trial may turn it round."""
+    analysis = beside((4.0, 5.0), two, trials=1)
     found = only(analysis)
-    assert (found.interval, found.steps) == (None, pytest.approx(5800 / 1.8))
-    assert any(line.endswith("; one trial cannot say how sure.") for line in answer(analysis).details)
+    assert (found.kind, found.interval, found.steps, found.rows, found.passes) == ("one trial", None, None, None, None)
+    (said,) = [line for line in answer(analysis).details if line.startswith("When two overtakes one cannot be told")]
+    assert said.endswith("nothing says how far both vary. That takes 2 trials of each at least, and 5 to know it well.")
+    (shown,) = tables.break_evens(analysis).rows
+    assert [cell.text for cell in shown[4:]] == ["one trial", "–", "–", "–"]
+    plot = lines.fixed_and_steady(analysis)
+    assert plot is not None
+    assert "steps: two" not in str(plot.spec)
+    assert plot.note.endswith("; of one trial that cannot be told (one, two).")
+
+
+def test_what_one_trial_has_shown_is_told() -> None:
+    (said,) = [line for line in answer(beside((4.0, 5.0), (9.8, 3.2), trials=1)).details if line.startswith("When two")]
+    assert "cannot be told from one trial: it was 5.8 s more to start, 1.8 ms less per step, and nothing says" in said
+    analysis = beside((4.0, 5.0), (9.8, 3.2))
+    plot = lines.fixed_and_steady(analysis)
+    assert plot is not None
+    assert "3,200 steps: two" in str(plot.spec)
+    assert plot.note.endswith("takes the lead.")
+
+
+def test_one_side_of_one_trial_is_enough_not_to_tell() -> None:
+    records = [trained("one", 1, 4.0, 5.0, number) for number in range(1, 6)] + [trained("two", 2, 9.8, 3.2)]
+    assert only(comparisons.comparison(records)).kind == "one trial"
 
 
 def test_other_batches_are_not_compared_by_steps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import click
 from sparkdl_bench import preflight
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.lazy import SuggestingGroup
+from sparkdl_bench.nearest import cut
 
 _SHOWN_COLUMNS = 20
+_MOST_OTHERS = 20
 
 
 @click.group("data", cls=SuggestingGroup, short_help="Look at a data set, or at the decoded copies of sets.")
@@ -56,6 +59,7 @@ def show_copies(where: Path | None) -> None:
     for copy in copies:
         rows = "not complete" if copy.rows is None else f"{copy.rows:,} rows"
         click.echo(f"{copy.path.name}  {_size(copy.size_bytes):>9}  {rows:>16}  {_age(copy.age_s):>9} old")
+    _tell_others(decoded.others(folder), "Not a decoded copy, so `clean` leaves it")
     total = sum(copy.size_bytes for copy in copies)
     click.echo(f"{len(copies)} decoded cop{'y' if len(copies) == 1 else 'ies'}, {_size(total)} in {folder}")
     if copies:
@@ -74,16 +78,35 @@ def show_copies(where: Path | None) -> None:
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
 def clean_copies(where: Path | None, days: float, dry_run: bool) -> None:
-    """Delete decoded copies of data sets. A run that needs one decodes its data again."""
+    """Delete decoded copies of data sets. A run that needs one decodes its data again.
+
+    What runs have not written stays, and is listed with the reason.
+    """
     from sparkdl_bench import decoded
 
     folder = (where or decoded.folder()).resolve()
-    chosen = [copy for copy in decoded.copies(folder) if copy.age_s >= days * 86400]
+    there = decoded.copies(folder)
+    chosen = [copy for copy in there if copy.age_s >= days * 86400 and not copy.may_be_filling]
+    left = [(copy.path.name, _why_left(copy.may_be_filling, days)) for copy in there if copy not in chosen]
     if not dry_run:
         decoded.clean(chosen, folder)
     freed = sum(copy.size_bytes for copy in chosen)
     done = "would be deleted" if dry_run else "deleted"
     click.echo(f"{len(chosen)} decoded cop{'y' if len(chosen) == 1 else 'ies'}, {_size(freed)}, {done} in {folder}")
+    _tell_others([*left, *decoded.others(folder)], "Left")
+
+
+def _why_left(may_be_filling: bool, days: float) -> str:
+    if may_be_filling:
+        return "not complete, and so young that a run may be writing it"
+    return f"less than {days:g} day{'' if days == 1 else 's'} old"
+
+
+def _tell_others(others: Sequence[tuple[str, str]], what: str) -> None:
+    for name, why in others[:_MOST_OTHERS]:
+        click.echo(f"{what}: '{cut(name)}' ({why})")
+    if len(others) > _MOST_OTHERS:
+        click.echo(f"{what}: {len(others) - _MOST_OTHERS} more")
 
 
 def _size(count: int) -> str:

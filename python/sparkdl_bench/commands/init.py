@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from pathlib import Path
 
 import click
@@ -48,7 +50,10 @@ master = "local-cluster[2,1,2048]"
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def command(name: str | None, data: str, label: str | None, model: str | None, force: bool) -> None:
-    """Write the run file NAME.toml, with comments, for a data set and a net that fits it."""
+    """Write the run file NAME.toml, with comments, for a data set and a net that fits it.
+
+    Where NAME is a folder, as in `init .`, the file in it has the data set's name.
+    """
     from sparkdl_bench import catalogue
     from sparkdl_bench.comparison import look, nets
 
@@ -59,15 +64,15 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
         catalogue.check({"model.name": chosen})
         settings = {key: value for key, value in settings.items() if not key.startswith("model.")}
         settings["model.name"] = chosen
-    stem = (name or Path(found.settings.get("data.path", data)).stem or "run").removesuffix(".toml")
-    file = Path(f"{stem}.toml")
+    file = _file(name, Path(found.settings.get("data.path", data)).stem or "run")
     if file.exists() and not force:
         raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
     if not file.parent.is_dir():
         raise ConfigurationError(f"There is no folder '{file.parent}' for '{file.name}'. Make it, or choose another.")
+    written = shlex.quote(str(file))
     text = _TEMPLATE.format(
         told=found.told,
-        file=file,
+        file=written,
         name=json.dumps(file.stem),
         batch=settings["batch"],
         model=_table("model", settings),
@@ -76,7 +81,15 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
     )
     file.write_text(text, encoding="utf-8")
     click.echo(f"{file}: {found.told}; net: {nets.described(settings)}.")
-    click.echo(f"sparkdl-bench run {file} trains it.")
+    click.echo(f"sparkdl-bench run {written} trains it.")
+
+
+def _file(name: str | None, of_data: str) -> Path:
+    """The file that a name stands for: itself with `.toml`, or, in a folder, the data set's name."""
+    if name is None:
+        return Path(f"{of_data}.toml")
+    is_folder = name.endswith(("/", os.sep)) or Path(name).is_dir()
+    return Path(name, f"{of_data}.toml") if is_folder else Path(f"{name.removesuffix('.toml')}.toml")
 
 
 def _table(group: str, settings: dict[str, str]) -> str:

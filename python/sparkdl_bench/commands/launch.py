@@ -63,7 +63,7 @@ def command(
     if known is not None:
         way_of([str(each["name"]) for each in known.variants["transport"]], sync)
     run = _run(workers, master, assignments, spark_conf)
-    preflight.check(run)
+    preflight.check_launch(run, results)
     # These take half a second to load, and what is refused does without.
     from sparkdl_bench import session
     from sparkdl_bench.launching.driver import launch

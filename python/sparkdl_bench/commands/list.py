@@ -116,7 +116,7 @@ def _axis(axes: Sequence[str], written: str | None) -> str | None:
     if singular in axes:
         return singular
     raise ConfigurationError(
-        f"There is no axis called '{written}'. {suggestion(written, valid)} Valid: {', '.join(valid)}."
+        f"There is no axis called '{written}'.{suggestion(written, valid)} Valid: {', '.join(valid)}."
     )
 
 
@@ -127,7 +127,7 @@ def _named(variants: list[dict[str, Any]], axis: str, name: str) -> dict[str, An
     names = [str(variant["name"]) for variant in variants]
     valid = "`sparkdl-bench list keys` describes all." if axis == "key" else f"Valid: {', '.join(names)}."
     raise ConfigurationError(
-        f"There is no {axis} called '{name}'. {suggestion(name, names, by_parts=axis == 'key')} {valid}"
+        f"There is no {axis} called '{name}'.{suggestion(name, names, by_parts=axis == 'key')} {valid}"
     )
 
 

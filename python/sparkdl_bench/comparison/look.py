@@ -67,7 +67,7 @@ def _nothing(data: str, path: Path) -> str:
     beside = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
     if path.name == data:
         beside.append("digits")
-    near = f" {suggestion(path.name, beside)}" if beside else ""
+    near = suggestion(path.name, beside)
     return f"There is no file or folder '{data}'.{near} Give a path of this host, or digits for the embedded set."
 
 

@@ -109,8 +109,8 @@ def _place(label: str | None, names: Sequence[str], count: int, where: str) -> i
         valid = (
             f"{suggestion(label, names)} Columns: {listed(names)}."
             if names
-            else f"Columns have numbers 0 to {count - 1}."
+            else f" Columns have numbers 0 to {count - 1}."
         )
-        raise ConfigurationError(f"'{where}' has no column '{label}'. {valid} Name the label's with --label.")
+        raise ConfigurationError(f"'{where}' has no column '{label}'.{valid} Name the label's with --label.")
     lower = [name.lower() for name in names]
     return next((lower.index(usual) for usual in labels.NAMES if usual in lower), count - 1)

@@ -53,7 +53,7 @@ def _label(types: dict[str, str], label: str | None) -> str:
     if label is not None:
         if label not in types:
             raise ConfigurationError(
-                f"The table has no column '{label}' for the label. {suggestion(label, names)} Columns: {listed(names)}."
+                f"The table has no column '{label}' for the label.{suggestion(label, names)} Columns: {listed(names)}."
             )
         return label
     lower = {name.lower(): name for name in names}

@@ -192,7 +192,7 @@ def _check_types(document: Mapping[str, Any], where: str) -> None:
     for key, value in document.items():
         if key not in _TOP:
             raise ConfigurationError(
-                f"{_begins(where)} holds '{key}', which means nothing there. {suggestion(key, _TOP)} Valid: "
+                f"{_begins(where)} holds '{key}', which means nothing there.{suggestion(key, _TOP)} Valid: "
                 f"{', '.join(_TOP)}. "
                 "Keys of the run itself go in [set] (for all runs) or [matrix] (several values)."
             )

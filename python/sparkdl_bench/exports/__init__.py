@@ -56,7 +56,7 @@ def find(path: Path, name: str | None = None) -> ExportFormat:
         if name.replace("_", "-") in formats:
             return formats[name.replace("_", "-")]
         raise ConfigurationError(
-            f"There is no format '{name}'. {suggestion(name, sorted(formats))} Valid: {', '.join(sorted(formats))}."
+            f"There is no format '{name}'.{suggestion(name, sorted(formats))} Valid: {', '.join(sorted(formats))}."
         )
     chosen = [each for each in formats.values() if path.suffix.lower() in each.suffixes]
     if not chosen:

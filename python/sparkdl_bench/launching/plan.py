@@ -127,7 +127,7 @@ def way_of(transports: Sequence[str], sync: str) -> str:
         )
     if sync not in valid:
         near = suggestion(sync, valid) if isinstance(sync, str) else ""
-        raise ConfigurationError(f"sync is {sync!r}. {near} Valid: {', '.join(valid)}.".replace("  ", " "))
+        raise ConfigurationError(f"sync is {sync!r}.{near} Valid: {', '.join(valid)}.")
     return sync
 
 

@@ -16,6 +16,7 @@ from sparkdl_bench import toml_depth
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import initializers, layers
 from sparkdl_bench.models.layers import INPUT, ZERO, Layer, Tensor
+from sparkdl_bench.nearest import suggestion
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -126,7 +127,7 @@ def _layer(node: Mapping[str, Any], place: str, before: str) -> Layer:
     for field in node:
         if field not in _LAYER_FIELDS:
             _refuse(
-                f"layer '{name}' has the field '{field}'.{layers.suggestion(field, _LAYER_FIELDS)} Fields of a layer: "
+                f"layer '{name}' has the field '{field}'.{suggestion(field, _LAYER_FIELDS)} Fields of a layer: "
                 f"{', '.join(_LAYER_FIELDS)}; what belongs to its kind stands in 'options'"
             )
     kind = str(_field(node, "kind", f"layer '{name}'"))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TypeAlias
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import suggestion
 
 INPUT = "input"
 ZERO = "zero"
@@ -190,12 +190,6 @@ def statistics(layers: Sequence[Layer]) -> tuple[Tensor, ...]:
         for layer in layers
         for suffix, shape, initial in _kind(layer).statistics(layer)
     )
-
-
-def suggestion(typed: str, valid: Iterable[str]) -> str:
-    """` Did you mean 'x'?` for the nearest name; empty where none is near."""
-    near = get_close_matches(typed, list(valid), 1)
-    return f" Did you mean '{near[0]}'?" if near else ""
 
 
 def _packed(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:

@@ -11,11 +11,11 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import suggestion
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,9 @@ def find(name: str) -> Peer:
     peers = discover()
     if name in peers:
         return peers[name]
-    near = get_close_matches(name, peers, n=1)
-    suggestion = f" Did you mean '{near[0]}'?" if near else ""
     raise ConfigurationError(
-        f"There is no peer called '{name}'.{suggestion} Valid: {', '.join(peers)}. `sparkdl-bench peers list` "
-        "describes them."
+        f"There is no peer called '{name}'.{suggestion(name, peers)} Valid: {', '.join(peers)}. "
+        "`sparkdl-bench peers list` describes them."
     )
 
 

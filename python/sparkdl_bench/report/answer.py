@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sparkdl_bench import machine
 from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
-from sparkdl_bench.report.break_even import BreakEven
+from sparkdl_bench.report.break_even import FEWEST_TRIALS, BreakEven
 from sparkdl_bench.report.decision import Beside, Decision, decide
 from sparkdl_bench.report.numbers import between, counted, number
 from sparkdl_bench.statistics import sequential
@@ -271,9 +271,15 @@ def break_even(found: BreakEven) -> str:
             f"When {one} {overtakes} {other} is not known: {start}, {step}, and the data cannot tell whether the steps "
             "differ."
         )
+    if found.kind == "one trial":
+        return (
+            f"When {one} {overtakes} {other} cannot be told from one trial: it was {start}, {step}, and nothing says "
+            f"how far both vary. That takes {FEWEST_TRIALS} trials of each at least, and {sequential.ENOUGH_TRIALS} to "
+            "know it well."
+        )
     passes = "" if found.passes is None else f"about {number(found.passes)} passes over the training set, "
     rows = "" if found.rows is None else f" ({passes}{_about(found.rows)} rows)"
-    sure = "; one trial cannot say how sure" if found.interval is None else f"; {between(found.interval)} steps"
+    sure = "" if found.interval is None else f"; {between(found.interval)} steps"
     after = (
         f"{wins} over {other} after about" if found.kind == "after" else f"{ahead} ahead of {other} for about the first"
     )

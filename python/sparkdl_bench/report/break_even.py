@@ -19,7 +19,9 @@ from sparkdl_bench.report.analysis import TOTAL, WAITED, Analysis, Group
 from sparkdl_bench.statistics import CONFIDENCE, Interval
 
 _RECURRING = ("evaluation", "checkpoint", "idle")
-Kind = Literal["after", "from the first step", "until", "never", "unknown"]
+# Of each group. One has no spread, so that noise alone may turn any answer round.
+FEWEST_TRIALS = 2
+Kind = Literal["after", "from the first step", "until", "never", "unknown", "one trial"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ class BreakEven:
     Attributes:
         kind: `after` so many `steps`; `from the first step`: it neither starts later nor steps slower; `until`: it
             starts sooner, and is overtaken after `steps`; `never`: it starts later and its steps are not shorter;
-            `unknown`: whether its steps are shorter, or how long both take to start, cannot be told.
+            `unknown`: whether its steps are shorter, or how long both take to start, cannot be told; `one trial`: of
+            either, from which none of these can be told.
         more_to_start_s, less_per_step_ms: of means; negative where it is the other way round.
         steps: None unless the kind is `after` or `until`.
-        interval: of `steps`, by Fieller's theorem at 95 %; the upper end may be infinite. None with one trial.
+        interval: of `steps`, by Fieller's theorem at 95 %; the upper end may be infinite.
         rows: steps × batch; `passes`: rows over the rows of the training set, None where these are not known.
     """
 
@@ -104,7 +107,8 @@ def _break_even(group: Group, other: Group, ours: np.ndarray, theirs: np.ndarray
     less = float(theirs[:, 1].mean() - ours[:, 1].mean())
     steps = more / less if less != 0 and more / less > 0 else None
     interval = _fieller(ours, theirs, more, less) if steps is not None else None
-    kind = _kind(more, less, steps, interval)
+    few = min(len(ours), len(theirs)) < FEWEST_TRIALS
+    kind: Kind = "one trial" if few else _kind(more, less, steps, interval)
     if kind not in ("after", "until"):
         steps = interval = None
     rows = None if steps is None else steps * _rows_per_step(group)
@@ -126,7 +130,7 @@ def _fieller(ours: np.ndarray, theirs: np.ndarray, more: float, less: float) -> 
 
     Fixed cost and steady speed of one trial depend on each other, so their covariance counts.
     """
-    if min(len(ours), len(theirs)) < 2:
+    if min(len(ours), len(theirs)) < FEWEST_TRIALS:
         return None
     covariances = [np.cov(each, rowvar=False, ddof=1) / len(each) for each in (ours, theirs)]
     x = more / less

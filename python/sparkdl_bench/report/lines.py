@@ -14,6 +14,7 @@ from sparkdl_bench.report.analysis import (
     Analysis,
     Group,
 )
+from sparkdl_bench.report.break_even import FEWEST_TRIALS
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.decision import fixed_and_steady as fixed_and_steady_of
 from sparkdl_bench.report.numbers import number
@@ -121,11 +122,13 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
         for name in wanted
         for steps in grid
     ]
+    alone = {group.name for group in analysis.groups if len(group.records) < FEWEST_TRIALS}
     crossings = [
         {"x": steps, "label": f"{number(float(f'{steps:.2g}'))} steps: {name}", "rank": rank}
         for rank, (steps, name) in enumerate(leaders)
-        if steps > 10
+        if steps > 10 and not alone & {name, leaders[rank - 1][1]}
     ]
+    unsure = sorted(alone & set(wanted))
     tooltip = [
         {"field": "series", "title": "group"},
         {"field": "x", "title": "steps", "format": ",.3~r"},
@@ -163,7 +166,7 @@ def fixed_and_steady(analysis: Analysis) -> Plot | None:
         _lines(layers, {"points": points, "crossings": crossings}),
         series,
         "Each line is the fixed cost plus the steady time per step. A dotted line marks where another group takes "
-        "the lead.",
+        f"the lead{'; of one trial that cannot be told (' + ', '.join(unsure) + ')' if unsure else ''}.",
     )
 
 

@@ -179,7 +179,8 @@ def break_evens(analysis: Analysis) -> Table:
     headings = ["group", "beside", "s more to start", "ms less per step", "wins", "steps [95 %]", "rows", "passes"]
     note = (
         "After how many steps a group that costs more overtakes the cheapest one with the same batch, also where that "
-        "is longer than what was measured; intervals by Fieller's theorem. Passes are over the training set."
+        "is longer than what was measured; intervals by Fieller's theorem. Passes are over the training set. "
+        "From one trial of either no break-even can be told."
     )
     return Table("break-even", "Break-even", note, headings, rows)
 

@@ -72,21 +72,25 @@ object Settings {
   def suggestion(typed: String, candidates: Seq[String]): String =
     candidates
       .map(candidate => candidate -> edits(typed, candidate))
-      .filter { case (candidate, distance) => distance <= math.max(2, candidate.length / 3) }
+      .filter { case (candidate, distance) => isNear(typed, candidate.length, distance) }
       .sortBy(_._2)
       .headOption
       .fold("") { case (candidate, _) => s" Did you mean '$candidate'?" }
 
-  /** " Did you mean 'x'?" for the nearest key, also by its last part; of keys that are all far, the nearest three. */
+  /** " Did you mean 'x'?" for the nearest key, also by its last part, or nothing when none is near. */
   private[config] def nearestKeys(typed: String, keys: Seq[String]): String = {
     def parts(key: String) = if (typed.contains('.')) Seq(key) else Seq(key, key.substring(key.lastIndexOf('.') + 1))
     val ranked =
       keys.sorted.map(key => (key, parts(key).map(part => edits(typed, part) -> part.length).min)).sortBy(_._2)
     ranked.headOption match {
-      case Some((key, (distance, length))) if distance <= math.max(2, length / 3) => s" Did you mean '$key'?"
-      case _ => s" The nearest: ${ranked.take(3).map(_._1).mkString(", ")}."
+      case Some((key, (distance, length))) if isNear(typed, length, distance) => s" Did you mean '$key'?"
+      case _ => ""
     }
   }
+
+  /** One wrong letter of three, two of six, and no more than three: `mpi` is no typing error of `tcp`. */
+  private def isNear(typed: String, length: Int, edits: Int): Boolean =
+    edits <= math.min(3, math.max(1, math.max(typed.length, length) / 3))
 
   private def edits(typed: String, candidate: String): Int =
     if (typed.sorted == candidate.sorted) 0

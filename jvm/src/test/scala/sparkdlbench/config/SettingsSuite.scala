@@ -30,7 +30,16 @@ class SettingsSuite extends AnyFunSuite {
   test("an unknown key is refused with the nearest one") {
     val message = complaint("engine.blass" -> "mkl")
     assert(message.contains("'engine.blass'") && message.contains("Did you mean 'engine.blas'?"))
-    assert(complaint("zzzzzzzz" -> "1").contains(" The nearest: "))
+    // Far words are none's typing errors.
+    assert(
+      complaint(
+        "zzzzzzzz" -> "1"
+      ) === "Unknown configuration key 'zzzzzzzz'. `sparkdl-bench list keys` describes all keys."
+    )
+    for (far <- Seq("gpus", "loss", "hosts", "patience", "metrics"))
+      assert(!complaint(far -> "1").contains("Did you mean"), far)
+    assert(Settings.suggestion("mpi", Seq("tcp", "ucx")) === "")
+    assert(Settings.suggestion("tcq", Seq("tcp", "ucx")) === " Did you mean 'tcp'?")
   }
 
   test("swapped letters are recognised, also where another word takes as many edits") {

@@ -20,13 +20,12 @@ LAYERS = (
     ("checkpoint", "runfiles", "saved", "torch"),
     ("config", "engines", "exports", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
-    ("doctor", "prediction"),
+    ("doctor", "entry", "prediction"),
     ("launching", "trainer"),
     ("class_archive_build", "comparison", "ml"),
     ("bench", "report"),
     ("comparison_api",),
     ("commands",),
-    ("entry",),
     ("__init__", "__main__"),
 )
 # Imports that point up, as (module, what it imports). This list may only shrink.

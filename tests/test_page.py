@@ -27,6 +27,26 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     assert not re.search(r"<(link|img|iframe)|\bsrc=|@import|url\(|fetch\(|import\(", text)
 
 
+def test_items_stand_apart_in_words_too() -> None:
+    """Sections in a line, and what is counted in a heading: their text alone, as it is copied or read aloud."""
+    text = TEMPLATE.read_text()
+    assert 'nav li + li::before { content: "·";' in text
+    assert (
+        text.count('.append(" ");\n')
+        == len(re.findall(r'`\(\$\{\w+\.length\}[^`]*\)`, \{ className: "count" \}', text))
+        == 2
+    )
+
+
+def test_words_in_curves_are_no_smaller_than_eleven_pixels() -> None:
+    """Curves are drawn 520 wide, or as wide as a phone's window, and their columns are no narrower."""
+    text = TEMPLATE.read_text()
+    assert "const SIZE = { width: 520," in text
+    assert "Math.min(520, Math.max(300, document.documentElement.clientWidth - 26))" in text
+    assert "minmax(min(32.5rem, 100%), 1fr)" in text  # 520 px
+    assert min(int(size) for size in re.findall(r"svg text \{[^}]*font-size: (\d+)px", text)) >= 11
+
+
 def test_the_script_is_javascript(tmp_path: Path) -> None:
     script = tmp_path / "page.js"
     script.write_text(the_script())

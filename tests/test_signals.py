@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -44,6 +45,24 @@ def check(ended: Ended, number: int, results: Path | None = None) -> None:
 def test_from_the_first_moment_on(number: signal.Signals, after: float) -> None:
     # While modules load, too: nothing is installed for `doctor` yet but the handlers.
     check(interrupt(sparkdl_bench("doctor"), number, after, to_group=True), number)
+
+
+@pytest.mark.on_one_line
+@pytest.mark.parametrize(
+    ("number", "after", "to_group"),
+    [
+        (signal.SIGTERM, 0.0, False),
+        (signal.SIGHUP, 0.3, True),
+        (signal.SIGINT, 7.0, True),
+        (signal.SIGTERM, 7.0, False),
+    ],
+)
+def test_a_bench_ends_as_every_command_does(
+    number: signal.Signals, after: float, to_group: bool, tmp_path: Path
+) -> None:
+    """As `make bench-…` starts it: while modules load, and while a run of it trains in its own processes."""
+    command = [sys.executable, "-m", "sparkdl_bench.bench", "soak", "--no-memory", "--results", str(tmp_path)]
+    check(interrupt(command, number, after, to_group=to_group), number)
 
 
 def test_nohup_keeps_a_command_going_when_the_terminal_is_closed() -> None:

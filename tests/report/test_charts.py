@@ -10,6 +10,7 @@ from typing import Any
 
 import fakes
 import pytest
+import vl_convert
 from test_report import CORES, RESOURCES, _timed, analysed, make, make_each
 
 from sparkdl_bench.comparison.cells import Cell, cells_of
@@ -160,6 +161,36 @@ def test_lines_of_fixed_cost_and_steady_time_cross_where_another_takes_the_lead(
     )
     assert "measured: 60 steps" in text
     assert {each["series"] for each in points(plot)} == {"fast, workers 1", "fast, workers 2"}
+
+
+LEAST_PX = 11.0
+# What is left of a page of 400 px beside its margins.
+PHONE_PX = 374
+
+
+def test_words_in_charts_can_be_read_on_a_phone(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", "batch = [32, 64, 128]\nworkers = [1, 2]")
+    analysis = analysed(make(tmp_path, conf, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES))
+    found = [plot for plot in plots.all_plots(analysis) if plot is not None]
+    assert len(found) >= 8
+    for plot in found:
+        # As the page's script draws it: as wide as the window and no wider, or the browser would make it smaller.
+        spec = {**json.loads(vega.live(plot)), "width": PHONE_PX}
+        live = vl_convert.vegalite_to_svg(spec, vl_version="6.4")
+        width = re.search(r'<svg [^>]*?width="([\d.]+)"', live)
+        assert width is not None
+        assert float(width[1]) <= PHONE_PX, plot.name
+        # Before it, and without scripts: never smaller than it was drawn.
+        picture = vega.svg(plot, "x")
+        drawn_at = re.search(r'<svg [^>]*style="min-width: ([\d.]+)px"[^>]*viewBox="0 0 ([\d.]+) ', picture)
+        assert drawn_at is not None, picture[:300]
+        assert float(drawn_at[1]) == float(drawn_at[2])
+        for text in (live, picture):
+            sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)px"', text)]
+            assert sizes, plot.name
+            assert min(sizes) >= LEAST_PX, plot.name
+    style = PAGE.read_text(encoding="utf-8")
+    assert ".picture:has(> svg) { overflow-x: auto; }" in style
 
 
 def test_what_live_charts_are_made_of_cannot_end_their_script(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_keys_of_a_run_are_folded_grouped_and_found(page: chromium.Page, runs: d
     every = page.evaluate("document.body.textContent")
     assert "[object Object]" not in every.split("const run")[0]
     groups = page.evaluate("Array.from(document.querySelectorAll('#facts > details > summary'), e => e.textContent)")
-    assert groups == ["host3", "spark79", "reports4"]
+    assert groups == ["host (3)", "spark (79)", "reports (4)"]
     page.evaluate("document.querySelector('#find').focus()")
     page.call("Input.insertText", text="reports[1].parts")
     rows = "Array.from(document.querySelectorAll('#everything tr:not([hidden])'), e => e.textContent)"

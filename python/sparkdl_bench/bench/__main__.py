@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from sparkdl_bench.cli import cli
+from sparkdl_bench.entry import main
 
 if __name__ == "__main__":
-    cli(["bench", *sys.argv[1:]])
+    # As the command line's own words, so that a signal ends it in the same way.
+    sys.argv[1:1] = ["bench"]
+    main()

@@ -146,7 +146,8 @@ def _figure(plot: Plot, prefix: str) -> str:
     legend = f'<ul class="legend">{"".join(map(_legend, plot.series))}</ul>' if plot.series else ""
     return (
         f'<figure id="{name}" class="chart"><figcaption>{escape(plot.title)}</figcaption>{note}'
-        f'<div class="picture">{vega.svg(plot, name)}</div>{legend}'
+        f'<div class="picture" tabindex="0" role="group" aria-label="Picture: {escape(plot.title, quote=True)}">'
+        f"{vega.svg(plot, name)}</div>{legend}"
         f'<script type="application/json">{vega.live(plot)}</script></figure>'
     )
 

@@ -79,6 +79,7 @@ _CONFIG: Spec = {
     },
     # As many as fit, on a phone too.
     "axisX": {"tickCount": {"signal": "ceil(width / 75)"}},
+    "header": {"labelFontSize": 11, "titleFontSize": 12},
     "legend": {
         "labelColor": INK,
         "labelFontSize": 11,
@@ -135,6 +136,8 @@ def live(plot: Plot) -> str:
 def svg(plot: Plot, prefix: str) -> str:
     """The chart as one `<svg>` element that takes the page's colours. Its legend is the page's.
 
+    It grows with the page and does not shrink: its words would shrink with it, to six pixels on a phone.
+
     Args:
         prefix: of all its ids, different for each chart of a page.
     """
@@ -143,7 +146,7 @@ def svg(plot: Plot, prefix: str) -> str:
     text = re.sub(r"url\(#", f"url(#{prefix}-", text)
     # Nobody sees a thousandth of a pixel. What is to be read stands between the tags, and stays.
     text = _TAG.sub(lambda tag: _NUMBER.sub(_rounded, tag.group()), text)
-    text = re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg [^>]*?)width="([^"]*)" height="[^"]*"', r'\1style="min-width: \2px"', text, count=1)
     # Its one label says what its parts would; Vega leaves roles without names on some of them.
     text = _ROLE.sub("", text)
     label = escape(plot.description, quote=True)

@@ -14,6 +14,7 @@ object Services {
     "transport.TransportVariant",
     "codec.Codec",
     "engine.EngineVariant",
+    "loss.Loss",
     "model.ModelFamily",
     "model.LayerKind",
     "engine.libtorch.TorchLayerKind",

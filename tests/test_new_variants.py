@@ -134,6 +134,13 @@ NEW = (
         (("CosineSchedule", "NewSchedule"), ('"cosine"', '"new-wave"'), (r'"schedule\.steps"', '"new.steps"')),
     ),
     Added(
+        "loss.Loss",
+        "loss/NewLoss",
+        "new-loss",
+        "loss/Absolute",
+        (("Absolute", "NewLoss"), ('"absolute"', '"new-loss"')),
+    ),
+    Added(
         "model.ModelFamily",
         "model/NewFamily",
         "new-net",

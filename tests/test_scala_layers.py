@@ -19,6 +19,7 @@ LAYERS = (
     "vector",
     "metrics",
     "model",
+    "loss",
     "data",
     "codec",
     "optimizer",

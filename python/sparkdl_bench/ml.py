@@ -1,4 +1,4 @@
-"""Spark ML: a classifier for pipelines, cross-validation and grids, as pyspark's own are used."""
+"""Spark ML: a classifier and a regressor for pipelines, cross-validation and grids, as pyspark's own are used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.linalg import Vector, Vectors
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol
+from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.ml.util import (
     DefaultParamsReadable,
     DefaultParamsReader,
@@ -24,6 +25,7 @@ from pyspark.ml.util import (
     MLWriter,
 )
 from pyspark.sql import functions
+from pyspark.sql.types import BooleanType, NumericType
 
 from sparkdl_bench import frames
 from sparkdl_bench.errors import ConfigurationError
@@ -33,7 +35,7 @@ from sparkdl_bench.trainer import Trainer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["SparkDLClassificationModel", "SparkDLClassifier"]
+__all__ = ["SparkDLClassificationModel", "SparkDLClassifier", "SparkDLRegressionModel", "SparkDLRegressor"]
 
 _FEATURES, _LABEL = "features", "label"
 # Rows that a run's own test figures are of; all rows train.
@@ -47,12 +49,8 @@ _MOST_COUNTED = 10_000
 _TRAINING = threading.Lock()
 
 
-class _Shared(HasProbabilityCol, HasHandleInvalid):
-    """What estimator and model have besides Spark ML's own parameters of a classifier."""
-
-    def setProbabilityCol(self, value: str) -> Any:
-        """Sets the value of `probabilityCol`; "" leaves the column out."""
-        return self._set(probabilityCol=value)
+class _Shared(HasHandleInvalid):
+    """What estimators and models have besides Spark ML's own parameters."""
 
     def setHandleInvalid(self, value: str) -> Any:
         """Sets the value of `handleInvalid`: what a row does that has no valid values.
@@ -62,9 +60,106 @@ class _Shared(HasProbabilityCol, HasHandleInvalid):
         return self._set(handleInvalid=value)
 
 
+class _WithProbability(HasProbabilityCol):
+    """Of a classifier and its model."""
+
+    def setProbabilityCol(self, value: str) -> Any:
+        """Sets the value of `probabilityCol`; "" leaves the column out."""
+        return self._set(probabilityCol=value)
+
+
+class _Trained(_Shared):
+    """The parameters of an estimator that trains with `Trainer`, besides those of Spark ML."""
+
+    model: Param[Any] = Param(
+        Params._dummy(), "model", "name of a model family, or a dict of its keys", typeConverter=TypeConverters.identity
+    )
+    workers: Param[int] = Param(
+        Params._dummy(), "workers", "number of ranks, each one Spark task", typeConverter=TypeConverters.toInt
+    )
+    batch: Param[int] = Param(
+        Params._dummy(), "batch", "rows per step over all workers", typeConverter=TypeConverters.toInt
+    )
+    epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", typeConverter=TypeConverters.toInt)
+    settings: Param[dict[str, Any]] = Param(
+        Params._dummy(), "settings", "further keywords of Trainer, by name", typeConverter=TypeConverters.identity
+    )
+
+    def setParams(self, **params: Any) -> Any:
+        """Sets the parameters that are given, by name; the others stay as they are."""
+        unknown = sorted(name for name in params if not self.hasParam(name))
+        if unknown:
+            known = ", ".join(param.name for param in self.params)
+            raise ConfigurationError(
+                f"{type(self).__name__} has no parameter '{unknown[0]}'. Its parameters are {known}; other keywords of "
+                "Trainer go into settings={…}."
+            )
+        return self._set(**params)
+
+    def setModel(self, value: str | Mapping[str, Any]) -> Any:
+        """Sets the value of `model`."""
+        return self._set(model=value)
+
+    def getModel(self) -> Any:
+        """Gets the value of `model` or its default value."""
+        return self.getOrDefault(self.model)
+
+    def setWorkers(self, value: int) -> Any:
+        """Sets the value of `workers`."""
+        return self._set(workers=value)
+
+    def getWorkers(self) -> int:
+        """Gets the value of `workers` or its default value."""
+        return self.getOrDefault(self.workers)
+
+    def setBatch(self, value: int) -> Any:
+        """Sets the value of `batch`."""
+        return self._set(batch=value)
+
+    def getBatch(self) -> int:
+        """Gets the value of `batch` or its default value."""
+        return self.getOrDefault(self.batch)
+
+    def setEpochs(self, value: int) -> Any:
+        """Sets the value of `epochs`."""
+        return self._set(epochs=value)
+
+    def getEpochs(self) -> int:
+        """Gets the value of `epochs` or its default value."""
+        return self.getOrDefault(self.epochs)
+
+    def setSettings(self, value: Mapping[str, Any]) -> Any:
+        """Sets the value of `settings`, all of it."""
+        return self._set(settings=dict(value))
+
+    def getSettings(self) -> dict[str, Any]:
+        """Gets the value of `settings` or its default value."""
+        return self.getOrDefault(self.settings)
+
+    def _keywords(self) -> dict[str, Any]:
+        """What `settings` has, but for what is None."""
+        return {name: value for name, value in self.getSettings().items() if value is not None}
+
+    def _train(self, rows: DataFrame, data: dict[str, Any], **keywords: Any) -> Model:
+        """Trains on the columns `features` and `label` of all rows; the rows with holes by `handleInvalid`."""
+        skipping = {} if self.getHandleInvalid() == "error" else {"on_error": "skip", "max_skipped": _MOST_SKIPPED}
+        given = {"label": _LABEL, "columns": _FEATURES, **data, **skipping}
+        with _TRAINING:
+            fitted = Trainer(
+                self.getModel(),
+                {"table": rows, "test_table": rows.limit(_TEST_ROWS), **given},
+                workers=self.getWorkers(),
+                batch=self.getBatch(),
+                epochs=self.getEpochs(),
+                **keywords,
+            ).fit(rows.sparkSession)
+        return fitted.model("best" if keywords.get("keep_best", "off") != "off" else "last")
+
+
 class SparkDLClassifier(
     Classifier["SparkDLClassificationModel"],
-    _Shared,
+    _Trained,
+    _WithProbability,
     DefaultParamsWritable,
     DefaultParamsReadable["SparkDLClassifier"],
 ):
@@ -88,75 +183,10 @@ class SparkDLClassifier(
         handleInvalid: `error`, `skip` or `keep`.
     """
 
-    model: Param[Any] = Param(
-        Params._dummy(), "model", "name of a model family, or a dict of its keys", typeConverter=TypeConverters.identity
-    )
-    workers: Param[int] = Param(
-        Params._dummy(), "workers", "number of ranks, each one Spark task", typeConverter=TypeConverters.toInt
-    )
-    batch: Param[int] = Param(
-        Params._dummy(), "batch", "rows per step over all workers", typeConverter=TypeConverters.toInt
-    )
-    epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", typeConverter=TypeConverters.toInt)
-    settings: Param[dict[str, Any]] = Param(
-        Params._dummy(), "settings", "further keywords of Trainer, by name", typeConverter=TypeConverters.identity
-    )
-
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
         self.setParams(**params)
-
-    def setParams(self, **params: Any) -> SparkDLClassifier:
-        """Sets the parameters that are given, by name; the others stay as they are."""
-        unknown = sorted(name for name in params if not self.hasParam(name))
-        if unknown:
-            known = ", ".join(param.name for param in self.params)
-            raise ConfigurationError(
-                f"SparkDLClassifier has no parameter '{unknown[0]}'. Its parameters are {known}; other keywords of "
-                "Trainer go into settings={…}."
-            )
-        return self._set(**params)
-
-    def setModel(self, value: str | Mapping[str, Any]) -> SparkDLClassifier:
-        """Sets the value of `model`."""
-        return self._set(model=value)
-
-    def getModel(self) -> Any:
-        """Gets the value of `model` or its default value."""
-        return self.getOrDefault(self.model)
-
-    def setWorkers(self, value: int) -> SparkDLClassifier:
-        """Sets the value of `workers`."""
-        return self._set(workers=value)
-
-    def getWorkers(self) -> int:
-        """Gets the value of `workers` or its default value."""
-        return self.getOrDefault(self.workers)
-
-    def setBatch(self, value: int) -> SparkDLClassifier:
-        """Sets the value of `batch`."""
-        return self._set(batch=value)
-
-    def getBatch(self) -> int:
-        """Gets the value of `batch` or its default value."""
-        return self.getOrDefault(self.batch)
-
-    def setEpochs(self, value: int) -> SparkDLClassifier:
-        """Sets the value of `epochs`."""
-        return self._set(epochs=value)
-
-    def getEpochs(self) -> int:
-        """Gets the value of `epochs` or its default value."""
-        return self.getOrDefault(self.epochs)
-
-    def setSettings(self, value: Mapping[str, Any]) -> SparkDLClassifier:
-        """Sets the value of `settings`, all of it."""
-        return self._set(settings=dict(value))
-
-    def getSettings(self) -> dict[str, Any]:
-        """Gets the value of `settings` or its default value."""
-        return self.getOrDefault(self.settings)
 
     def _fit(self, dataset: DataFrame) -> SparkDLClassificationModel:
         frames.check(dataset, "fit")
@@ -164,26 +194,17 @@ class SparkDLClassifier(
         features, label = self.getFeaturesCol(), self.getLabelCol()
         names = _label_names(dataset, label)
         rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
-        asked = {name: value for name, value in self.getSettings().items() if value is not None}
-        skipping = {} if self.getHandleInvalid() == "error" else {"on_error": "skip", "max_skipped": _MOST_SKIPPED}
+        asked = self._keywords()
         classes = asked.pop("classes", None) or len(names) or _count_classes(rows, label)
-        data = {"label": _LABEL, "columns": _FEATURES, "classes": max(2, int(classes)), **skipping}
-        with _TRAINING:
-            fitted = Trainer(
-                self.getModel(),
-                {"table": rows, "test_table": rows.limit(_TEST_ROWS), **data},
-                workers=self.getWorkers(),
-                batch=self.getBatch(),
-                epochs=self.getEpochs(),
-                **asked,
-            ).fit(dataset.sparkSession)
-        trained = fitted.model("best" if asked.get("keep_best", "off") != "off" else "last")
+        trained = self._train(rows, {"classes": max(2, int(classes))}, **asked)
         model = SparkDLClassificationModel(trained.with_labels(names if len(names) == trained.classes else []))
         model._resetUid(self.uid)  # as a model of Spark ML's own has its estimator's
         return self._copyValues(model)
 
 
-class SparkDLClassificationModel(ClassificationModel, _Shared, MLWritable, MLReadable["SparkDLClassificationModel"]):
+class SparkDLClassificationModel(
+    ClassificationModel, _Shared, _WithProbability, MLWritable, MLReadable["SparkDLClassificationModel"]
+):
     """What `SparkDLClassifier.fit` returns. `transform` needs no Python worker (`Model.transform`)."""
 
     def __init__(self, net: Model | None = None) -> None:
@@ -194,12 +215,7 @@ class SparkDLClassificationModel(ClassificationModel, _Shared, MLWritable, MLRea
     @property
     def net(self) -> Model:
         """The trained model, which can be saved, and asked without Spark."""
-        if self._net is None:
-            raise ConfigurationError(
-                "This SparkDLClassificationModel has no trained net. SparkDLClassifier.fit(frame) or "
-                "SparkDLClassificationModel.load(path) gives one that has."
-            )
-        return self._net
+        return _net_of(self, self._net, "SparkDLClassifier")
 
     @property
     def numClasses(self) -> int:
@@ -245,13 +261,126 @@ class SparkDLClassificationModel(ClassificationModel, _Shared, MLWritable, MLRea
     @classmethod
     def read(cls) -> MLReader[SparkDLClassificationModel]:
         """A reader of what `write` wrote."""
-        return _ModelReader()
+        return _ModelReader(SparkDLClassificationModel)
+
+
+class SparkDLRegressor(
+    Regressor["SparkDLRegressionModel"],
+    _Trained,
+    DefaultParamsWritable,
+    DefaultParamsReadable["SparkDLRegressor"],
+):
+    """Trains a net that predicts a number with `Trainer`, on all rows of the DataFrame that `fit` gets.
+
+    Losses grow with the labels' unit: bring labels that are far from -1 to 1 nearer first, or lower the learning rate.
+    Runs follow each other, and a run's own test figures are those of the first 1,000 rows, as with `SparkDLClassifier`.
+
+    Args:
+        featuresCol: a column of arrays or vectors, or one of numbers.
+        labelCol: the numbers to predict.
+        predictionCol: as in `LinearRegression`.
+        loss: `mean-squared`, `absolute` or `huber` (whose `delta` stands in settings: `{"delta": 0.5}`).
+        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
+        workers: number of ranks, each one Spark task.
+        batch: rows per step over all workers.
+        epochs: passes over the rows.
+        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`.
+        handleInvalid: `error`, `skip` or `keep`.
+    """
+
+    loss: Param[str] = Param(
+        Params._dummy(), "loss", "mean-squared, absolute or huber", typeConverter=TypeConverters.toString
+    )
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__()
+        self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
+        self._setDefault(loss="mean-squared")
+        self.setParams(**params)
+
+    def setLoss(self, value: str) -> SparkDLRegressor:
+        """Sets the value of `loss`."""
+        return self._set(loss=value)
+
+    def getLoss(self) -> str:
+        """Gets the value of `loss` or its default value."""
+        return self.getOrDefault(self.loss)
+
+    def _fit(self, dataset: DataFrame) -> SparkDLRegressionModel:
+        frames.check(dataset, "fit")
+        _check_rule(self.getHandleInvalid())
+        features, label = self.getFeaturesCol(), self.getLabelCol()
+        _check_number(dataset, label)
+        asked = self._keywords()
+        if "loss" in asked:
+            raise ConfigurationError(
+                f"settings has the loss {asked['loss']!r}. The loss is a parameter of its own: "
+                f"SparkDLRegressor(loss={asked['loss']!r})."
+            )
+        if self.getLoss() == "cross-entropy":
+            raise ConfigurationError(
+                "loss is 'cross-entropy', which tells classes apart. Use SparkDLClassifier, or one of the losses "
+                "mean-squared, absolute and huber."
+            )
+        rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
+        model = SparkDLRegressionModel(self._train(rows, {}, loss=self.getLoss(), **asked))
+        model._resetUid(self.uid)
+        return self._copyValues(model)
+
+
+class SparkDLRegressionModel(RegressionModel[Vector], _Shared, MLWritable, MLReadable["SparkDLRegressionModel"]):
+    """What `SparkDLRegressor.fit` returns. `transform` needs no Python worker (`Model.transform`)."""
+
+    def __init__(self, net: Model | None = None) -> None:
+        super().__init__()
+        self._setDefault(handleInvalid="error")
+        self._net = net
+
+    @property
+    def net(self) -> Model:
+        """The trained model, which can be saved, and asked without Spark."""
+        return _net_of(self, self._net, "SparkDLRegressor")
+
+    @property
+    def numFeatures(self) -> int:
+        """Values of a row."""
+        return int(np.prod(self.net.shape))
+
+    def predict(self, value: Vector) -> float:
+        """The number predicted for one row."""
+        return float(self.net.scores([value.toArray()])[0, 0])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        return self.net.transform(
+            dataset,
+            self.getFeaturesCol(),
+            prediction=self.getPredictionCol(),
+            handle_invalid=self.getHandleInvalid(),
+        )
+
+    def write(self) -> MLWriter:
+        """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
+        return _ModelWriter(self)
+
+    @classmethod
+    def read(cls) -> MLReader[SparkDLRegressionModel]:
+        """A reader of what `write` wrote."""
+        return _ModelReader(SparkDLRegressionModel)
+
+
+def _net_of(model: Any, net: Model | None, estimator: str) -> Model:
+    if net is None:
+        name = type(model).__name__
+        raise ConfigurationError(
+            f"This {name} has no trained net. {estimator}.fit(frame) or {name}.load(path) gives one that has."
+        )
+    return net
 
 
 class _ModelWriter(MLWriter):
     """The parameters as Spark ML writes them, and the model's files as rows of Parquet files in `data`."""
 
-    def __init__(self, instance: SparkDLClassificationModel) -> None:
+    def __init__(self, instance: SparkDLClassificationModel | SparkDLRegressionModel) -> None:
         super().__init__()
         self._instance = instance
 
@@ -269,15 +398,19 @@ class _ModelWriter(MLWriter):
         frame.coalesce(1).write.parquet(f"{path}/data")
 
 
-class _ModelReader(MLReader[SparkDLClassificationModel]):
-    def load(self, path: str) -> SparkDLClassificationModel:
+class _ModelReader(MLReader[Any]):
+    def __init__(self, kind: type[SparkDLClassificationModel | SparkDLRegressionModel]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> Any:
         metadata = DefaultParamsReader.loadMetadata(path, self.sc)
         rows = self.sparkSession.read.parquet(f"{path}/data").orderBy("file", "part").collect()
         with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
             for row in rows:
                 with (Path(folder) / Path(row["file"]).name).open("ab") as file:
                     file.write(row["content"])
-            model = SparkDLClassificationModel(load_model(folder))
+            model = self._kind(load_model(folder))
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model
@@ -305,6 +438,20 @@ def _label_names(dataset: DataFrame, label: str) -> list[str]:
             "outputCol='label') of pyspark.ml.feature, whose names of the classes the model keeps."
         )
     return [str(each) for each in field.metadata.get("ml_attr", {}).get("vals", [])]
+
+
+def _check_number(dataset: DataFrame, label: str) -> None:
+    """Refuses a label that is not there or holds no numbers, before any job."""
+    if label not in dataset.columns:
+        raise ConfigurationError(
+            f"The DataFrame has no column '{label}' (labelCol). Its columns are {', '.join(dataset.columns[:20])}."
+        )
+    kind = dataset.schema[label].dataType
+    if not isinstance(kind, (NumericType, BooleanType)):
+        raise ConfigurationError(
+            f"Column '{label}' (labelCol) is of type {kind.simpleString()}, and a regression predicts numbers. Cast "
+            "it, or name another column; for words and classes there is SparkDLClassifier."
+        )
 
 
 def _count_classes(rows: DataFrame, label: str) -> int:

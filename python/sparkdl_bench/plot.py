@@ -31,10 +31,16 @@ def draw(results: RunResults) -> Path:
     loss, accuracy = figure.subplots(1, 2)
     _line(loss, history, "train_loss", "train")
     _line(loss, history, "test_loss", "test")
-    loss.set(xlabel="seconds", ylabel="loss (nats)", title="Loss")
+    loss.set(xlabel="seconds", ylabel=_loss_label(history), title="Loss")
     loss.legend()
-    _line(accuracy, history, "test_accuracy", "test")
-    accuracy.set(xlabel="seconds", ylabel="accuracy", title="Test accuracy")
+    if any("test_rmse" in record for record in history):
+        _line(accuracy, history, "test_rmse", "RMSE")
+        _line(accuracy, history, "test_mae", "MAE")
+        accuracy.set(xlabel="seconds", ylabel="error, in the label's unit", title="Test errors")
+        accuracy.legend()
+    else:
+        _line(accuracy, history, "test_accuracy", "test")
+        accuracy.set(xlabel="seconds", ylabel="accuracy", title="Test accuracy")
     for axes in (loss, accuracy):
         axes.grid(alpha=0.3)
         axes.set_xlim(left=0)
@@ -51,6 +57,10 @@ def draw_where_possible(results: RunResults) -> Path | None:
         return draw(results)
     except ConfigurationError:
         return None
+
+
+def _loss_label(history: list[dict[str, Any]]) -> str:
+    return "loss" if any("test_rmse" in record for record in history) else "loss (nats)"
 
 
 def _line(axes: Any, history: list[dict[str, Any]], key: str, label: str) -> None:

@@ -42,12 +42,18 @@ class Model:
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
-        return f"Model({self._spec.name}: rows of {shape} values, {self.classes} classes)"
+        gives = "one number" if self.is_regression else f"{self.classes} classes"
+        return f"Model({self._spec.name}: rows of {shape} values, {gives})"
 
     @property
     def classes(self) -> int:
-        """How many classes it tells apart."""
+        """How many classes it tells apart; 1 of a regression, which predicts a number."""
         return self._spec.classes
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether it predicts a number, as one trained with a loss of a regression does."""
+        return self._spec.classes == 1
 
     @property
     def labels(self) -> list[str]:
@@ -127,6 +133,8 @@ class Model:
     ) -> DataFrame:
         """The frame with predictions behind its own columns. Nothing is computed before Spark asks for rows.
 
+        A regression gives the column `prediction` alone: the number. The others below are of classes.
+
         The executors' JVMs compute, without a Python worker, each task for itself: any number of tasks, in batch and in
         Structured Streaming.
 
@@ -174,12 +182,14 @@ class Model:
 
         Returns:
             the label of each row (names where the classes have such, else numbers), and the classes' probabilities,
-            rows × classes.
+            rows × classes. Of a regression the number predicted for each row, fp64, and no probabilities: rows × 0.
 
         Raises:
             ConfigurationError: rows of another shape; values that are not finite; a net for which there is no JVM.
         """
         scores = self.scores(rows)
+        if self.is_regression:
+            return scores[:, 0].astype(np.float64), np.zeros((len(scores), 0))
         shifted = scores.astype(np.float64)
         shifted -= shifted.max(axis=1, keepdims=True)
         powers = np.exp(shifted)
@@ -188,7 +198,10 @@ class Model:
         return labels, powers / powers.sum(axis=1, keepdims=True)
 
     def scores(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """The class scores before the softmax, rows × classes, of the same rows as `predict` takes."""
+        """The class scores before the softmax, rows × classes, of the same rows as `predict` takes.
+
+        Of a regression the numbers, rows × 1.
+        """
         stored = self._rows(rows)
         return self._scores(stored) if len(stored) else np.zeros((0, self.classes), np.float32)
 

@@ -27,7 +27,7 @@ class Progress:
     Attributes:
         state: `running`, `done`, `failed`, `diverged` or `cancelled`.
         loss: mean training loss of the last step, nats.
-        test_accuracy: of the last evaluation, 0 to 1.
+        test_accuracy: of the last evaluation, 0 to 1; None of a regression, which has `test_rmse` and `test_r2`.
         cores: processor cores that driver and executors use together.
         resident_bytes: what they hold in memory together.
         error: why the run failed, one paragraph.
@@ -45,6 +45,8 @@ class Progress:
     steps: int = 0
     loss: float | None = None
     test_accuracy: float | None = None
+    test_rmse: float | None = None
+    test_r2: float | None = None
     rows_per_second: float | None = None
     seconds_left: float | None = None
     cores: float | None = None
@@ -78,6 +80,10 @@ class Progress:
             parts.append(f"loss {self.loss:.4f}")
         if self.test_accuracy is not None:
             parts.append(f"test accuracy {self.test_accuracy:.2%}")
+        if self.test_rmse is not None:
+            parts.append(f"test RMSE {self.test_rmse:.4g}")
+        if self.test_r2 is not None:
+            parts.append(f"R² {self.test_r2:.4f}")
         if self.rows_per_second:
             parts.append(f"{self.rows_per_second:,.0f} rows/s")
         if self.seconds_left is not None:

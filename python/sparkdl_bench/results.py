@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ class RunResults:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
+        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`.
+
+        Of a regression `test_mae`, `test_rmse` and `test_r2` in place of the accuracy, which is None.
+        """
         history = self.summary.get("history", [])
         if not isinstance(history, list):
             raise ConfigurationError(
@@ -103,6 +107,21 @@ class RunResults:
             return (self.folder / name).read_bytes()
         except OSError as error:
             raise ConfigurationError(f"'{self.folder / name}' cannot be read: {error.strerror}. {_REMEDY}") from error
+
+
+def measures(final: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What `final` of a summary says about the test rows, for people: the accuracy, or a regression's errors."""
+    if "test_rmse" not in final:
+        return [("test accuracy", _written(final.get("test_accuracy"), "{:.2%}"))]
+    return [
+        ("test MAE", _written(final.get("test_mae"), "{:.5g}")),
+        ("test RMSE", _written(final.get("test_rmse"), "{:.5g}")),
+        ("test R²", _written(final.get("test_r2"), "{:.4f}")),
+    ]
+
+
+def _written(value: float | None, pattern: str) -> str:
+    return "–" if value is None else pattern.format(value)
 
 
 def describe_bytes(count: float) -> str:

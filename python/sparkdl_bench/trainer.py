@@ -21,7 +21,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import cut
 from sparkdl_bench.prediction import Model
 from sparkdl_bench.progress import Progress
-from sparkdl_bench.results import RunResults
+from sparkdl_bench.results import RunResults, measures
 from sparkdl_bench.runner import follow, start
 from sparkdl_bench.session import check_session
 
@@ -215,10 +215,10 @@ class FitResult:
         except ConfigurationError:
             return [("results", "not kept")]
         final = summary.get("final", {})
-        accuracy, seconds = final.get("test_accuracy"), final.get("seconds_total")
+        seconds = final.get("seconds_total")
         facts = [
             ("status", "" if summary.get("status") == "success" else str(summary.get("status"))),
-            ("test accuracy", "" if accuracy is None else f"{accuracy:.2%}"),
+            *((name, value) for name, value in measures(final) if value != "–"),
             ("seconds", "" if seconds is None else f"{seconds:.1f}"),
             ("transport", str(summary.get("variant", {}).get("transport", ""))),
             ("workers", str(summary.get("workers", ""))),
@@ -238,7 +238,10 @@ class FitResult:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`."""
+        """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`.
+
+        Of a regression `test_mae`, `test_rmse` and `test_r2` in place of the accuracy, which is None.
+        """
         return RunResults(self.results_dir).history
 
     def weights(self, which: str = "last") -> saved.Weights:

@@ -52,7 +52,7 @@ def test_a_label_that_is_not_there_is_told_what_is(tmp_path: Path) -> None:
 def test_a_continuous_label_is_no_class(tmp_path: Path) -> None:
     file = tmp_path / "prices.csv"
     file.write_text("a,label\n" + "".join(f"1,{number / 7}\n" for number in range(1200)), encoding="utf-8")
-    with pytest.raises(ConfigurationError, match=r"more than 1000 different values.*regression\) are not supported"):
+    with pytest.raises(ConfigurationError, match=r"more than 1000 different values.*numbers are predicted by a run"):
         look.look(str(file))
 
 
@@ -74,8 +74,9 @@ def test_a_continuous_label_is_no_class(tmp_path: Path) -> None:
         (
             b"a,b,label\n1,2,0.25\n3,4,0.75\n",
             "The label's column 'label' of '{file}' holds fractional numbers such as 0.25, so it is no class. Name the "
-            "label's column with --label (label= from Python). Values to be predicted as numbers (regression) are not "
-            "supported.",
+            "label's column with --label (label= from Python). This command trains nets that tell classes "
+            "apart; numbers are predicted by a run whose file has loss.name=mean-squared, or by "
+            "Trainer(loss='mean-squared').",
         ),
         (
             b"name,b,label\nAda,2,0\nBob,4,1\n",
@@ -159,7 +160,7 @@ def test_labels_of_tables() -> None:
     assert labels.of_table([10, 9], "x") == {"data.label_names": "9,10"}
     with pytest.raises(
         ConfigurationError,
-        match=r"fractional numbers such as 0\.5, so it is no class\. .*regression\) are not supported",
+        match=r"fractional numbers such as 0\.5, so it is no class\. .*numbers are predicted by a run",
     ):
         labels.of_table([0.5, 1.0], "The label's column 'y'")
     with pytest.raises(ConfigurationError, match=r"holds nulls. Leave those rows out"):

@@ -19,6 +19,7 @@ import golden
 from conftest import ROOT
 from sparkdl_bench import engines, models
 from sparkdl_bench.engines import Batch
+from sparkdl_bench.engines._losses import Loss
 from sparkdl_bench.version import __version__
 
 ROWS = 20
@@ -56,6 +57,8 @@ class Asking:
             "device": "cpu",
             "seed": golden.SEED,
             "rows": ROWS,
+            "loss": "cross-entropy",
+            "delta": 1.0,
             "model": self.content,
             "files": {name: str(folder / name) for name in ("parameters", "gradients", "statistics", "batch")},
             "labels_at": labels_at,
@@ -132,6 +135,19 @@ def asking(tmp_path: Path) -> Iterator[Callable[..., Asking]]:
             assert pipe is not None
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+def test_a_regressions_labels_cross_as_the_bits_of_numbers(asking: Callable[..., Asking]) -> None:
+    asked = asking("numpy", "mlp-784-100-50-10", loss="huber", delta=0.5)
+    assert asked.status == 0, asked.told
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(4, 784)).astype(np.float32)
+    labels = np.array([-1.5, 0.0, 3.25, 0.1], np.float32)
+    asked.features[:4], asked.labels[:4], asked.ids[:4] = features, labels.view(np.int32), range(4)
+    status, loss, _ = asked.ask(STEP, 4, weight=0.25)
+    own = engines.find("numpy").load(asked.spec, golden.SEED, False, loss=Loss("huber", 0.5))
+    assert (status, loss) == (0, own.step(Batch(features, labels), 0.25))
+    np.testing.assert_array_equal(asked.gradients, own.gradients)
 
 
 @pytest.mark.parametrize(("engine", "model"), [("numpy", "mlp-784-100-50-10"), ("torch", "every-layer")])

@@ -9,7 +9,8 @@ import comparisons
 import numpy as np
 import pytest
 
-from sparkdl_bench.report.analysis import MARGIN
+from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.report.analysis import MARGIN, Analysis
 from sparkdl_bench.report.answer import answer
 from sparkdl_bench.report.decision import Decision, candidates, decide
 from sparkdl_bench.statistics import sequential
@@ -249,3 +250,28 @@ class TestVerdict:
         # One that costs more than the chosen one, and does not always get there, is no reason to wait.
         dearer = decided(0, of_eight=4)
         assert (bold(dearer), dearer.doubtful) == ("four", ())
+
+
+def regressions(errors: dict[str, float]) -> Analysis:
+    records = []
+    for name, rmse in errors.items():
+        for number in (1, 2, 3):
+            made = comparisons.trial(name, number, 10.0 + number / 10, 2)
+            made["metrics"] |= {"test_accuracy": None, "test_rmse": rmse, "test_mae": rmse / 2, "test_r2": 0.9}
+            records.append(made)
+    return comparisons.comparison(records)
+
+
+def test_regressions_are_judged_by_their_errors() -> None:
+    apart = regressions({"good": 0.1, "bad": 0.2})
+    assert apart.is_regression
+    assert not apart.learnt_alike
+    said = str(answer(apart))
+    assert "their test errors are further apart than a twentieth" in said
+    assert "The mean test RMSE: bad 0.2, good 0.1" in said
+    assert "--target-accuracy" not in said
+    alike = regressions({"one": 0.1, "other": 0.103})
+    assert alike.learnt_alike
+    assert "accuracy" not in str(answer(alike))
+    with pytest.raises(ConfigurationError, match="these trials are regressions"):
+        alike.comparison.with_target(0.9)

@@ -135,11 +135,18 @@ def show(found: dict[str, Any]) -> None:
     click.echo(f"{found['description']}: {found['parts']} parts, {found['seconds']:.1f} s")
     for name in ("train", "test"):
         if found[name]:
-            click.echo(f"{name}: {found[name]['rows']} rows; by class {found[name]['labels']}")
+            click.echo(f"{name}: {found[name]['rows']} rows; {_labels(found[name]['labels'])}")
             _show_values(found[name])
     if found["skipped"]["count"]:
         click.echo(f"left out: {found['skipped']['count']} bad records, the first: {found['skipped']['listed'][0]}")
     click.echo(f"results  {found['folder']}")
+
+
+def _labels(found: dict[str, Any]) -> str:
+    if "standard_deviation" not in found:
+        return f"by class {found}"
+    low, mean, high, deviation = (found[name] for name in ("min", "mean", "max", "standard_deviation"))
+    return f"labels: min {low:g}, mean {mean:g}, max {high:g}, standard deviation {deviation:g}"
 
 
 def _show_values(moments: dict[str, Any]) -> None:

@@ -52,11 +52,12 @@ def command(
     overwrite: bool,
     debug: bool,
 ) -> None:
-    """Predict the class of each row of DATA with the trained MODEL, a folder that `run` or FitResult.save wrote.
+    """Predict the class of each row of DATA (of a regression its number) with the trained MODEL, a folder that `run` or
+    FitResult.save wrote.
 
-    DATA is a CSV, Parquet, JSON or LIBSVM file or folder. OUT gets its columns, `prediction` (the
-    class's number), `predicted_label` where classes have names, and the classes' probabilities: a vector in Parquet, a
-    column for each class in CSV.
+    DATA is a CSV, Parquet, JSON or LIBSVM file or folder. OUT gets its columns and `prediction`: the class's number, or
+    what a regression predicts. Of classes there are `predicted_label` where they have names, and their probabilities
+    too: a vector in Parquet, a column for each class in CSV.
     """
     from sparkdl_bench import prediction, session
 
@@ -132,6 +133,8 @@ def _flat(frame: DataFrame, model: Model) -> DataFrame:
         raise ConfigurationError(
             f"Column '{lists[0]}' holds lists or other structures, and CSV has none. Write Parquet: --to parquet."
         )
+    if model.is_regression:
+        return frame
     names = model.labels or [str(index) for index in range(model.classes)]
     values: Any = vector_to_array(functions.col("probability"))
     columns = [values[index].alias(f"probability_{name}") for index, name in enumerate(names)]

@@ -121,12 +121,12 @@ def _closed(results: RunResults) -> Iterator[None]:
 def report(results: RunResults) -> None:
     """Prints what came out, and draws the plot."""
     from sparkdl_bench import plot
-    from sparkdl_bench.results import describe_bytes
+    from sparkdl_bench.results import describe_bytes, measures
 
     summary = results.summary
     final = summary["final"]
     rows = [
-        ("test accuracy", _written(final["test_accuracy"], "{:.2%}")),
+        *measures(final),
         ("test loss", _written(final["test_loss"], "{:.4f}")),
         ("seconds of the run", _written(final["seconds_total"], "{:.1f}")),
         *([("seconds since the command began", f"{signals.seconds():.1f}")] if signals.installed() else []),

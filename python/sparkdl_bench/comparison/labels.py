@@ -11,8 +11,8 @@ from sparkdl_bench.errors import ConfigurationError
 NAMES = ("label", "class", "target", "y", "category", "species")
 MOST_CLASSES = 1000
 _NO_REGRESSION = (
-    "Name the label's column with --label (label= from Python). Values to be predicted as numbers (regression) are not "
-    "supported."
+    "Name the label's column with --label (label= from Python). This command trains nets that tell classes "
+    "apart; numbers are predicted by a run whose file has loss.name=mean-squared, or by Trainer(loss='mean-squared')."
 )
 
 

@@ -147,6 +147,8 @@ def describe(record: Mapping[str, Any]) -> str:
         parts.append(f"{numbers['ms_per_step']:.2f} ms per step")
     if numbers["test_accuracy"] is not None:
         parts.append(f"test accuracy {numbers['test_accuracy']:.2%}")
+    if numbers.get("test_rmse") is not None:
+        parts.append(f"test RMSE {numbers['test_rmse']:.4g}")
     if numbers["seconds_to_accuracy"] is not None:
         parts.append(f"{numbers['seconds_to_accuracy']:.1f} s to the target")
     if record["load"].get("busy", 0.0) > machine.BUSY_LIMIT:

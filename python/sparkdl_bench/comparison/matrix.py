@@ -14,7 +14,7 @@ from sparkdl_bench.comparison.execute import ProcessExecutor
 from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.comparison.store import ComparisonFolder
 from sparkdl_bench.comparison.table import show
-from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.errors import ConfigurationError, RunFailedError
 
 
 def run(
@@ -50,6 +50,7 @@ def run(
         click.echo(f"Skipped: {group}. {reason}", err=True)
     # Where nothing is left, the check of all of them says what to install.
     left = [cell for cell in cells if cell.group not in skipped] or list(cells)
+    _check_target(plan, left)
     check.check_cells(left, lacking)
     if dry_run:
         for cell in left:
@@ -69,6 +70,17 @@ def run(
             display.tell(f"{len(left)} cells into {folder.path}")
             loop.run_cells(left, folder, executor, display, retry_failed=retry_failed)
     _conclude(folder)
+
+
+def _check_target(plan: Plan, cells: Sequence[Cell]) -> None:
+    """A regression reaches no accuracy."""
+    losses = [cell.run.settings.get("loss.name", "cross-entropy") for cell in cells]
+    found = next((loss for loss in losses if loss != "cross-entropy"), None)
+    if plan.target_accuracy is not None and found is not None:
+        raise ConfigurationError(
+            f"target_accuracy = {plan.target_accuracy} asks when runs reach an accuracy, and loss.name={found} is for "
+            "regression, which has none. Leave target_accuracy out: the report compares times beside test errors."
+        )
 
 
 def _conclude(folder: ComparisonFolder) -> None:

@@ -215,11 +215,18 @@ def metrics(
         "seconds_before_clock": round(waits.before_s, 4) if waits else None,
         "test_accuracy": accuracies[-1] if accuracies else None,
         "best_accuracy": max(accuracies, default=None),
+        **_errors(history),
         "ms_per_step": ms,
         "ms_per_step_p90": statistics.percentile(measured, 90) if measured else None,
         "rows_per_second": rows * 1e3 / statistics.mean(measured) if measured else None,
         "drift": statistics.drift(measured) if measured else None,
     }
+
+
+def _errors(history: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Of a regression the errors of the last evaluation; nothing otherwise."""
+    last = next((record for record in reversed(history) if "rmse" in record), None)
+    return {} if last is None else {f"test_{name}": last[name] for name in ("mae", "rmse", "r2")}
 
 
 def phase_drift(folder: Path, warmup_steps: int, workers: int) -> dict[str, float]:
@@ -289,7 +296,7 @@ class _Times:
                 self.attempts += 1
             elif key == "run_stop":
                 self.stop = at
-            elif key == "eval_accuracy":
+            elif key in ("eval_accuracy", "eval_rmse"):
                 self.evaluations[epoch] = at
             elif key == "epoch_stop":
                 self.epochs[epoch] = at
@@ -306,6 +313,7 @@ def _history(history: Sequence[Mapping[str, Any]], times: _Times) -> list[dict[s
             "train_loss": record["train_loss"],
             "test_loss": record["test_loss"],
             "accuracy": record["test_accuracy"],
+            **{name: record[f"test_{name}"] for name in ("mae", "rmse", "r2") if f"test_{name}" in record},
         }
         for record in history
         if record["epoch"] in times.epochs

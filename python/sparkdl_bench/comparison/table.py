@@ -14,7 +14,7 @@ from sparkdl_bench.console import default_console
 # The seconds to the target times the cores that the run had, by the run's own clock.
 _CORE_SECONDS = "core_seconds_to_accuracy"
 # Shares and counts: their mean.
-_SHARES = ("test_accuracy", "epochs_to_accuracy")
+_SHARES = ("test_accuracy", "epochs_to_accuracy", "test_rmse")
 # As report.analysis.STEADY, which needs SciPy.
 _STEADY = (0.9, 1.1)
 _COLUMNS = (
@@ -28,6 +28,8 @@ _COLUMNS = (
     ("rows/s", "rows_per_second", "{:,.0f}"),
     ("accuracy", "test_accuracy", "{:.2%}"),
 )
+# Of regressions, in place of the accuracy.
+_ERROR = ("RMSE", "test_rmse", "{:.4g}")
 
 
 def show(content: Mapping[str, Any], records: Sequence[Mapping[str, Any]], console: Console | None = None) -> None:
@@ -42,12 +44,14 @@ def show(content: Mapping[str, Any], records: Sequence[Mapping[str, Any]], conso
         "waited: from the command to its end; * not steady: steps changed by more than a tenth while measured",
     )
     table.add_column("group")
-    for heading in ("trials", *(column[0] for column in _COLUMNS)):
+    is_regression = any("test_rmse" in record.get("metrics", {}) for record in measured)
+    columns = (*_COLUMNS[:-1], _ERROR) if is_regression else _COLUMNS
+    for heading in ("trials", *(column[0] for column in columns)):
         table.add_column(heading, justify="right")
     for name, members in sorted(groups.items(), key=lambda item: _rank(item[1])):
         good = [member for member in members if member["status"] == "success"]
         count = str(len(good)) if len(good) == len(members) else f"{len(good)} of {len(members)}"
-        table.add_row(name, count, *(_centre(good, key, pattern) for _, key, pattern in _COLUMNS))
+        table.add_row(name, count, *(_centre(good, key, pattern) for _, key, pattern in columns))
     (console or default_console()).print(table)
 
 

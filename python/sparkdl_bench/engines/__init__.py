@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sparkdl_bench.engines._losses import CROSS_ENTROPY, Loss
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import ModelSpec
 
@@ -26,13 +27,13 @@ class Batch:
 
     Attributes:
         features: rows × input shape.
-        labels: class of each row.
+        labels: class of each row; of a regression its number, fp32.
         ids: ids of the rows in the data set, None for 0, 1, …; with `step` they key dropout masks.
         step: number of the training step.
     """
 
     features: npt.NDArray[np.float32]
-    labels: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64] | npt.NDArray[np.float32]
     ids: Sequence[int] | None = None
     step: int = 0
 
@@ -43,7 +44,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Sums over rows."""
+    """Sums over rows; `correct` is 0 of a regression."""
 
     rows: int
     loss_sum: float
@@ -72,7 +73,7 @@ class Memory:
 
 
 class Engine(Protocol):
-    """One model, loaded. Loss is the softmax cross-entropy in nats."""
+    """One model, loaded, with the loss that it was loaded for."""
 
     @property
     def parameters(self) -> Values:
@@ -107,20 +108,26 @@ class Engine(Protocol):
         ...
 
 
+class Load(Protocol):
+    """See `EngineVariant.load`."""
+
+    def __call__(self, spec: ModelSpec, seed: int, double: bool, *, loss: Loss = CROSS_ENTROPY) -> Engine: ...
+
+
 @dataclass(frozen=True)
 class EngineVariant:
     """An engine by name.
 
     Attributes:
-        load: of (spec, seed, double) sets the initial weights; `double`: 64-bit, for oracles.
-        over: of (spec, seed, memory, device) computes in that memory; `seed` is that of dropout masks, `device` as in
-            `engine.device`: `cpu`, `cuda` or `cuda:N`.
+        load: of (spec, seed, double, loss) sets the initial weights; `double`: 64-bit, for oracles.
+        over: of (spec, seed, memory, device, loss) computes in that memory; `seed` is that of dropout masks, `device`
+            as in `engine.device`: `cpu`, `cuda` or `cuda:N`.
     """
 
     name: str
     doc: str
-    load: Callable[[ModelSpec, int, bool], Engine]
-    over: Callable[[ModelSpec, int, Memory, str], Engine]
+    load: Load
+    over: Callable[[ModelSpec, int, Memory, str, Loss], Engine]
 
 
 def discover() -> dict[str, EngineVariant]:

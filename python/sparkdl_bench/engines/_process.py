@@ -4,9 +4,10 @@
 output, until the input ends. The first request is a line of JSON, the others are binary, numbers big-endian; rows,
 weights and gradients stand in files that both map, numbers as the host has them.
 
-    request 1   {"version", "engine", "device", "seed", "rows", "model", "files": {"parameters", "gradients",
-                "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's file holds features (fp32),
-                and from those bytes on labels (int64) and ids (int32), room for `rows` rows each
+    request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "model", "files": {"parameters",
+                "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's file holds
+                features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32 number in
+                the lower half) and ids (int32), room for `rows` rows each
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
     request n   int32 what (1 step, 2 evaluation, 3 prediction), int32 rows, int64 number of the step, float64 weight
     answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0);
@@ -32,6 +33,7 @@ import numpy.typing as npt
 
 from sparkdl_bench import engines, models
 from sparkdl_bench.engines import Batch, Memory
+from sparkdl_bench.engines._losses import Loss
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.version import __version__
 
@@ -99,7 +101,8 @@ class _Served:
         self._labels = np.frombuffer(batch, np.int64, self._rows, int(question["labels_at"]))
         self._ids = np.frombuffer(batch, np.int32, self._rows, int(question["ids_at"]))
         variant = engines.find(str(question["engine"]))
-        self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]))
+        self._loss = Loss(str(question["loss"]), float(question["delta"]))
+        self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]), self._loss)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -124,7 +127,10 @@ class _Served:
     def _batch(self, rows: int, step: int) -> Batch:
         if not 0 < rows <= self._rows:
             raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
-        return Batch(self._features[:rows], self._labels[:rows], self._ids[:rows].tolist(), step)
+        labels: Any = self._labels[:rows]
+        if self._loss.is_regression:
+            labels = labels.astype(np.int32).view(np.float32)
+        return Batch(self._features[:rows], labels, self._ids[:rows].tolist(), step)
 
 
 def _mapped(path: str) -> mmap.mmap:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Memory, Values
+from sparkdl_bench.engines._losses import CROSS_ENTROPY, Loss, log_softmax
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import Layer, ModelSpec
 
@@ -20,19 +21,27 @@ class NumpyEngine:
 
     Args:
         memory: that it computes in; None: its own, with the initial weights of `seed`.
+        loss: what training makes small.
 
     Raises:
         ConfigurationError: the model is no chain of the layers that it has.
     """
 
-    def __init__(self, spec: ModelSpec, seed: int, double: bool, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        seed: int,
+        double: bool,
+        memory: Memory | None = None,
+        loss: Loss = CROSS_ENTROPY,
+    ) -> None:
         for index, layer in enumerate(spec.layers):
             if layer.kind not in KINDS or (index > 0 and layer.inputs != (spec.layers[index - 1].name,)):
                 raise ConfigurationError(
                     f"The engine 'numpy' computes chains of {', '.join(KINDS)}; layer '{layer.name}' is of kind "
                     f"'{layer.kind}' and reads {', '.join(layer.inputs)}. Take the engine 'torch' or 'libtorch'."
                 )
-        self._spec = spec
+        self._spec, self._loss = spec, loss
         self._type: Any = np.float64 if double else np.float32
         memory = memory or Memory.fresh(spec, seed, double)
         self.parameters: Values = memory.parameters
@@ -48,9 +57,7 @@ class NumpyEngine:
 
     def step(self, batch: Batch, weight: float) -> float:
         values = self._forward(batch)
-        loss, probabilities_BC = _loss(values[-1], batch.labels)
-        gradient: Values = probabilities_BC
-        gradient[np.arange(len(batch.labels)), batch.labels] -= 1
+        loss, gradient = self._loss.of(values[-1], batch.labels)
         gradient *= self._type(weight)
         for index in reversed(range(len(self._spec.layers))):
             self._keep_gradients(self._spec.layers[index], values[index], gradient)
@@ -60,7 +67,9 @@ class NumpyEngine:
 
     def evaluate(self, batch: Batch) -> Evaluation:
         logits_BC = self._forward(batch)[-1]
-        loss, _ = _loss(logits_BC, batch.labels)
+        loss, _ = self._loss.of(logits_BC, batch.labels)
+        if self._loss.is_regression:
+            return Evaluation(len(batch.labels), loss, 0)
         correct = int(np.sum(np.argmax(logits_BC, axis=1) == batch.labels))
         return Evaluation(len(batch.labels), loss, correct)
 
@@ -86,7 +95,7 @@ class NumpyEngine:
         if layer.kind == "sigmoid":
             return np.asarray(1 / (1 + np.exp(-x_BI)))
         if layer.kind == "log-softmax":
-            return _log_softmax(x_BI)
+            return log_softmax(x_BI)
         return x_BI
 
     def _keep_gradients(self, layer: Layer, x_BI: Values, dy_BO: Values) -> None:
@@ -115,25 +124,13 @@ class NumpyEngine:
         return flat[place.offset : place.offset + place.length].reshape(place.shape)
 
 
-def _log_softmax(x_BC: Values) -> Values:
-    shifted = x_BC - x_BC.max(axis=1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
-
-
-def _loss(logits_BC: Values, labels: Any) -> tuple[float, Values]:
-    """The sum of the rows' losses, and the softmax."""
-    log_probabilities_BC = _log_softmax(logits_BC)
-    picked = log_probabilities_BC[np.arange(len(labels)), labels]
-    return float(-picked.sum(dtype=np.float64)), np.exp(log_probabilities_BC)
-
-
-def _over(spec: ModelSpec, seed: int, memory: Memory, device: str) -> NumpyEngine:
+def _over(spec: ModelSpec, seed: int, memory: Memory, device: str, loss: Loss) -> NumpyEngine:
     if device != "cpu":
         raise ConfigurationError(
             f"The engine 'numpy' was to compute on device '{device}', and it has the CPU alone. Take device cpu, or "
             "the engine 'torch'."
         )
-    return NumpyEngine(spec, seed, False, memory)
+    return NumpyEngine(spec, seed, False, memory, loss)
 
 
 ENGINE = EngineVariant("numpy", "NumPy alone: multi-layer perceptrons, from scratch", NumpyEngine, _over)

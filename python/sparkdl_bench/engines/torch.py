@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparkdl_bench.engines import Batch, EngineVariant, Evaluation, Memory, Values
+from sparkdl_bench.engines._losses import CROSS_ENTROPY, Loss
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.models import INPUT, Layer, ModelSpec, initializers
 
@@ -27,13 +28,20 @@ class TorchEngine:
     Args:
         device: `cpu`, `cuda` (the first GPU) or `cuda:N`.
         memory: the host's arrays; None: its own, with the initial weights of `seed`.
+        loss: what training makes small.
 
     Raises:
         ConfigurationError: a layer of a kind that it does not have; a device that this PyTorch does not find.
     """
 
     def __init__(
-        self, spec: ModelSpec, seed: int, double: bool, device: str = "cpu", memory: Memory | None = None
+        self,
+        spec: ModelSpec,
+        seed: int,
+        double: bool,
+        device: str = "cpu",
+        memory: Memory | None = None,
+        loss: Loss = CROSS_ENTROPY,
     ) -> None:
         torch = _torch()
         self._device = _found(device)
@@ -43,7 +51,7 @@ class TorchEngine:
                     f"The engine 'torch' has no layer of kind '{layer.kind}' (layer '{layer.name}'); it has: "
                     f"{', '.join(sorted(_FORWARD))}."
                 )
-        self._spec, self._seed = spec, seed
+        self._spec, self._seed, self._loss = spec, seed, loss
         memory = memory or Memory.fresh(spec, seed, double)
         self._host_parameters: Values = memory.parameters
         self._host_statistics: Values = memory.statistics
@@ -88,13 +96,10 @@ class TorchEngine:
         return self._host_statistics
 
     def step(self, batch: Batch, weight: float) -> float:
-        torch = _torch()
         self._take_in()
         self._gradients.zero_()
         with self._exact():
-            logits = self._forward(batch, training=True)
-            labels = torch.from_numpy(batch.labels).to(self._device)
-            loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+            loss = self._loss_sum(self._forward(batch, training=True), batch)
             (loss * weight).backward()
         self._copy(self._flat_statistics, self._host_statistics, to_host=True)
         return float(loss.item())
@@ -104,10 +109,23 @@ class TorchEngine:
         self._take_in()
         with torch.no_grad(), self._exact():
             logits = self._forward(batch, training=False)
+            loss = self._loss_sum(logits, batch)
+            if self._loss.is_regression:
+                return Evaluation(len(batch.labels), float(loss.item()), 0)
             labels = torch.from_numpy(batch.labels).to(self._device)
-            loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
             correct = (logits.argmax(dim=1) == labels).sum()
         return Evaluation(len(batch.labels), float(loss.item()), int(correct.item()))
+
+    def _loss_sum(self, outputs: Tensor, batch: Batch) -> Tensor:
+        torch = _torch()
+        labels, functional = torch.from_numpy(batch.labels).to(self._device), torch.nn.functional
+        if not self._loss.is_regression:
+            return functional.cross_entropy(outputs, labels, reduction="sum")
+        labels = labels.to(outputs.dtype).unsqueeze(1)
+        if self._loss.name == "huber":
+            return functional.huber_loss(outputs, labels, reduction="sum", delta=self._loss.delta)
+        of = functional.mse_loss if self._loss.name == "mean-squared" else functional.l1_loss
+        return of(outputs, labels, reduction="sum")
 
     def predict(self, batch: Batch) -> Values:
         self._take_in()
@@ -281,8 +299,8 @@ def _torch() -> Any:
     return torch
 
 
-def _over(spec: ModelSpec, seed: int, memory: Memory, device: str) -> TorchEngine:
-    return TorchEngine(spec, seed, False, device, memory)
+def _over(spec: ModelSpec, seed: int, memory: Memory, device: str, loss: Loss) -> TorchEngine:
+    return TorchEngine(spec, seed, False, device, memory, loss)
 
 
 ENGINE = EngineVariant("torch", "PyTorch in one process: every layer kind, by autograd", TorchEngine, _over)

@@ -1,7 +1,8 @@
 """ONNX: the whole way from a row as it is stored to class scores and probabilities, for ONNX Runtime and its like.
 
-Input `rows` is batch × the row's shape, outputs are `scores` and `probabilities`, batch × classes. The initialisers are
-the weights, by their own names; labels, layers and preprocessing stand in the file's metadata, too.
+Input `rows` is batch × the row's shape, outputs are `scores` and `probabilities`, batch × classes (of a regression
+`scores` alone, batch × 1). The initialisers are the weights, by their own names; labels, layers and preprocessing stand
+in the file's metadata, too.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def _write(spec: ModelSpec, model: SavedModel, path: Path) -> None:
     last, graph.scope = spec.layers[-1].name, "result"
     scores = graph.node("Flatten", [values[last]], axis=1)
     graph.named(scores, "scores")
-    graph.named(graph.node("Softmax", [scores], axis=1), "probabilities")
+    if "probabilities" in _outputs(spec):
+        graph.named(graph.node("Softmax", [scores], axis=1), "probabilities")
     path.write_bytes(_file(onnx, spec, model, rows, graph).SerializeToString(deterministic=True))
 
 
@@ -99,6 +101,11 @@ def _prepared(graph: _Graph, onnx: Any, spec: ModelSpec, rows: dict[str, Any]) -
     return found
 
 
+def _outputs(spec: ModelSpec) -> tuple[str, ...]:
+    """A regression, which has one output, gives its number as the score."""
+    return ("scores",) if spec.classes == 1 else ("scores", "probabilities")
+
+
 def _file(onnx: Any, spec: ModelSpec, model: SavedModel, rows: dict[str, Any], graph: _Graph) -> Any:
     helper, kind = onnx.helper, onnx.TensorProto.FLOAT
     places = (*spec.parameters, *spec.statistics)
@@ -106,7 +113,7 @@ def _file(onnx: Any, spec: ModelSpec, model: SavedModel, rows: dict[str, Any], g
         graph.nodes,
         spec.name,
         [helper.make_tensor_value_info("rows", kind, ["batch", *rows["shape"]])],
-        [helper.make_tensor_value_info(name, kind, ["batch", spec.classes]) for name in ("scores", "probabilities")],
+        [helper.make_tensor_value_info(name, kind, ["batch", spec.classes]) for name in _outputs(spec)],
         [onnx.numpy_helper.from_array(np.asarray(model.weights[each.name], np.float32), each.name) for each in places],
     )
     made = helper.make_model(

@@ -28,15 +28,18 @@ WAITED = "seconds_waited"
 STEP = "ms_per_step"
 RATE = "rows_per_second"
 ACCURACY = "test_accuracy"
+RMSE = "test_rmse"
 EPOCHS = "epochs_to_accuracy"
 DRIFT = "drift"
 TO_TARGET = (TO_ACCURACY, WAITED_TO_ACCURACY)
 # Shares and counts may be 0 and do not err by factors: of these the mean is shown.
-_COUNTED_METRICS = (ACCURACY, EPOCHS, "best_accuracy")
+_COUNTED_METRICS = (ACCURACY, EPOCHS, "best_accuracy", RMSE)
 # How much faster one has to be for that to matter: what costs more has to be so much faster, at least.
 MARGIN = 1.1
 # Groups whose mean test accuracies are further apart than this (a share of the test rows) have not learnt alike.
 ALIKE = 0.01
+# The same of regressions' mean test RMSE: the largest over the smallest.
+ALIKE_RMSE = 1.05
 # Steps are steady where their drift is within these; fewer steps than `ENOUGH_STEPS` measure little.
 STEADY = (0.9, 1.1)
 ENOUGH_STEPS = 100
@@ -130,6 +133,11 @@ class Group:
     def accuracy(self) -> float | None:
         """Mean test accuracy at the end of training, a share of the test rows."""
         return self.centre(ACCURACY)
+
+    @property
+    def rmse(self) -> float | None:
+        """Mean test RMSE at the end of training, in the label's unit; of a regression alone."""
+        return self.centre(RMSE)
 
     def steps(self, metric: str) -> float:
         """Mean number of steps in what `metric` measures: until the target was reached, or all."""
@@ -454,11 +462,20 @@ class Analysis:
         return {group.name: group.accuracy for group in self.groups if group.records}
 
     @property
+    def is_regression(self) -> bool:
+        """Whether its trials predict numbers: accuracies and a target accuracy say nothing then."""
+        return any(RMSE in record["metrics"] for group in self.groups for record in group.records)
+
+    @property
     def learnt_alike(self) -> bool:
         """Whether times alone may be compared: by a target that was reached, or because accuracies are about equal.
 
-        True as well where no group has any test accuracy: there is nothing to tell them apart by.
+        Of regressions the test RMSE decides. True as well where no group has any test accuracy: there is nothing to
+        tell them apart by.
         """
+        if self.is_regression:
+            errors = [group.rmse for group in self.groups if group.records]
+            return None not in errors and max(errors) <= ALIKE_RMSE * min(errors)  # type: ignore[type-var, operator]
         known = [accuracy for accuracy in self.accuracies.values() if accuracy is not None]
         if self.is_target_reached or not known:
             return True

@@ -135,7 +135,9 @@ def _nothing(analysis: Analysis, decision: Decision) -> tuple[tuple[str, str], s
     if not analysis.learnt_alike:
         first = "Nothing is recommended: the groups have not learnt alike, so the fastest may have learnt least."
         why = (
-            "there is no target accuracy"
+            "their test errors are further apart than a twentieth"
+            if analysis.is_regression
+            else "there is no target accuracy"
             if analysis.target is None
             else f"no group reached {100 * analysis.target:.1f} % test accuracy in all its trials"
         )
@@ -147,7 +149,10 @@ def _nothing(analysis: Analysis, decision: Decision) -> tuple[tuple[str, str], s
 
 
 def accuracies(analysis: Analysis) -> str:
-    """How far apart the groups' accuracies are, or who has none."""
+    """How far apart the groups' accuracies are, or who has none; of regressions their errors."""
+    if analysis.is_regression:
+        errors = [f"{group.name} {number(group.rmse)}" for group in analysis.groups if group.rmse is not None]
+        return f"The mean test RMSE: {', '.join(errors)}."
     without = [name for name, accuracy in analysis.accuracies.items() if accuracy is None]
     if without:
         return f"These have no test accuracy in all their trials: {', '.join(without)}."
@@ -192,6 +197,11 @@ def _cost(analysis: Analysis, decision: Decision) -> list[str]:
 def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
     lines = []
     if decision.verdict == "nothing" and decision.cheapest is not None and not analysis.learnt_alike:
+        if analysis.is_regression:
+            return [
+                "Train all groups until their test RMSE no longer falls (epochs), or leave those that learn less out: "
+                "a regression has no target accuracy to measure times to."
+            ]
         remedy = (
             "Say which accuracy is good enough"
             if analysis.target is None
@@ -332,6 +342,9 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
 
 
 def _learnt(group: Group) -> str:
+    if group.rmse is not None:
+        mean = "" if len(group.records) == 1 else f" (mean of {counted(len(group.records), 'trial')})"
+        return f"The test RMSE of {group.name} at the end is {number(group.rmse)}{mean}, in the label's unit."
     if group.accuracy is None:
         return f"No test accuracy is known for all trials of {group.name}: whether it learns cannot be said."
     mean = "" if len(group.records) == 1 else f" (mean of {counted(len(group.records), 'trial')})"

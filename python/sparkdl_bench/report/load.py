@@ -60,7 +60,16 @@ class Comparison:
         return self.plan.get("target_accuracy") if self.asked is None else self.asked
 
     def with_target(self, accuracy: float) -> Comparison:
-        """The same trials, asked when each reached another accuracy."""
+        """The same trials, asked when each reached another accuracy.
+
+        Raises:
+            ConfigurationError: they are regressions, which have none.
+        """
+        if any("test_rmse" in (record.get("metrics") or {}) for record in self.records):
+            raise ConfigurationError(
+                "A target accuracy was asked for (--target-accuracy), and these trials are regressions (loss.name), "
+                "which have no accuracy. Leave it out: the report shows their test errors."
+            )
         return replace(self, records=[_reaching(record, accuracy) for record in self.records], asked=accuracy)
 
     @property

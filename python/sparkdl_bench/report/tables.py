@@ -16,6 +16,7 @@ from sparkdl_bench.report.analysis import (
     ENOUGH_STEPS,
     LABELS,
     RATE,
+    RMSE,
     STEADY,
     STEP,
     TO_ACCURACY,
@@ -93,7 +94,7 @@ def groups(analysis: Analysis) -> Table:
         "rows/s",
         "measured steps",
         "drift",
-        "accuracy",
+        "test RMSE" if analysis.is_regression else "accuracy",
         "core-seconds",
         "bytes per step",
     ]
@@ -116,7 +117,7 @@ def groups(analysis: Analysis) -> Table:
             _number(group.centre(RATE)),
             _steps(analysis.measured_steps(group)),
             _drift(group.centre(DRIFT)),
-            _share(group.accuracy),
+            _number(group.rmse) if analysis.is_regression else _share(group.accuracy),
             _number(analysis.core_seconds(group)),
             _bytes(group),
         ]
@@ -380,16 +381,17 @@ def runs(analysis: Analysis) -> Table:
                 _number(metrics.get(STEP)),
                 _number(metrics.get("ms_per_step_p90")),
                 _drift(metrics.get(DRIFT)),
-                _share(metrics.get("test_accuracy")),
+                _number(metrics.get(RMSE)) if analysis.is_regression else _share(metrics.get("test_accuracy")),
                 _share(record.get("load", {}).get("busy")),
             ]
         )
     headings = ["group", "trial", "state", "started (UTC)", "s to target", "s total", "s waited", "ms per step", "p90"]
+    learnt = "test RMSE" if analysis.is_regression else "accuracy"
     note = (
         "Seconds to the target and in total by the run's own clock; waited: from the command to its end. Busy: the "
         f"share of all cores in use just before it. {_DRIFT}"
     )
-    return Table("runs", "All runs", note, [*headings, "drift", "accuracy", "busy"], rows)
+    return Table("runs", "All runs", note, [*headings, "drift", learnt, "busy"], rows)
 
 
 def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -97,7 +97,10 @@ object CommandLine {
       val result = run.train()
       reporter.join()
       val finals = Json.read(result.summary).path("final")
-      println(s"test accuracy ${finals.path("test_accuracy").asText}, ${finals.path("seconds_total").asText} s")
+      val measured =
+        if (!finals.has("test_rmse")) s"test accuracy ${finals.path("test_accuracy").asText}"
+        else s"test RMSE ${finals.path("test_rmse").asText}, R² ${finals.path("test_r2").asText}"
+      println(s"$measured, ${finals.path("seconds_total").asText} s")
       println(s"bytes ${Json.read(result.summary).path("bytes")}")
       println(s"model ${result.saveModels()}")
       println(f"seconds since the command began $sinceStart%.1f")

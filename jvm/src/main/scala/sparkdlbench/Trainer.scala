@@ -34,8 +34,19 @@ object Trainer {
     /** The run's folder. */
     def resultsFolder: String = result.folder
 
-    /** Share of the test rows classified right after the last epoch. */
-    def testAccuracy: Double = summary.path("final").path("test_accuracy").asDouble(Double.NaN)
+    /** Share of the test rows classified right after the last epoch; NaN of a regression. */
+    def testAccuracy: Double = last("test_accuracy")
+
+    /** Of a regression, after the last epoch on the test rows: mean absolute error, in the label's unit; else NaN. */
+    def testMae: Double = last("test_mae")
+
+    /** The same: root of the mean squared error. */
+    def testRmse: Double = last("test_rmse")
+
+    /** The same: coefficient of determination; NaN where all labels of the test rows are the same. */
+    def testR2: Double = last("test_r2")
+
+    private def last(name: String): Double = summary.path("final").path(name).asDouble(Double.NaN)
 
     /** The trained weights and running statistics by name, row-major; shapes are in `modelJson`. */
     def weights: java.util.Map[String, Array[Float]] = named(result.weights, result.statistics)

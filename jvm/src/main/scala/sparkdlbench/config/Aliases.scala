@@ -24,6 +24,7 @@ object Aliases {
     Seq("max_steps") -> Seq("max_iter", "max_iterations", "num_steps", "n_steps", "iterations"),
     Seq("max_steps", "schedule.steps") -> Seq("steps"),
     Seq("seed") -> Seq("random_seed", "random_state", "rng_seed"),
+    Seq("loss.name") -> Seq("criterion", "objective", "loss_function"),
     Seq("model.name") -> Seq("net", "network", "arch", "architecture"),
     Seq("model.hidden") -> Seq("hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_units"),
     Seq("data.source") -> Seq("data", "dataset", "data_source"),
@@ -53,6 +54,21 @@ object Aliases {
       "localsgd" -> "local-sgd"
     ),
     "topology" -> Map("parameterserver" -> "ps"),
+    "loss.name" -> Map(
+      "mse" -> "mean-squared",
+      "mseloss" -> "mean-squared",
+      "squarederror" -> "mean-squared",
+      "meansquarederror" -> "mean-squared",
+      "l2" -> "mean-squared",
+      "mae" -> "absolute",
+      "l1" -> "absolute",
+      "l1loss" -> "absolute",
+      "absoluteerror" -> "absolute",
+      "meanabsoluteerror" -> "absolute",
+      "huberloss" -> "huber",
+      "crossentropyloss" -> "cross-entropy",
+      "softmaxcrossentropy" -> "cross-entropy"
+    ),
     "model.name" -> Map(
       "resnet" -> "resnet-18",
       "vgg" -> "vgg-16",

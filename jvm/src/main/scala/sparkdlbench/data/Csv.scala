@@ -16,6 +16,7 @@ final class Csv extends DataSource with FileSource {
 
   def name = "csv"
   def doc = "Delimited text with or without a line of names, from any Hadoop file system, decoded in parts"
+  override def givesNumbers: Boolean = true
   def ownKeys: Seq[Key[_]] = FileSource.path ++
     Seq(header, label, delimiter, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape, FileSource.splitBytes)
 
@@ -91,7 +92,7 @@ final class Csv extends DataSource with FileSource {
                 case wrong =>
                   sink.bad(record, offset, s"column $wrong is '${fields(wrong)}', which is no finite number")
               }
-            case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay}")
+            case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay(fields(at))}")
           }
       }
     }

@@ -9,6 +9,8 @@ import sparkdlbench.config.{Settings, Variant}
  *
  * @param shape
  *   shape of one row as a model gets it, e.g. Seq(784), or channels, height, width: Seq(1, 28, 28)
+ * @param classes
+ *   how many; 1 where the labels are numbers (regression)
  * @param trainRows
  *   those that the run trains on (`data.share`)
  * @param heldBytes
@@ -56,6 +58,9 @@ final case class DataSets(
 final case class DataPreview(settings: Settings, undecoded: Option[DataFacts])
 
 trait DataSource extends Variant {
+
+  /** Whether its labels may be numbers, as a regression has them; others give classes alone. */
+  def givesNumbers: Boolean = false
 
   /**
    * The same settings with paths made complete (absolute, with their scheme): executors have other working folders than

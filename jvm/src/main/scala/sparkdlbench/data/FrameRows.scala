@@ -238,20 +238,21 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
       else if (layout.labelNames.nonEmpty) ""
       else
         Numbers.double(text) match {
+          case None if layout.isRegression => ""
           case None =>
             "; number words with StringIndexer of pyspark.ml.feature (and set `data.label` to its output), or name the classes in " +
               "`data.label_names`"
-          case Some(number) if number != math.rint(number) =>
-            "; a label with a fraction is for regression, which is not there yet: models here tell classes apart"
-          case Some(number) if number >= layout.classes => "; set `data.classes` to one more than the largest label"
+          case Some(number) if !layout.isRegression && number == math.rint(number) && number >= layout.classes =>
+            "; set `data.classes` to one more than the largest label"
           case _ => ""
         }
-    layout.labelsSay + remedy
+    layout.labelsSay(text) + remedy
   }
 
   private def labelOf(value: Any): Option[Int] = value match {
     case null => None
-    case flag: Boolean => Some(if (flag) 1 else 0)
+    case flag: Boolean if !layout.isRegression => Some(if (flag) 1 else 0)
+    case flag: Boolean => layout.label(if (flag) "1" else "0")
     case other => layout.label(other.toString)
   }
 }

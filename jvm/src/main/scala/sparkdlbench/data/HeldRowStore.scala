@@ -6,7 +6,7 @@ import java.nio.{FloatBuffer, LongBuffer}
  * Rows as they were decoded, one byte or one fp32 a value, read as value × scale. Immutable once filled.
  *
  * @param labels
- *   the rows' classes
+ *   the rows' classes; of a regression `loss.Target.bits`
  */
 final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int], scale: Double) extends RowStore {
   require(labels.length == blocks.rows, s"${labels.length} labels for ${blocks.rows} rows")

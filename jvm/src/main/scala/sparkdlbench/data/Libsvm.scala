@@ -13,6 +13,7 @@ import sparkdlbench.config.{Key, Settings}
 final class Libsvm extends DataSource with FileSource {
   def name = "libsvm"
   def doc = "LIBSVM text, held densely, from any Hadoop file system, decoded in parts"
+  override def givesNumbers: Boolean = true
   def ownKeys: Seq[Key[_]] =
     FileSource.path ++ Seq(TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape, FileSource.splitBytes)
 
@@ -41,7 +42,7 @@ final class Libsvm extends DataSource with FileSource {
         case Right(text) =>
           sink.layout.label(text) match {
             case Some(label) => sink.floats(values, label, record, offset)
-            case None => sink.bad(record, offset, s"the label is '$text'; ${sink.layout.labelsSay}")
+            case None => sink.bad(record, offset, s"the label is '$text'; ${sink.layout.labelsSay(text)}")
           }
         case Left(reason) => sink.bad(record, offset, reason)
       }
@@ -102,7 +103,7 @@ private[data] object Libsvm {
       LibsvmLine.check(line, MostAutomatic) match {
         case Right(("", _)) => () // a comment
         case Right((text, last)) =>
-          if (layout.label(text).isEmpty) sink.bad(record, offset, s"the label is '$text'; ${layout.labelsSay}")
+          if (layout.label(text).isEmpty) sink.bad(record, offset, s"the label is '$text'; ${layout.labelsSay(text)}")
           else {
             rows += 1
             highest = math.max(highest, last)

@@ -14,6 +14,7 @@ import sparkdlbench.config.{Key, Settings}
 final class Parquet extends DataSource with RecordSource {
   def name = "parquet"
   def doc = "Parquet files: numeric columns, or one of arrays, vectors, images or bytes, from any Hadoop file system"
+  override def givesNumbers: Boolean = true
   def ownKeys: Seq[Key[_]] = FileSource.path ++ FrameRows.keys
 
   override protected def withPaths(settings: Settings, hadoop: Configuration): Settings =

@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.loss.Target
+
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.collection.mutable.ArrayBuffer
 
@@ -8,6 +10,8 @@ import scala.collection.mutable.ArrayBuffer
  *
  * @param shape
  *   shape of one row as it is stored
+ * @param classes
+ *   how many; RecordLayout.Regression: labels are numbers
  * @param labelNames
  *   the labels of class 0, 1, …, where they are words or other numbers; empty where labels are the classes' numbers
  * @param columns
@@ -27,6 +31,9 @@ private[data] final case class RecordLayout(
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes
 
+  /** Whether labels are numbers; each then stands as `Target.bits` where a class's number stands otherwise. */
+  def isRegression: Boolean = classes == RecordLayout.Regression
+
   @transient private lazy val byName: Map[String, Int] = labelNames.zipWithIndex.reverse.toMap
 
   /** Those of the names that are numbers. */
@@ -36,12 +43,29 @@ private[data] final case class RecordLayout(
 
   /** The class that a label's text stands for; None where it is not one. A name that is a number stands for its value: -1 for -1.0 too. */
   def label(text: String): Option[Int] =
-    if (labelNames.nonEmpty) byName.get(text.trim).orElse(Numbers.double(text).flatMap(byValue.get))
+    if (isRegression) Numbers.double(text).map(_.toFloat).filterNot(_.isInfinite).map(Target.bits)
+    else if (labelNames.nonEmpty) byName.get(text.trim).orElse(Numbers.double(text).flatMap(byValue.get))
     else Numbers.whole(text).filter(label => label >= 0 && label < classes)
 
   def labelsSay: String =
-    if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}"
+    if (isRegression) "labels of a regression (`loss.name`) are finite numbers"
+    else if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}"
     else s"with `data.classes` = $classes labels are 0 to ${classes - 1}"
+
+  /** The same with what to do where this label, which is none, is a number with a fraction. */
+  def labelsSay(text: String): String = labelsSay +
+    (if (!isRegression && labelNames.isEmpty && Numbers.double(text).exists(number => number != math.rint(number)))
+       s"; a label with a fraction is for regression: ${RecordLayout.Remedy}"
+     else "")
+}
+
+private[data] object RecordLayout {
+
+  /** In place of the number of classes: a regression has one output. */
+  val Regression = 1
+
+  /** How cross-entropy becomes one. */
+  val Remedy = "set loss.name=mean-squared, absolute or huber"
 }
 
 /** A record that is no row of the set, where such a record ends the run. The message is the run's. */
@@ -130,7 +154,7 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
   }
 
   private def labelIsGood(label: Int, record: Long, offset: Long): Boolean = {
-    val good = label >= 0 && label < layout.classes
+    val good = layout.isRegression || (label >= 0 && label < layout.classes)
     if (!good) bad(record, offset, s"the label is $label; ${layout.labelsSay}")
     good
   }

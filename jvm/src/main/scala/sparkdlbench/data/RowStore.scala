@@ -9,7 +9,7 @@ trait RowStore {
   /** fp32 values a row. */
   def width: Int
 
-  /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its class at `labels`(at). */
+  /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its label at `labels`(at), as `Batch` has it. */
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
 
   /**

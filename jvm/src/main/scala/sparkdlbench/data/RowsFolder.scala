@@ -4,14 +4,15 @@ import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import sparkdlbench.common.{ConfigurationException, Facts, Json}
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.loss.{Loss, Target}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.jdk.CollectionConverters._
 
-/** A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers. */
+/** A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers: classes, or fp32. */
 private[data] final case class RowsPart(file: String, rows: Int, test: Boolean)
 
 /**
@@ -33,11 +34,13 @@ private[data] final case class RowsManifest(
 
   def toJson: String = Json.text(
     Json.fields(
-      "schema" -> RowsFolder.Schema,
+      // Versions that know classes alone refuse the second.
+      "schema" -> (if (layout.isRegression) RowsFolder.NumbersSchema else RowsFolder.Schema),
       "source" -> source,
       "shape" -> layout.shape,
       "kind" -> layout.kind.name,
       "classes" -> layout.classes,
+      "labels" -> (if (layout.isRegression) RowsFolder.Numbers else RowsFolder.Classes),
       "label_names" -> layout.labelNames,
       "columns" -> layout.columns,
       "column" -> layout.column,
@@ -58,6 +61,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   private val layout = manifest.layout
 
   def facts(settings: Settings): DataFacts = {
+    checkLabels(settings)
     val (training, testing) = counts(settings)
     if (training < 1 || testing < 1)
       throw new ConfigurationException(
@@ -85,6 +89,19 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       settings
     )
   }
+
+  /** A folder that a user names (`data.decoded_dir`) may be that of another task. */
+  private def checkLabels(settings: Settings): Unit =
+    if (Loss.of(settings).isRegression != layout.isRegression) {
+      val held = if (layout.isRegression) "numbers" else s"${layout.classes} classes"
+      val remedy = if (layout.isRegression) RecordLayout.Remedy else "set loss.name=cross-entropy"
+      throw new ConfigurationException(
+        s"The labels of the decoded rows in '$path' are $held, and loss.name=${settings(
+            RunKeys.loss
+          )} needs ${if (layout.isRegression) "classes" else "numbers"}. " +
+          s"Leave data.decoded_dir out, so that the rows are decoded again, or $remedy."
+      )
+    }
 
   /** Where a table's row has its values. A CSV file's names are those of all its columns, the label's as well. */
   private def valueColumns(settings: Settings): Seq[String] =
@@ -182,7 +199,10 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
       (0 until some).foreach { index =>
         val label = numbers.get(index)
-        if (label < 0 || label >= layout.classes)
+        if (layout.isRegression) {
+          if (Target.value(label).isNaN || Target.value(label).isInfinite)
+            damaged(file, s"has the label ${Target.value(label)} in row ${row + index}, no finite number")
+        } else if (label < 0 || label >= layout.classes)
           damaged(
             file,
             s"has the label $label in row ${row + index}, and with ${layout.classes} classes labels are 0 to ${layout.classes - 1}"
@@ -207,6 +227,11 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
 
 private[data] object RowsFolder {
   val Schema = 1
+
+  /** Of rows whose labels are numbers. */
+  val NumbersSchema = 2
+  val Classes = "classes"
+  val Numbers = "float32"
   val Manifest = "manifest.json"
   private val StreamBytes = 1 << 16
   private val MostManifestBytes = 256 << 20
@@ -252,13 +277,16 @@ private[data] object RowsFolder {
     try {
       val json = Json.read(text)
       val schema = json.path("schema").asInt
-      if (schema != Schema) throw new IllegalArgumentException(s"its schema is $schema, and this version reads $Schema")
+      if (schema != Schema && schema != NumbersSchema)
+        throw new IllegalArgumentException(
+          s"its schema is $schema, and this version reads $Schema and $NumbersSchema"
+        )
       val kind =
         ValueKind.named(json.path("kind").asText).getOrElse(throw new IllegalArgumentException("it has no kind"))
       val layout = RecordLayout(
         shape(json.path("shape"), kind),
         kind,
-        int(json, "classes", 2),
+        classesOf(json, schema),
         json.path("description").asText,
         texts(json.path("label_names")),
         texts(json.path("columns")),
@@ -281,6 +309,17 @@ private[data] object RowsFolder {
             "the data set again.",
           cause
         )
+    }
+
+  private def classesOf(json: JsonNode, schema: Int): Int =
+    if (schema == Schema) int(json, "classes", 2)
+    else {
+      val labels = json.path("labels").asText
+      if (labels != Numbers || json.path("classes").asInt != RecordLayout.Regression)
+        throw new IllegalArgumentException(
+          s"its labels are '$labels' of ${json.path("classes")} classes; valid with schema $NumbersSchema are '$Numbers' of ${RecordLayout.Regression}"
+        )
+      RecordLayout.Regression
     }
 
   /** A row's values, whose bytes a number of 32 bits must hold. */

@@ -4,6 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
+import sparkdlbench.loss.{Loss, Target}
 
 import java.nio.{FloatBuffer, LongBuffer}
 import scala.collection.immutable.ListMap
@@ -31,14 +32,15 @@ object Statistics {
       throw new ConfigurationException(
         s"The data set ($description) has no rows, so there is nothing to take statistics of."
       )
+    val numbers = Loss.of(settings).isRegression
     Json.fields(
       "source" -> source.name,
       "description" -> description,
       "parts" -> parts.size,
       "seconds" -> (System.nanoTime() - start) / 1e9,
       "skipped" -> skipped.toMap,
-      "train" -> sets.head.toMap,
-      "test" -> Some(sets(1)).filter(_.count > 0).map(_.toMap)
+      "train" -> sets.head.toMap(numbers),
+      "test" -> Some(sets(1)).filter(_.count > 0).map(_.toMap(numbers))
     )
   }
 
@@ -143,14 +145,22 @@ private[data] final case class Moments(
       )
     }
 
-  def toMap: ListMap[String, Any] = Json.fields(
-    "rows" -> count,
-    "min" -> low,
-    "max" -> high,
-    "mean" -> mean,
-    "standard_deviation" -> squares.map(sum => math.sqrt(sum / math.max(1L, count))),
-    "labels" -> ListMap(labels.toSeq.sorted.map { case (label, rows) => label.toString -> rows }: _*)
-  )
+  /** @param numbers whether labels are numbers; each then stands behind the row's values */
+  def toMap(numbers: Boolean): ListMap[String, Any] = {
+    val deviation = squares.map(sum => math.sqrt(sum / math.max(1L, count)))
+    def values(each: Array[Double]) = if (numbers) each.dropRight(1) else each
+    Json.fields(
+      "rows" -> count,
+      "min" -> values(low),
+      "max" -> values(high),
+      "mean" -> values(mean),
+      "standard_deviation" -> values(deviation),
+      "labels" ->
+        (if (numbers)
+           ListMap("min" -> low.last, "max" -> high.last, "mean" -> mean.last, "standard_deviation" -> deviation.last)
+         else ListMap(labels.toSeq.sorted.map { case (label, rows) => label.toString -> rows }: _*))
+    )
+  }
 }
 
 private[data] object Moments {
@@ -185,9 +195,10 @@ private[data] final class RunningMoments(width: Int) {
 
 private[data] final class MomentsSink(layout: RecordLayout, policy: BadRecords)
     extends RecordSink(layout, policy.skip, policy.limit) {
-  private val running = new RunningMoments(layout.width)
+  private val running = new RunningMoments(layout.width + (if (layout.isRegression) 1 else 0))
   override protected def wantsFloats: Boolean = true
   protected def accept(row: Array[Byte], label: Int): Unit = throw new IllegalStateException("this sink takes numbers")
-  override protected def acceptFloats(row: Array[Float], label: Int): Unit = running.add(row, label)
+  override protected def acceptFloats(row: Array[Float], label: Int): Unit =
+    if (layout.isRegression) running.add(row :+ Target.value(label), 0) else running.add(row, label)
   def moments: Moments = running.result
 }

@@ -12,6 +12,7 @@ import sparkdlbench.config.{Key, Settings}
 final class Table extends DataSource with RecordSource {
   def name = "table"
   def doc = "A table or view of the Spark session, so any DataFrame; decoded once for each run"
+  override def givesNumbers: Boolean = true
   def ownKeys: Seq[Key[_]] = Seq(Table.table, Table.testTable) ++ FrameRows.keys
 
   def plan(settings: Settings, spark: SparkContext): RecordPlan = {

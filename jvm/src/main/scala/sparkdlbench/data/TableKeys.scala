@@ -1,7 +1,8 @@
 package sparkdlbench.data
 
 import sparkdlbench.common.ConfigurationException
-import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.config.{Key, RunKeys, Settings}
+import sparkdlbench.loss.Loss
 
 /** Keys of the sources whose rows are columns of a table. */
 private[data] object TableKeys {
@@ -19,14 +20,26 @@ private[data] object TableKeys {
     "How values are stored: float32, or uint8 (whole numbers from 0 to 255) in a quarter of the memory"
   )
 
+  /** How many there are; of a regression RecordLayout.Regression. */
   def classes(settings: Settings): Int =
-    settings(labelNames) match {
-      case Seq() => settings(DataKeys.classes)
-      case Seq(only) =>
-        throw new ConfigurationException(
-          s"data.label_names is '$only', one class, so there is nothing to tell apart. Name two classes or more, " +
-            "or choose another column with data.label."
-        )
-      case names => names.size
+    if (Loss.of(settings).isRegression) { refuseClasses(settings); RecordLayout.Regression }
+    else
+      settings(labelNames) match {
+        case Seq() => settings(DataKeys.classes)
+        case Seq(only) =>
+          throw new ConfigurationException(
+            s"data.label_names is '$only', one class, so there is nothing to tell apart. Name two classes or more, " +
+              "or choose another column with data.label."
+          )
+        case names => names.size
+      }
+
+  private def refuseClasses(settings: Settings): Unit = Seq(labelNames, DataKeys.classes)
+    .find(key => settings.entries.getOrElse(key.name, key.default) != key.default)
+    .foreach { key =>
+      throw new ConfigurationException(
+        s"Configuration key '${key.name}' is '${settings.entries(key.name)}', and loss.name=${settings(RunKeys.loss)} is for regression, whose labels are " +
+          s"numbers and no classes. Leave ${key.name} out, or set loss.name=cross-entropy to tell classes apart."
+      )
     }
 }

@@ -2,22 +2,42 @@ package sparkdlbench.engine
 
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.Batch
+import sparkdlbench.loss.ErrorSums
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
 
-/** Sums over rows; add them up over ranks and divide by `rows`. */
-final case class Evaluation(rows: Long, lossSum: Double, correct: Long) {
+/**
+ * Sums over rows; add them up over ranks and divide by `rows`.
+ *
+ * @param correct
+ *   rows that are classified rightly; 0 of a regression
+ * @param errors
+ *   of a regression
+ */
+final case class Evaluation(rows: Long, lossSum: Double, correct: Long, errors: Option[ErrorSums] = None) {
   def +(other: Evaluation): Evaluation =
-    Evaluation(rows + other.rows, lossSum + other.lossSum, correct + other.correct)
+    Evaluation(
+      rows + other.rows,
+      lossSum + other.lossSum,
+      correct + other.correct,
+      (errors.toSeq ++ other.errors).reduceOption(_ + _)
+    )
   def loss: Double = if (rows == 0) 0.0 else lossSum / rows
   def accuracy: Double = if (rows == 0) 0.0 else correct.toDouble / rows
+
+  /** The accuracy; None of a regression, which has none. */
+  def classified: Option[Double] = if (errors.isEmpty) Some(accuracy) else None
+
+  /** `mae`, `rmse` and `r2` of a regression, by name behind `prefix`; nothing otherwise. */
+  def errorMeasures(prefix: String): Seq[(String, Option[Double])] =
+    errors.toSeq.flatMap(_.measures).map { case (name, value) => s"$prefix$name" -> value }
 }
 
 /**
  * One model, loaded, for one rank. Owns native memory; used by one thread at a time (which may change between calls).
- * Loss is the softmax cross-entropy in nats.
+ * Loss is that of the run (`loss.name`).
  */
 trait Engine extends AutoCloseable {
 

@@ -7,7 +7,7 @@ import sparkdlbench.results.SavedModel
 import sparkdlbench.train.TrainingRun
 
 /**
- * How a model is applied to a DataFrame.
+ * How a model is applied to a DataFrame. A model of a regression gives the column `prediction` alone, the number it predicts.
  *
  * @param features
  *   columns of a row's values: one with an array or a vector, or numeric ones in the order of training; empty: those of training
@@ -40,6 +40,10 @@ final case class PredictSettings(
       s"handle_invalid is '$handleInvalid'; valid are ${PredictSettings.Invalid.mkString(", ")}: end the job at a row that has no valid values, leave it " +
         "out, or keep it with null predictions."
     )
+
+  /** What such a model gives of it. */
+  private[predict] def of(model: SavedModel): PredictSettings =
+    if (model.isRegression) copy(rawPrediction = "", probability = "", label = "") else this
 
   /** The columns that are added, in this order. */
   def added: Seq[String] = Seq(rawPrediction, probability, prediction, label).filter(_.nonEmpty)

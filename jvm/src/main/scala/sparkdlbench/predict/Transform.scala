@@ -18,17 +18,20 @@ import java.util.Locale
 object Transform {
 
   /**
+   * @param asked
+   *   columns that a regression does not have are left out
    * @param raw
    *   the engine's keys (`engine.name`, …), beside what the session's configuration says
    * @return
-   *   the frame's columns, then those that `settings` names; nothing is computed before it is asked for
+   *   the frame's columns, then those that `asked` names; nothing is computed before it is asked for
    */
   def apply(
       frame: DataFrame,
       model: SavedModel,
-      settings: PredictSettings = PredictSettings(),
+      asked: PredictSettings = PredictSettings(),
       raw: Map[String, String] = Map.empty
   ): DataFrame = {
+    val settings = asked.of(model)
     checkMllib(getClass.getClassLoader)
     val schema = frame.schema
     checkNames(schema.fieldNames.toSeq, settings.added, frame.sparkSession)
@@ -147,11 +150,13 @@ private[predict] class PredictingRows(
     )
 
   private def results(scores: Array[Double]): Seq[Any] = {
-    val best = Predictor.best(scores)
+    val best = if (model.value.isRegression) 0 else Predictor.best(scores)
     Seq(
       settings.rawPrediction -> (() => Vectors.dense(scores)),
       settings.probability -> (() => Vectors.dense(Predictor.softmax(scores))),
-      settings.prediction -> (() => if (best < 0) Double.NaN else best.toDouble),
+      settings.prediction -> (() =>
+        if (model.value.isRegression) scores.head else if (best < 0) Double.NaN else best.toDouble
+      ),
       settings.label -> (() =>
         if (best < 0) null else model.value.input.labels.applyOrElse(best, (at: Int) => at.toString)
       )

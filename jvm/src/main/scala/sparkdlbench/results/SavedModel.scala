@@ -20,7 +20,11 @@ import scala.jdk.CollectionConverters._
  * @param input
  *   how rows become the model's; the training run's own
  */
-final case class SavedModel(spec: ModelSpec, weights: Array[Float], statistics: Array[Float], input: RowInput)
+final case class SavedModel(spec: ModelSpec, weights: Array[Float], statistics: Array[Float], input: RowInput) {
+
+  /** Whether it predicts a number: one output, where a model that tells classes apart has two or more. */
+  def isRegression: Boolean = spec.classes == 1
+}
 
 object SavedModel {
 

@@ -3,6 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.loss.{Loss => RunLoss}
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.Transport
 
@@ -35,6 +36,11 @@ object Best {
       Some(
         s"keep_best = ${settings(keep)} has all ranks compare each evaluation, and servers with tasks of their own (ps.place = own) take no part in " +
           "evaluations. Set keep_best = off, or ps.place = workers."
+      )
+    else if (settings(keep) == Accuracy && RunLoss.of(settings).isRegression)
+      Some(
+        s"keep_best = accuracy asks for the highest share of test rows classified rightly, and loss.name=${settings(RunKeys.loss)} is for regression, which has " +
+          "none. Set keep_best = loss, or off."
       )
     else None
 

@@ -4,6 +4,7 @@ import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
+import sparkdlbench.loss.Loss
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
 import sparkdlbench.topology.{JobTransport, Ps, Topology}
@@ -47,6 +48,11 @@ object Combination {
 
   /** What can be told only when the model is known. */
   def check(settings: Settings, spec: ModelSpec): Unit = {
+    if (Loss.of(settings).isRegression && spec.layers.lastOption.exists(_.kind == "log-softmax"))
+      throw new ConfigurationException(
+        s"loss.name=${settings(RunKeys.loss)} is for regression, and the model '${spec.name}' ends with a layer of kind log-softmax, whose only output would " +
+          "always be 0. Take that layer out of the model, or set loss.name=cross-entropy."
+      )
     val transport = Variants.find[TransportVariant]("transport", settings(RunKeys.transport))
     val algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
     val other = transport match {

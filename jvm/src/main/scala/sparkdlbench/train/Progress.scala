@@ -1,6 +1,7 @@
 package sparkdlbench.train
 
 import sparkdlbench.common.Json
+import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.ResourceUse
 
 import scala.collection.immutable.ListMap
@@ -21,7 +22,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   private var step = 0L
   private var steps = 0L
   private var loss: Option[Double] = None
-  private var accuracy: Option[Double] = None
+  private var evaluation: Option[Evaluation] = None
   private var rowsPerSecond = 0.0
   private var error: Option[String] = None
   private var usersToMend = false
@@ -53,7 +54,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   /** @param what as a user reads it, such as "waiting for 5 slots, 2 registered" */
   def does(what: String): Unit = if (synchronized(doing != what)) change { doing = what }
   def noticed(line: String): Unit = change { notices = notices :+ line }
-  def evaluated(accuracy: Double): Unit = change { this.accuracy = Some(accuracy) }
+  def evaluated(found: Evaluation): Unit = change { evaluation = Some(found) }
   def epochStopped(epoch: Int): Unit = change { this.epoch = epoch }
 
   /**
@@ -92,7 +93,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   /** One line for a log. */
   def line: String = synchronized {
     val measured = loss.fold("")(value => f" loss $value%.4f $rowsPerSecond%.0f rows/s") +
-      accuracy.fold("")(value => f" test accuracy $value%.4f")
+      evaluation.fold("")(Progress.measured)
     val what = if (doing == Progress.Training || state != "running") "" else s" ($doing)"
     s"epoch $epoch/$epochs step $step/$steps$measured$what"
   }
@@ -109,7 +110,9 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
         "step" -> step,
         "steps" -> steps,
         "loss" -> loss,
-        "test_accuracy" -> accuracy,
+        "test_accuracy" -> evaluation.flatMap(_.classified),
+        "test_rmse" -> evaluation.flatMap(_.errors).map(_.rmse),
+        "test_r2" -> evaluation.flatMap(_.errors).flatMap(_.r2),
         "rows_per_second" -> rowsPerSecond,
         "seconds_left" -> left,
         "cores" -> use.map(_.cores),
@@ -133,4 +136,9 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
 private[sparkdlbench] object Progress {
   val Training = "training"
   val Evaluating = "evaluating"
+
+  private def measured(found: Evaluation): String = found.errors match {
+    case Some(errors) => f" test RMSE ${errors.rmse}%.5g" + errors.r2.fold("")(value => f" R² $value%.4f")
+    case None => f" test accuracy ${found.accuracy}%.4f"
+  }
 }

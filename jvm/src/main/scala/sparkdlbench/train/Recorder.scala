@@ -23,15 +23,15 @@ final case class EpochSeconds(whole: Double, evaluation: Double, checkpoint: Dou
 
 /** One epoch as it stands in `history`. */
 final case class EpochRecord(epoch: Int, seconds: EpochSeconds, trainLoss: Double, test: Option[Evaluation]) {
-  def toMap: ListMap[String, Any] = ListMap(
+  def toMap: ListMap[String, Any] = ListMap[String, Any](
     "epoch" -> epoch,
     "seconds" -> seconds.whole,
     "seconds_evaluation" -> seconds.evaluation,
     "seconds_checkpoint" -> seconds.checkpoint,
     "train_loss" -> trainLoss,
     "test_loss" -> test.map(_.loss),
-    "test_accuracy" -> test.map(_.accuracy)
-  )
+    "test_accuracy" -> test.flatMap(_.classified)
+  ) ++ test.toSeq.flatMap(_.errorMeasures("test_"))
 }
 
 /**
@@ -188,14 +188,13 @@ final class Recorder(
 
   def evaluated(epoch: Int, result: Evaluation): Unit = {
     evaluation = Some(result)
-    folder.event(
-      "eval_accuracy",
-      result.accuracy,
-      "epoch_num" -> (epoch + 1),
-      "loss" -> result.loss,
-      "rows" -> result.rows
-    )
-    progress.evaluated(result.accuracy)
+    val about = Seq[(String, Any)]("epoch_num" -> (epoch + 1), "loss" -> result.loss, "rows" -> result.rows)
+    result.errors match {
+      case Some(errors) =>
+        folder.event("eval_rmse", errors.rmse, about :+ ("mae" -> errors.mae) :+ ("r2" -> errors.r2): _*)
+      case None => folder.event("eval_accuracy", result.accuracy, about: _*)
+    }
+    progress.evaluated(result)
   }
 
   /**
@@ -217,7 +216,10 @@ final class Recorder(
       to.scalar("loss/train", epoch + 1L, trainLoss)
       evaluation.foreach { found =>
         to.scalar("loss/test", epoch + 1L, found.loss)
-        to.scalar("accuracy/test", epoch + 1L, found.accuracy)
+        found.classified.foreach(to.scalar("accuracy/test", epoch + 1L, _))
+        found.errorMeasures("").foreach { case (name, value) =>
+          value.foreach(to.scalar(s"$name/test", epoch + 1L, _))
+        }
       }
       to.scalar("seconds", epoch + 1L, seconds)
     }
@@ -242,8 +244,8 @@ final class Recorder(
   /** `final` of the summary. */
   def finals: ListMap[String, Any] = {
     val last = epochs.reverseIterator.flatMap(_.test).take(1).toSeq.headOption
-    ListMap(
-      "test_accuracy" -> last.map(_.accuracy),
+    ListMap[String, Any](
+      "test_accuracy" -> last.flatMap(_.classified),
       "test_loss" -> last.map(_.loss),
       "train_loss" -> epochs.lastOption.map(_.trainLoss),
       "seconds_total" -> seconds,
@@ -251,7 +253,7 @@ final class Recorder(
       "seconds_per_epoch_median" -> Recorder.median(epochs.map(_.seconds.whole)),
       "ms_per_step_median" -> Recorder.median(stepNanos.map(_ / 1e6)),
       "steps" -> stepNanos.size
-    )
+    ) ++ last.toSeq.flatMap(_.errorMeasures("test_"))
   }
 
   /** Seconds from the start of the run's clock to the first step; None before an epoch has ended. */

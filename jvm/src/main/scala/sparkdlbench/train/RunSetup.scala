@@ -6,6 +6,7 @@ import sparkdlbench.codec.{ChosenCodecs, Codec}
 import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
+import sparkdlbench.loss.Loss
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
 import sparkdlbench.rank.{DataPosition, RunContext}
@@ -62,6 +63,7 @@ final case class RunSetup(
   }
 
   def algorithm: Algorithm = Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm))
+  def loss: Loss = Loss.of(settings)
   def codec: Codec = ChosenCodecs.gradient(settings)
   def parameterCodec: Codec = ChosenCodecs.parameters(settings)
   def engine: EngineVariant = Variants.find[EngineVariant]("engine", settings(RunKeys.engine))

@@ -215,7 +215,7 @@ final class TrainingRun private (
     val summary = Redaction.map(
       recorded ++ Json.fields(
         "diverged_at_step" -> diverged,
-        "best" -> best.map(TrainingRun.described),
+        "best" -> best.map(described(_, recorder)),
         "spark" -> (layers.seconds(wallMillis, firstStep) + ("start" -> started))
       )
     )
@@ -229,6 +229,18 @@ final class TrainingRun private (
       folder.write("page.html", Page.render(Redaction.map(description), summary))
     } finally folder.write("summary.json", text) // last: who finds it, such as a comparison after a kill, finds all
     text
+  }
+
+  /** Ranks sum losses and counts alone to find the best; the metrics of a regression are in its epoch's record. */
+  private def described(best: Best, recorder: Recorder): ListMap[String, Any] = {
+    val errors =
+      recorder.history.find(_.epoch == best.epoch + 1).flatMap(_.test).toSeq.flatMap(_.errorMeasures("test_"))
+    val accuracy = if (setup.loss.isRegression) None else Some(best.test.accuracy)
+    ListMap[String, Any](
+      "epoch" -> (best.epoch + 1),
+      "test_accuracy" -> accuracy,
+      "test_loss" -> best.test.loss
+    ) ++ errors
   }
 
   private def sessionStart: SessionStart = {
@@ -272,9 +284,6 @@ final class TrainingRun private (
 }
 
 object TrainingRun {
-
-  private def described(best: Best): ListMap[String, Any] =
-    ListMap("epoch" -> (best.epoch + 1), "test_accuracy" -> best.test.accuracy, "test_loss" -> best.test.loss)
 
   /** Longest wait for Spark's listeners at a run's end. */
   private val ListenersMillis = 20000L

@@ -79,7 +79,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     )
     assert(
       refusal(some.withColumn("y", lit(1.5))).contains(
-        "the label is '1.5'; with `data.classes` = 3 labels are 0 to 2; a label with a fraction is for regression, which is not there yet"
+        "the label is '1.5'; with `data.classes` = 3 labels are 0 to 2; a label with a fraction is for regression: set loss.name=mean-squared, absolute or huber"
       )
     )
     assert(refusal(some.withColumn("y", lit(7))).contains("set `data.classes` to one more than the largest label"))

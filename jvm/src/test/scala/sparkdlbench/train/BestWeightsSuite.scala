@@ -47,6 +47,12 @@ class BestWeightsSuite extends AnyFunSuite with LocalRuns {
     assert(Json.read(run.progressJson).path("results").asText == result.folder)
   }
 
+  test("a regression has no accuracy to keep the best by") {
+    val settings = Map("keep_best" -> "accuracy", "loss" -> "mse", "data" -> "csv")
+    val message = intercept[ConfigurationException](Combination.check(RunKeys.resolve(settings))).getMessage
+    assert(message.contains("Set keep_best = loss, or off."), message)
+  }
+
   test("servers of their own take no part in evaluations, so best weights are refused with them") {
     val settings = Map("keep_best" -> "loss", "topology" -> "ps", "ps.place" -> "own", "transport" -> "tcp")
     val message = intercept[ConfigurationException](Combination.check(RunKeys.resolve(settings))).getMessage

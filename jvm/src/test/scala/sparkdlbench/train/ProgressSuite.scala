@@ -2,6 +2,8 @@ package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.Json
+import sparkdlbench.engine.Evaluation
+import sparkdlbench.loss.ErrorSums
 
 class ProgressSuite extends AnyFunSuite {
 
@@ -27,6 +29,16 @@ class ProgressSuite extends AnyFunSuite {
     assert(left.contains(42.5))
     progress.stepDone(2000, 1.0, 1.0)
     assert(left.isEmpty)
+  }
+
+  test("of a regression errors are told in place of the accuracy") {
+    val progress = new Progress
+    progress.evaluated(Evaluation(4, 2.0, 3))
+    assert(progress.line.contains(" test accuracy 0.7500 "))
+    progress.evaluated(Evaluation(4, 2.0, 0, Some(ErrorSums(4, 2.0, 4.0, 0.5, 16.0))))
+    assert(progress.line.contains(" test RMSE 1.0000 R² 0.7500 "), progress.line)
+    val told = Json.read(progress.json(None))
+    assert(told.path("test_accuracy").isNull && told.path("test_rmse").asDouble == 1.0)
   }
 
   test("before a step the line says what is waited for, and no loss that nobody knows") {

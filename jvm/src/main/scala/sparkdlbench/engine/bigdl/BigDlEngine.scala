@@ -2,6 +2,7 @@ package sparkdlbench.engine.bigdl
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
+import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -11,15 +12,22 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
 /**
  * BigDL's modules over their compact storage (`getParameters`), whose layout is that of our flat buffer. BigDL's storage is an array on
  * the heap and ours is direct memory, so a step copies all parameters in, and each layer's gradients out when they are final. The
- * loss is ours: softmax cross-entropy of the class scores.
+ * loss is ours.
  *
  * @param maxRows
  *   most rows of a batch
  * @param seed
  *   of dropout masks
+ * @param errors
+ *   the loss of a regression; None: softmax cross-entropy
  */
-private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long, library: BigDlLibrary)
-    extends Engine {
+private[bigdl] final class BigDlEngine(
+    spec: ModelSpec,
+    maxRows: Int,
+    seed: Long,
+    library: BigDlLibrary,
+    errors: Option[BatchErrors] = None
+) extends Engine {
   val parameters = new FlatBuffer(spec.parameterCount)
   val gradients = new FlatBuffer(spec.parameterCount)
   val statistics = new FlatBuffer(spec.statisticsCount)
@@ -45,7 +53,7 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
       0.0
     } else {
       whole.train()
-      val loss = new Loss(batch.rows, forward(batch, training = true))
+      val loss = lossOf(batch.rows, forward(batch, training = true))
       Arrays.fill(heldGradients, 0f)
       network.backward(
         library.tensor(loss.gradient(batch.labels, weight), Seq(batch.rows, spec.classes)),
@@ -61,8 +69,7 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
     else {
       whole.evaluate()
-      val loss = new Loss(batch.rows, forward(batch, training = false))
-      Evaluation(batch.rows.toLong, loss.sum(batch.labels), loss.correct(batch.labels))
+      lossOf(batch.rows, forward(batch, training = false)).evaluate(batch.labels)
     }
 
   def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
@@ -122,8 +129,35 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
     def clear(): Unit = kept.clear()
   }
 
+  private def lossOf(rows: Int, output: BigDlTensor): Loss =
+    errors.fold[Loss](new SoftmaxLoss(rows, output))(new RegressionLoss(rows, output, _))
+
+  private trait Loss {
+    def sum(labels: LongBuffer): Double
+
+    /** Of `weight` × the sum. */
+    def gradient(labels: LongBuffer, weight: Float): Array[Float]
+    def evaluate(labels: LongBuffer): Evaluation
+  }
+
+  /** Of one value a row. */
+  private final class RegressionLoss(rows: Int, output: BigDlTensor, errors: BatchErrors) extends Loss {
+    private val predictions = {
+      val dense = output.contiguous
+      FloatBuffer.wrap(dense.array, dense.offset, rows).slice()
+    }
+    def sum(labels: LongBuffer): Double = errors.sum(predictions, labels, rows)
+    def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
+      val made = new Array[Float](rows)
+      errors.gradient(predictions, labels, rows, weight, FloatBuffer.wrap(made))
+      made
+    }
+    def evaluate(labels: LongBuffer): Evaluation =
+      Evaluation(rows.toLong, sum(labels), 0, Some(errors.errors(predictions, labels, rows)))
+  }
+
   /** Softmax cross-entropy of the class scores, rows × classes. */
-  private final class Loss(rows: Int, scores: BigDlTensor) {
+  private final class SoftmaxLoss(rows: Int, scores: BigDlTensor) extends Loss {
     private val (values, first) = {
       val dense = scores.contiguous
       (dense.array, dense.offset)
@@ -134,7 +168,6 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
       logarithm(row) - values(at(row, label(labels, row))).toDouble
     }.sum
 
-    /** Of `weight` × the sum. */
     def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
       val made = new Array[Float](rows * classes)
       var row = 0
@@ -151,8 +184,10 @@ private[bigdl] final class BigDlEngine(spec: ModelSpec, maxRows: Int, seed: Long
       made
     }
 
+    def evaluate(labels: LongBuffer): Evaluation = Evaluation(rows.toLong, sum(labels), correct(labels))
+
     /** Rows whose label has the highest score; the lowest class wins a tie, NaN never wins. */
-    def correct(labels: LongBuffer): Long = (0 until rows).count { row =>
+    private def correct(labels: LongBuffer): Long = (0 until rows).count { row =>
       val best = (0 until classes).foldLeft(-1) { (best, index) =>
         val value = values(at(row, index))
         if (value > (if (best < 0) Float.NegativeInfinity else values(at(row, best)))) index else best

@@ -3,6 +3,7 @@ package sparkdlbench.engine.bigdl
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
+import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.ModelSpec
 
 /**
@@ -28,7 +29,7 @@ final class BigDlVariant extends EngineVariant {
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together
     check(spec, threads, settings)
-    new BigDlEngine(spec, rows, settings(RunKeys.seed), BigDlLibrary.load())
+    new BigDlEngine(spec, rows, settings(RunKeys.seed), BigDlLibrary.load(), BatchErrors.of(settings))
   }
 
   /** Its storage, each layer's output, the gradients of what layers read, and what modules keep besides. */

@@ -2,6 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
+import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -20,6 +21,8 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   of dropout masks
  * @param bf16
  *   whether convolutions and linear layers compute in bf16
+ * @param errors
+ *   the loss of a regression; None: softmax cross-entropy
  */
 private[libtorch] final class LibtorchEngine(
     spec: ModelSpec,
@@ -27,7 +30,8 @@ private[libtorch] final class LibtorchEngine(
     threads: Int,
     seed: Long,
     bf16: Boolean,
-    libraries: NativeLibraries
+    libraries: NativeLibraries,
+    errors: Option[BatchErrors] = None
 ) extends Engine {
   require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
   val parameters = new FlatBuffer(spec.parameterCount)
@@ -39,7 +43,7 @@ private[libtorch] final class LibtorchEngine(
   private val logitGradients = new FlatBuffer(logits.length)
   private val ownFeatures = new FlatBuffer(Math.multiplyExact(maxRows, width))
   private val state = new PassState
-  private val (network, loss) = configured {
+  private val (network, loss): (TorchNetwork, LossPass) = configured {
     (
       new TorchNetwork(
         spec,
@@ -53,7 +57,9 @@ private[libtorch] final class LibtorchEngine(
         logitGradients,
         state
       ),
-      new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients)
+      errors.fold[LossPass](new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients)) {
+        new RegressionPass(_, logits, logitGradients)
+      }
     )
   }
   private val passes = new PassCache
@@ -78,11 +84,7 @@ private[libtorch] final class LibtorchEngine(
 
   def evaluate(batch: Batch): Evaluation = configured {
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
-    else {
-      val bound = forward(batch, training = false)
-      val lossSum = bound.loss.forward(batch.labels)
-      Evaluation(batch.rows.toLong, lossSum, bound.loss.correct(batch.labels))
-    }
+    else forward(batch, training = false).loss.evaluate(batch.labels)
   }
 
   def predict(batch: Batch, scores: FloatBuffer): Unit = configured {
@@ -131,8 +133,7 @@ private[libtorch] final class LibtorchEngine(
     }
   }
 
-  private final class BoundPass(val pass: TorchNetwork#Pass, val loss: SoftmaxCrossEntropy#Bound)
-      extends AutoCloseable {
+  private final class BoundPass(val pass: TorchNetwork#Pass, val loss: BoundLoss) extends AutoCloseable {
     def close(): Unit = {
       pass.close()
       loss.close()

@@ -2,6 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
+import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.{DropoutKind, ModelSpec}
 
 /** bytedeco's libtorch in the executor's own process: no Python worker, no copy between the network and the gradient. */
@@ -18,7 +19,8 @@ final class LibtorchVariant extends EngineVariant {
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together, before anything native is loaded
     val bf16 = ComputeType.isBf16(settings)
-    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, NativeLibraries.load(settings))
+    val libraries = NativeLibraries.load(settings)
+    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, libraries, BatchErrors.of(settings))
   }
 
   /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */

@@ -2,6 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
+import sparkdlbench.engine.Evaluation
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -15,7 +16,7 @@ import java.nio.{FloatBuffer, LongBuffer}
  *   where the weighted gradient goes, maxRows × classes
  */
 private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, logits: FlatBuffer, gradients: FlatBuffer)
-    extends AutoCloseable {
+    extends LossPass {
   private val logProbabilities = new FlatBuffer(maxRows * classes)
   private val probabilityValues: FloatBuffer = logProbabilities.floats
   private val gradientValues: FloatBuffer = gradients.floats
@@ -23,12 +24,11 @@ private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, lo
   private var weightOfScalar = 1f
 
   /** The views for one number of rows. */
-  final class Bound private[SoftmaxCrossEntropy] (rows: Int) extends AutoCloseable {
+  final class Bound private[SoftmaxCrossEntropy] (rows: Int) extends BoundLoss {
     private val logitRows = Tensors.over(logits, 0, Seq(rows, classes))
     private val logProbabilityRows = Tensors.over(logProbabilities, 0, Seq(rows, classes))
     private val gradientRows = Tensors.over(gradients, 0, Seq(rows, classes))
 
-    /** The sum of the rows' losses. */
     def forward(labels: LongBuffer): Double = {
       torch.log_softmax_out(logProbabilityRows, logitRows, 1L)
       var sum = 0.0
@@ -40,7 +40,6 @@ private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, lo
       sum
     }
 
-    /** After `forward`: the gradient of `weight` × the sum of the losses. */
     def backward(labels: LongBuffer, weight: Float): Unit = {
       torch.exp_out(gradientRows, logProbabilityRows)
       gradientRows.mul_(scalar(weight))
@@ -52,8 +51,11 @@ private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, lo
       }
     }
 
+    def evaluate(labels: LongBuffer): Evaluation = Evaluation(rows.toLong, forward(labels), correct(labels))
+
     /** After `forward`: rows whose label has the highest probability; the lowest class wins a tie, NaN never wins. */
-    def correct(labels: LongBuffer): Long = (0 until rows).count(row => highest(row) == label(labels, row)).toLong
+    private def correct(labels: LongBuffer): Long =
+      (0 until rows).count(row => highest(row) == label(labels, row)).toLong
 
     def close(): Unit = Seq[Tensor](logitRows, logProbabilityRows, gradientRows).foreach(_.close())
   }

@@ -4,6 +4,7 @@ import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankExchange}
+import sparkdlbench.loss.{BatchErrors, Huber}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -19,6 +20,7 @@ private[python] final class PythonEngine private (
     maxRows: Int,
     classes: Int,
     process: PythonProcess,
+    errors: Option[BatchErrors],
     val facts: Map[String, String]
 ) extends Engine {
   def parameters: FlatBuffer = memory.parameters
@@ -44,9 +46,22 @@ private[python] final class PythonEngine private (
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
     else {
       give(batch)
-      val (loss, correct) = process.evaluate(batch.rows)
-      Evaluation(batch.rows.toLong, loss, correct)
+      errors.fold {
+        val (loss, correct) = process.evaluate(batch.rows)
+        Evaluation(batch.rows.toLong, loss, correct)
+      }(measured(batch, _))
     }
+
+  /** A regression's metrics are computed here, of what Python predicts. */
+  private def measured(batch: Batch, errors: BatchErrors): Evaluation = {
+    val predictions = FloatBuffer.wrap(process.predict(batch.rows, batch.rows))
+    Evaluation(
+      batch.rows.toLong,
+      errors.sum(predictions, batch.labels, batch.rows),
+      0,
+      Some(errors.errors(predictions, batch.labels, batch.rows))
+    )
+  }
 
   def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
     give(batch)
@@ -122,6 +137,7 @@ private[python] object PythonEngine {
           rows,
           spec.classes,
           process,
+          BatchErrors.of(settings),
           facts ++ Map("engine" -> name, "threads" -> threads.toString)
         )
       } catch {
@@ -141,6 +157,8 @@ private[python] object PythonEngine {
         "device" -> settings(EngineDevice.key),
         "seed" -> settings(RunKeys.seed),
         "rows" -> rows,
+        "loss" -> settings(RunKeys.loss),
+        "delta" -> settings(Huber.delta),
         "model" -> Json.read(spec.toJson),
         "files" -> memory.files,
         "labels_at" -> memory.labelsAt,

@@ -1,0 +1,65 @@
+package sparkdlbench.engine.libtorch
+
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.data.Batch
+import sparkdlbench.engine.{Engine, EngineVariant}
+import sparkdlbench.loss.{Loss, RegressionLoss, Target}
+import sparkdlbench.model.Initializers
+import sparkdlbench.vector.FlatBuffer
+
+import java.nio.{ByteBuffer, ByteOrder}
+
+/** A net of one output under each loss of a regression: losses, gradients and metrics beside plain formulas. */
+class RegressionEngineSuite extends AnyFunSuite {
+  private val (rows, width) = (9, 3)
+  private val keys = Variants.all[EngineVariant].flatMap(_.keys) ++ Variants.all[Loss].flatMap(_.keys) ++
+    Seq(RunKeys.seed, RunKeys.engine, RunKeys.loss)
+  private val random = new java.util.SplittableRandom(5)
+  private val features = Array.fill(rows, width)(random.nextDouble().toFloat)
+  private val targets = Array.fill(rows)((4 * random.nextDouble() - 2).toFloat)
+
+  private val batch: Batch = {
+    val held = new FlatBuffer(rows * width)
+    val labels = ByteBuffer.allocateDirect(rows * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+    features.flatten.zipWithIndex.foreach { case (value, at) => held.floats.put(at, value) }
+    targets.zipWithIndex.foreach { case (value, at) => labels.put(at, Target.bits(value).toLong) }
+    Batch(rows, held.floats, labels)
+  }
+
+  private def withEngine(loss: String)(use: (Engine, Settings) => Unit): Unit = {
+    val settings = Settings.resolve(Map("loss.name" -> loss, "loss.delta" -> "0.8"), keys)
+    val spec = EngineFixture.mlp(width, "", 1)
+    val engine = new LibtorchVariant().load(spec, rows, 1, settings)
+    try {
+      Initializers.fill(spec, 3, engine.parameters)
+      use(engine, settings)
+    } finally engine.close()
+  }
+
+  for (each <- Variants.all[Loss].collect { case regression: RegressionLoss => regression })
+    test(s"${each.name}: loss, gradient and metrics are those of the formulas") {
+      withEngine(each.name) { (engine, settings) =>
+        val weights = (0 until width + 1).map(engine.parameters.floats.get(_).toDouble)
+        val errors = features.zip(targets).map { case (row, target) =>
+          row.zip(weights).map { case (value, weight) => value * weight }.sum + weights.last - target
+        }
+        val loss = each.of(settings)
+        val sum = engine.step(batch, 0.5f, (_, _) => ())
+        assert(math.abs(sum - errors.map(loss.value).sum) < 1e-5)
+        for (column <- 0 to width) {
+          val wanted = 0.5 * errors
+            .zip(features)
+            .map { case (error, row) =>
+              loss.slope(error) * row.lift(column).fold(1.0)(_.toDouble)
+            }
+            .sum
+          assert(math.abs(engine.gradients.floats.get(column) - wanted) < 1e-5)
+        }
+        val found = engine.evaluate(batch)
+        assert(math.abs(found.lossSum - errors.map(loss.value).sum) < 1e-5 && found.classified.isEmpty)
+        assert(math.abs(found.errors.get.mae - errors.map(math.abs).sum / rows) < 1e-6)
+        assert(found.errorMeasures("test_").map(_._1) == Seq("test_mae", "test_rmse", "test_r2"))
+      }
+    }
+}

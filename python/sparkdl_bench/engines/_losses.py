@@ -1,0 +1,74 @@
+"""The losses of the axis `loss` in NumPy: of a batch's outputs the sum over rows, and its gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparkdl_bench.errors import ConfigurationError
+
+Values = npt.NDArray[np.floating[Any]]
+NAMES = ("absolute", "cross-entropy", "huber", "mean-squared")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What training makes small.
+
+    Attributes:
+        name: one of `NAMES`; all but `cross-entropy` are for regression: one output, labels are numbers.
+        delta: largest error that `huber` squares, in the label's unit.
+
+    Raises:
+        ConfigurationError: another name, or a delta that is not above 0.
+    """
+
+    name: str = "cross-entropy"
+    delta: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.name not in NAMES:
+            raise ConfigurationError(f"There is no loss '{self.name}'. Valid: {', '.join(NAMES)}.")
+        if not 0 < self.delta < float("inf"):
+            raise ConfigurationError(f"The loss's delta is {self.delta}; it must be a number above 0.")
+
+    @property
+    def is_regression(self) -> bool:
+        return self.name != "cross-entropy"
+
+    def of(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
+        """The sum of the rows' losses, and its gradient with respect to the outputs, B rows × C outputs."""
+        return self._of_errors(outputs_BC, labels) if self.is_regression else _cross_entropy(outputs_BC, labels)
+
+    def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
+        error_BC = outputs_BC - labels.astype(outputs_BC.dtype)[:, np.newaxis]
+        size_BC = np.abs(error_BC)
+        if self.name == "mean-squared":
+            losses_BC, slopes_BC = error_BC * error_BC, 2 * error_BC
+        elif self.name == "absolute":
+            losses_BC, slopes_BC = size_BC, np.sign(error_BC)
+        else:
+            beyond_BC = self.delta * (size_BC - self.delta / 2)
+            losses_BC = np.where(size_BC <= self.delta, error_BC * error_BC / 2, beyond_BC)
+            slopes_BC = np.clip(error_BC, -self.delta, self.delta)
+        return float(losses_BC.sum(dtype=np.float64)), slopes_BC.astype(outputs_BC.dtype, copy=False)
+
+
+CROSS_ENTROPY = Loss()
+
+
+def log_softmax(x_BC: Values) -> Values:
+    shifted = x_BC - x_BC.max(axis=1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+
+
+def _cross_entropy(logits_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
+    log_probabilities_BC = log_softmax(logits_BC)
+    rows = np.arange(len(labels))
+    picked = log_probabilities_BC[rows, labels]
+    gradient_BC = np.exp(log_probabilities_BC)
+    gradient_BC[rows, labels] -= 1
+    return float(-picked.sum(dtype=np.float64)), gradient_BC

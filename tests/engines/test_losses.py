@@ -1,0 +1,65 @@
+"""The losses of regressions: in NumPy, in the engine's process, and beside PyTorch where that is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparkdl_bench import ConfigurationError, engines, models
+from sparkdl_bench.engines import Batch
+from sparkdl_bench.engines._losses import NAMES, Loss
+
+REGRESSIONS = [name for name in NAMES if name != "cross-entropy"]
+MODEL = {
+    "schema": 1,
+    "name": "line",
+    "input_shape": [3],
+    "classes": 1,
+    "layers": [{"name": "fc", "kind": "linear", "options": {"in": 3, "out": 1}, "initializer": "zero"}],
+}
+
+
+def batch(rows: int = 7) -> Batch:
+    rng = np.random.default_rng(1)
+    return Batch(rng.normal(size=(rows, 3)).astype(np.float32), (2 * rng.normal(size=rows)).astype(np.float32))
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_a_step_is_the_loss_and_its_derivative(name: str) -> None:
+    engine = engines.find("numpy").load(models.read(MODEL), 0, True, loss=Loss(name, 0.8))
+    weights = np.array([0.3, -0.2, 0.5, 0.1])
+    rows = batch()
+
+    def loss(at: Any) -> float:
+        engine.parameters[:] = at
+        found = engine.evaluate(rows)
+        assert (found.rows, found.correct) == (7, 0)
+        return found.loss_sum
+
+    wanted = [(loss(weights + step) - loss(weights - step)) / 2e-6 for step in 1e-6 * np.eye(4)]
+    engine.parameters[:] = weights
+    assert engine.step(rows, 0.5) == pytest.approx(loss(weights))
+    np.testing.assert_allclose(engine.gradients, 0.5 * np.array(wanted), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_as_pytorch_has_them(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    of = {"mean-squared": torch.nn.MSELoss, "absolute": torch.nn.L1Loss, "huber": torch.nn.HuberLoss}[name]
+    given = {"delta": 0.8} if name == "huber" else {}
+    outputs = torch.tensor([[0.2], [-3.0], [1.0], [0.5]], requires_grad=True)
+    labels = np.array([0.0, 1.0, 1.0, 2.0], np.float32)
+    wanted = of(reduction="sum", **given)(outputs, torch.from_numpy(labels)[:, None])
+    wanted.backward()
+    loss, gradient = Loss(name, 0.8).of(outputs.detach().numpy(), labels)
+    assert loss == pytest.approx(wanted.item())
+    np.testing.assert_allclose(gradient, outputs.grad.numpy(), atol=1e-6)
+
+
+def test_what_is_no_loss() -> None:
+    with pytest.raises(ConfigurationError, match=r"There is no loss 'mse'\. Valid: absolute, cross-entropy, huber"):
+        Loss("mse")
+    with pytest.raises(ConfigurationError, match="delta is 0"):
+        Loss("huber", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -63,6 +64,10 @@ WRONG: list[tuple[str, str]] = [
     (f"run {DIGITS} --set spark.executor.memory=100m", "at least 450m"),
     ("run mnist-mlp --set data.path=conf/rnus", "Did you mean 'runs'?"),
     # Files, commands, options.
+    ("run README.csv", "No such file or directory"),
+    ("try digits --minutes ten", "Invalid value for '--minutes': 'ten' is no number."),
+    ("launch train.py --workers two", "Invalid value for '--workers': 'two' is no whole number."),
+    ("data clean --older-than x", "Invalid value for '--older-than': 'x' is no number."),
     ("run digits-mpl", "Did you mean 'digits-mlp'?"),
     ("run conf/runs/digits-mpl.toml", "Did you mean 'conf/runs/digits-mlp.toml'?"),
     ("compare wokers", "Did you mean 'workers'?"),
@@ -91,7 +96,11 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(words: str) -> Result:
-    return CliRunner().invoke(cli, words.split(" "))
+    return run_words(*words.split(" "))
+
+
+def run_words(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
 
 
 @pytest.mark.parametrize(("words", "suggested"), WRONG, ids=[words for words, _ in WRONG])
@@ -146,6 +155,7 @@ def test_no_option_is_near_so_all_are_named() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("jars fetch --line 4.5", "'4.5' is not one of '3.5', '4'. `"),
         ("deploy digits-mlp", "There is no command 'deploy'. Commands: bench, "),
         ("list gpus", "There is no axis called 'gpus'. Valid: "),
         ("run no-such-thing-at-all", "No such file or directory. A run file is TOML, or"),
@@ -154,6 +164,18 @@ def test_no_option_is_near_so_all_are_named() -> None:
 )
 def test_the_same_for_commands_axes_and_files(words: str, said: str) -> None:
     assert said in run(words).stderr
+
+
+def test_data_in_the_place_of_a_run_file(tmp_path: Path) -> None:
+    for name in ("my rows.csv", "rows.parquet", "rows.csv.gz"):
+        (tmp_path / name).write_bytes(b"PAR1\xff")
+        quoted = shlex.quote(str(tmp_path / name))
+        answered = run_words("run", str(tmp_path / name))
+        assert answered.exit_code == 2
+        assert answered.stderr == (
+            f"'{tmp_path / name}' is data by its name, and a run file is TOML that says how to train on data. "
+            f"`sparkdl-bench init --data {quoted}` writes one, and `sparkdl-bench try {quoted}` trains without.\n"
+        )
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ PROFILE_KEY = "spark_profile"
 _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
 _ENGINE_KEY = "engine.name"
+# Of files that somebody gives who takes the run file for the data.
+_OF_DATA = (".csv", ".tsv", ".parquet", ".libsvm", ".svm")
 ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
 
 
@@ -99,6 +102,12 @@ def load_run_file(path: Path, assignments: Iterable[str] = (), spark_conf: str |
             list).
     """
     path = runfiles.find(path)
+    if path.name.removesuffix(".gz").endswith(_OF_DATA) and path.exists():
+        raise ConfigurationError(
+            f"'{path}' is data by its name, and a run file is TOML that says how to train on data. `sparkdl-bench init "
+            f"--data {shlex.quote(str(path))}` writes one, and `sparkdl-bench try {shlex.quote(str(path))}` trains "
+            "without."
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte order mark
     except IsADirectoryError as error:

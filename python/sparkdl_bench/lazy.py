@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 
 from sparkdl_bench.nearest import suggestion
 
+# click's own words for what is no number.
+_NO_NUMBER = re.compile(r"is not a valid (float|integer)(?: range)?\b")
+_NUMBERS = {"float": "is no number", "integer": "is no whole number"}
 # Of a command's first sentence: more than any has, so that none is cut.
 _WHOLE_SENTENCE = 300
 
@@ -87,7 +91,7 @@ def usage(error: click.ClickException) -> str:
         choices = [str(each) for each in error.param.type.choices]  # type: ignore[union-attr]
         typed = error.message.partition("'")[2].partition("'")[0]
         return f"{error.format_message()}{suggestion(typed, choices)}"
-    return error.format_message()
+    return _NO_NUMBER.sub(lambda found: _NUMBERS[found.group(1)], error.format_message())
 
 
 def _no_option(error: click.NoSuchOption) -> str:

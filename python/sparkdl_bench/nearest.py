@@ -42,7 +42,11 @@ def _likeness(word: str, name: str) -> float:
         return max(0.9, len(word) / len(name))
     if len(name) >= 5 and word.startswith((f"{name}_", f"{name}-")):
         return _NEAR  # `dropout_rate` is `dropout`, where nothing is nearer
-    if len(word) == len(name) == 3 and sum(one == other for one, other in zip(word, name, strict=True)) == 2:
+    if (
+        word.isalpha()
+        and len(word) == len(name) == 3
+        and sum(one == other for one, other in zip(word, name, strict=True)) == 2
+    ):
         return _NEAR  # one wrong letter of three
     return SequenceMatcher(None, word, name).ratio()
 

@@ -142,13 +142,18 @@ def test_images_by_folder(tmp_path: Path) -> None:
     [
         ("digist", r"There is no file or folder 'digist'\. Did you mean 'digits'\?"),
         ("rows.cvs", r"Did you mean 'rows\.csv'\?"),
-        ("empty", "has no data that its file names show"),
+        ("empty", r"^The folder 'empty' is empty\. Valid: a folder of IDX files"),
+        ("other", r"^The folder 'other' holds no files whose names show what they are\. Valid: a folder of IDX files"),
+        ("rows.txt", r"^What 'rows\.txt' holds cannot be told by its name\. Valid: a folder of IDX files"),
     ],
 )
 def test_nothing_to_read(path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    for name in ("rows.txt", "other/rows.txt"):
+        (tmp_path / name).write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ConfigurationError, match=message):
         look.look(path)
 

@@ -55,12 +55,18 @@ def look(data: str, label: str | None = None) -> Look:
     found = _of_folder(path, label) if path.is_dir() else _of_file(path, label)
     if found is None:
         raise ConfigurationError(
-            f"'{data}' has no data that its file names show. Valid: a folder of IDX files (MNIST), of "
-            "CIFAR-10's binary batches, of one sub-folder of JPEG or PNG images per class, of Parquet files; or a "
-            "file .csv, .tsv, .libsvm, .svm or .parquet. Other data: a run file (`sparkdl-bench init`) with "
-            "`sparkdl-bench compare`."
+            f"{_unknown(data, path)} Valid: a folder of IDX files (MNIST), of CIFAR-10's binary batches, of one "
+            "sub-folder of JPEG or PNG images per class, of Parquet files; or a file .csv, .tsv, .libsvm, .svm or "
+            ".parquet. Other data: a run file (`sparkdl-bench init`) with `sparkdl-bench compare`."
         )
     return found
+
+
+def _unknown(data: str, path: Path) -> str:
+    if not path.is_dir():
+        return f"What '{data}' holds cannot be told by its name."
+    empty = next(path.iterdir(), None) is None
+    return f"The folder '{data}' {'is empty' if empty else 'holds no files whose names show what they are'}."
 
 
 def _nothing(data: str, path: Path) -> str:

@@ -4,8 +4,6 @@ import org.apache.hadoop.util.ShutdownHookManager
 import org.apache.logging.log4j.Level
 import org.apache.logging.log4j.core.config.Configurator
 
-import java.util.concurrent.ConcurrentHashMap
-import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /**
@@ -18,7 +16,6 @@ object EndOfJvm {
   /** Hooks of a higher number come first; Spark stops its contexts with 40. */
   private val Priority = 100
   private val CancelMillis = 8000L
-  private val LookMillis = 100L
 
   /** Between a run's folder and the begin of its training lie milliseconds; whoever prepared it may also never train it. */
   private val BeginMillis = 1000L
@@ -27,8 +24,7 @@ object EndOfJvm {
 
   /** Set for whatever a `sparkdl-bench` of Python starts. */
   private val CommandMark = "SPARKDL_COMMAND"
-  private val prepared = ConcurrentHashMap.newKeySet[TrainingRun]()
-  private val going = ConcurrentHashMap.newKeySet[TrainingRun]()
+  private val runs = new RunsToEnd[TrainingRun](_.cancel(), CancelMillis, BeginMillis)
   @volatile private var begun = false
   @volatile private var ofCommands = false
   @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
@@ -51,29 +47,16 @@ object EndOfJvm {
   }
 
   /** Of a run that has its folder, and is about to be trained: ended here, it gets a summary all the same. */
-  def isPrepared(run: TrainingRun): Unit = if (hooked) prepared.add(run): Unit
+  def isPrepared(run: TrainingRun): Unit = if (hooked) runs.isPrepared(run)
 
   /** Watches over a run as long as `body` trains it. */
-  def watching[T](run: TrainingRun)(body: => T): T = {
-    if (hooked) going.add(run): Unit
-    prepared.remove(run)
-    try body
-    finally going.remove(run): Unit
-  }
+  def watching[T](run: TrainingRun)(body: => T): T = if (hooked) runs.watching(run)(body) else body
 
   private def end(): Unit = {
     begun = true
     if (ofCommands)
       Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
-    val runs = (going.asScala ++ prepared.asScala).toSeq.distinct
-    val start = System.nanoTime()
-    def within(millis: Long) = System.nanoTime() - start < millis * 1000000L
-    // More than once: a job that is just about to be submitted is not there to be cancelled yet.
-    while ((!going.isEmpty && within(CancelMillis)) || (!prepared.isEmpty && within(BeginMillis))) {
-      (going.asScala ++ prepared.asScala).foreach(run => Try(run.cancel()))
-      Thread.sleep(LookMillis)
-    }
-    tell(runs)
+    tell(runs.end())
   }
 
   private def haltLater(): Unit = {

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fakes
@@ -22,6 +23,7 @@ from sparkdl_bench.comparison import store
 from sparkdl_bench.comparison.cells import Cell, cells_of
 from sparkdl_bench.comparison.plan import Plan, load_plan
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.launching.record import LaunchRecord
 from sparkdl_bench.report import findings, formats, html, kept, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
@@ -35,7 +37,7 @@ from sparkdl_bench.report.analysis import (
     Group,
     analyse,
 )
-from sparkdl_bench.report.answer import answer
+from sparkdl_bench.report.answer import answer, described
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Comparison, Results, load
 from sparkdl_bench.report.numbers import number
@@ -298,6 +300,36 @@ def test_the_rank_that_waits_least_is_waited_for(tmp_path: Path) -> None:
     assert first == ["fast, batch 32", "0", "a / 0", "0.1", "2", "2.1", "1.5", "1.2", "0", "", "1"]
     # The second one's record is an older one, which does not say for how long.
     assert second == ["fast, batch 32", "1", "b / 1", "0.1", "3.2", "3.3", "0.3", "0", "–", "yes", "1"]
+
+
+def launched(results: Path, function: str, workers: int) -> Path:
+    """The folder of a launch whose rank 0 reported twenty steps of 10 ms."""
+    conf = SimpleNamespace(getAll=lambda: [("spark.master", "local-cluster[2,1,1024]")])
+    context = SimpleNamespace(applicationId="app-1", master="local-cluster[2,1,1024]", getConf=lambda: conf)
+    spark = SimpleNamespace(version="4.1.4", sparkContext=context)
+    configuration = {"name": function, "workers": str(workers), "timeout": "600", "attempts": "1"}
+    made = LaunchRecord.create(results, function, function, "none", configuration, spark)
+    for rank in range(workers):
+        made.placed(rank, "a", 100 + rank)
+    made.reported(0, [{"time_ms": 1e12 + 10.0 * step, "step": step, "loss": 1 / step} for step in range(1, 21)], 0)
+    made.close("success", None)
+    return made.folder
+
+
+def test_a_launch_goes_by_what_it_ran_and_has_no_batch(tmp_path: Path) -> None:
+    folders = [launched(tmp_path, "train.py", 2), launched(tmp_path, "train.py", 4)]
+    (comparison,) = load(folders).comparisons
+    analysis = analyse(comparison)
+    names = ["train.py by launch, sync none, workers 2", "train.py by launch, sync none, workers 4"]
+    assert [group.name for group in analysis.groups] == names
+    assert described(analysis.groups[0]) == f"{names[0]} (2 workers × 1 thread)"
+    table = tables.groups(analysis)
+    shown = dict(zip(table.headings, (cell.text for cell in table.rows[0]), strict=True))
+    assert (shown["batch"], shown["rows/s"]) == ("–", "–")
+    text = formats.markdown(load(folders))
+    assert "batch 0" not in text
+    assert "– –" not in text
+    assert "fresh = true" not in text
 
 
 def test_a_launch_whose_script_reported_nothing_has_no_stragglers(tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def metrics(
         **_errors(history),
         "ms_per_step": ms,
         "ms_per_step_p90": statistics.percentile(measured, 90) if measured else None,
-        "rows_per_second": rows * 1e3 / statistics.mean(measured) if measured else None,
+        "rows_per_second": rows * 1e3 / statistics.mean(measured) if measured and rows else None,
         "drift": statistics.drift(measured) if measured else None,
     }
 

@@ -63,7 +63,8 @@ def clock(analysis: Analysis) -> str:
 def described(group: Group) -> str:
     """`block-stream, workers 2 (2 workers × 1 thread, global batch 128)`."""
     workers = "1 process" if group.is_one_machine else f"{group.workers} workers"
-    return f"{group.name} ({workers} × {counted(group.threads, 'thread')}, global batch {group.batch})"
+    batch = f", global batch {group.batch}" if group.batch else ""  # a launch has none that anybody knows
+    return f"{group.name} ({workers} × {counted(group.threads, 'thread')}{batch})"
 
 
 def price(analysis: Analysis, group: Group) -> str:
@@ -234,7 +235,7 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
             "Repeat this on the cluster's own machines: all workers shared one machine here, and between machines the "
             "network counts too (sparkdl-bench net measures it)."
         )
-    if not analysis.is_from_command:
+    if not analysis.is_from_command and all(group.batch for group in analysis.groups):
         lines.append(
             "Compare again, with fresh = true, to have the time that a user waits: these records count by the runs' "
             "own clocks, without the start of Python, the JVM and the executors."

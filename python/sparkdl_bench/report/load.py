@@ -218,6 +218,10 @@ def _of_runs(folders: Sequence[Path]) -> Comparison:
 
 def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
     chosen = summary["variant"]
+    if run.get("kind") == "launch":
+        # A function or script of the user's own: it has no batch that anybody knows, and no threads of ours.
+        function = str(run.get("function", "launch"))
+        return {VARIANT: f"{function} by launch, sync {chosen['transport']}", "workers": str(summary["workers"])}
     name = f"{chosen['transport']} {chosen['topology']} {chosen['codec']}"
     if chosen.get("algorithm", "sync-sgd") != "sync-sgd":
         name = f"{chosen['algorithm']} {name}"

@@ -108,7 +108,7 @@ def groups(analysis: Analysis) -> Table:
     for group in ordered:
         summary = summaries.get(group.name)
         contrast = analysis.contrasts.get(group.name)
-        row = [_text(group.name), _cores(analysis, group), _count(group.batch), _trials(group)]
+        row = [_text(group.name), _cores(analysis, group), _count(group.batch) if group.batch else NONE, _trials(group)]
         row += [
             _interval(summary.centre, summary.interval) if summary else NONE,
             _faster(analysis, group, contrast),

@@ -54,6 +54,51 @@ def test_a_killed_executor_changes_no_bit(tmp_path: Path, undisturbed: Weights, 
     _ends_as(training, undisturbed, attempts=2)
 
 
+# A Spark job per step takes longer than a step of the other shape.
+JOBS: dict[str, Any] = {"epochs": 8}
+JOBS_EVERY = 20
+
+
+@pytest.fixture(scope="module")
+def undisturbed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Weights:
+    run = {**JOBS, "transport": "block-manager", "checkpoint": {}}
+    return KillableRun(tmp_path_factory.mktemp("undisturbed-jobs"), run).finish()
+
+
+@pytest.mark.on_one_line
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"transport": "block-manager"},
+        {"transport": "shuffle"},
+        pytest.param({"transport": "shuffle", "shuffle": {"exchanges": "one"}}, marks=pytest.mark.campaign),
+        pytest.param({"transport": "shuffle", "topology": "tree"}, marks=pytest.mark.campaign),
+    ],
+    ids=["block-manager", "shuffle", "one-exchange", "tree"],
+)
+def test_a_killed_executor_of_a_job_per_step_changes_no_bit(
+    tmp_path: Path, undisturbed_jobs: Weights, way: dict[str, Any]
+) -> None:
+    checkpoint = {"dir": (tmp_path / "checkpoints").as_uri(), "every": JOBS_EVERY}
+    training = KillableRun(tmp_path, {**JOBS, **way, "checkpoint": checkpoint})
+    training.wait_for_checkpoint(JOBS_EVERY)
+    whole = training.newest_checkpoint()
+    assert training.kill_executor(1)
+    # All ways of this shape sum two workers' gradients in the same order.
+    assert same(training.finish(), undisturbed_jobs)
+    begun = [each["metadata"]["from_step"] for each in _events(training, "attempt_began")]
+    assert begun[0] == 0
+    assert begun[-1] >= whole >= JOBS_EVERY
+    assert _events(training, "resubmitted")
+    (lost,) = _events(training, "executor_stopped")
+    assert lost["metadata"]["rank"] in (0, 1)
+    assert all(lost["metadata"][key] for key in ("host", "executor", "reason"))
+    summary = training.summary()
+    assert summary["status"] == "success"
+    assert [each["kind"] for each in summary["notices"]] == ["executor_stopped"]
+    assert [each["epoch"] for each in summary["history"]] == list(range(1, JOBS["epochs"] + 1))
+
+
 def test_two_kills_one_before_the_first_checkpoint(tmp_path: Path, undisturbed: Weights) -> None:
     training = KillableRun(tmp_path, {})
     _wait_until_it_trains(training, attempts=1)

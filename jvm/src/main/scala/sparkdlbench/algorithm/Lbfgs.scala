@@ -8,7 +8,6 @@ import breeze.math.MutableInnerProductModule
 import breeze.optimize.{DiffFunction, FirstOrderMinimizer, LBFGS}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.collective.NumberSums
-import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
@@ -359,11 +358,9 @@ private final class LbfgsRank(rank: RankContext, transport: Transport, topology:
 
   def restore(snapshot: Snapshot): Unit = {
     val length = rank.parameters.length
-    def required(name: String, size: Int): Array[Float] =
-      snapshot.vector(name, size).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
     // One whole vector at a time.
     def owned(name: String): Option[Shard] = snapshot.vector(name, length).map(ownedOf)
-    rank.parameters.floats.put(0, required("weights", length))
+    rank.parameters.floats.put(0, snapshot.required("weights", length))
     shown = read(rank.parameters)
     val pairs = Iterator
       .from(0)
@@ -374,7 +371,7 @@ private final class LbfgsRank(rank: RankContext, transport: Transport, topology:
       .flatten
       .take(settings(Lbfgs.pairs))
       .toList
-    begun = (shown, required(Lbfgs.Iterations, 1).head.toInt, pairs)
+    begun = (shown, snapshot.required(Lbfgs.Iterations, 1).head.toInt, pairs)
   }
 
   override def counts: Map[String, Seq[Long]] =

@@ -1,7 +1,5 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.common.ConfigurationException
-import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.rank.{RankContext, Snapshot, StateRange}
@@ -15,7 +13,6 @@ import sparkdlbench.vector.{FlatBuffer, FloatOps}
  * next step takes the own ones back.
  */
 private[algorithm] final class LocalSteps(rank: RankContext, ranks: Int) {
-  private val settings = rank.setup.settings
   private val optimizer = rank.setup.newOptimizer(0, rank.parameters.length)
   private lazy val aside = new FlatBuffer(rank.parameters.length)
   private var away = false
@@ -71,14 +68,7 @@ private[algorithm] final class LocalSteps(rank: RankContext, ranks: Int) {
 
   /** The vector `name` of a checkpoint. */
   def vector(snapshot: Snapshot, name: String): Array[Float] =
-    snapshot
-      .vector(name, rank.parameters.length)
-      .getOrElse(
-        throw new ConfigurationException(
-          s"The checkpoint after step ${snapshot.step} holds no '$name': it was written with another algorithm or optimizer than " +
-            s"${settings(RunKeys.algorithm)} and ${settings(RunKeys.optimizer)}. Resume with the settings of the run that wrote it."
-        )
-      )
+    snapshot.required(name, rank.parameters.length)
 
   private def ofRank(snapshot: Snapshot, name: Int => String): Array[Float] =
     if (snapshot.parts.size == ranks) vector(snapshot, name(rank.rank))

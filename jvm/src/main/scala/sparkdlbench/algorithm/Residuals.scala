@@ -4,7 +4,7 @@ import sparkdlbench.rank.Snapshot
 import sparkdlbench.topology.EncodedRange
 
 /** What ranks' messages have left out, on its way through a checkpoint. */
-private[algorithm] object Residuals {
+private[sparkdlbench] object Residuals {
   def name(rank: Int): String = s"residual.$rank"
 
   /**

@@ -6,7 +6,7 @@ import sparkdlbench.vector.FlatBuffer
 import java.nio.{ByteBuffer, ByteOrder}
 
 /** Weights as a lossy codec lets them arrive. */
-private[algorithm] object Rounding {
+private[sparkdlbench] object Rounding {
 
   /** Values that are rounded at once: what memory estimates do not count must be little. */
   private val Values = 1 << 16

@@ -1,6 +1,5 @@
 package sparkdlbench.algorithm
 
-import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.Settings
 import sparkdlbench.metrics.Phase
 import sparkdlbench.rank.{OwnedShard, RankContext, RunContext, Snapshot, StateRange}
@@ -42,11 +41,9 @@ private[algorithm] abstract class ShardRank(rank: RankContext, size: Int) extend
 
   final def restore(snapshot: Snapshot): Unit = {
     val length = rank.parameters.length
-    def vector(name: String): Array[Float] =
-      snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
-    val weights = vector(OwnedShard.Weights)
-    rank.parameters.floats.put(0, weights)
-    owned.foreach(_.restore(name => if (name == OwnedShard.Weights) weights else vector(name)))
+    val vector = snapshot.vectors(length)
+    rank.parameters.floats.put(0, vector(OwnedShard.Weights))
+    owned.foreach(_.restore(vector))
     if (size > 1 && !setup.parameterCodec.lossless) Rounding.asSent(setup.parameterCodec, rank.parameters)
     exchange.residual.foreach { own =>
       val slices = Slices(length, servers.size)

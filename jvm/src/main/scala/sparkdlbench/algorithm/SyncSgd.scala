@@ -1,7 +1,6 @@
 package sparkdlbench.algorithm
 
 import sparkdlbench.collective.NumberSums
-import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
@@ -9,7 +8,6 @@ import sparkdlbench.optimizer.Clipping
 import sparkdlbench.rank.{OwnedShard, RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.{Collective, Ps, Topology}
 import sparkdlbench.transport.{RankGroups, Transport}
-import scala.collection.mutable
 
 /**
  * Synchronous mini-batch SGD: all ranks' gradients are summed in every step before any weight changes. The owner of a range
@@ -68,9 +66,6 @@ final class SyncSgd extends Algorithm {
 }
 
 object SyncSgd {
-  private[algorithm] def lacks(snapshot: Snapshot, name: String): String =
-    s"The checkpoint after step ${snapshot.step} holds no '$name'; it was written with another optimizer. Resume with the same optimizer settings."
-
   private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
 
   val bucketBytes: Key[Int] = Key.int(
@@ -201,12 +196,7 @@ private final class SyncSgdRank(
   }
 
   def restore(snapshot: Snapshot): Unit = {
-    val length = parameters.length
-    val vectors = mutable.Map.empty[String, Array[Float]]
-    def vector(name: String): Array[Float] = vectors.getOrElseUpdate(
-      name,
-      snapshot.vector(name, length).getOrElse(throw new ConfigurationException(SyncSgd.lacks(snapshot, name)))
-    )
+    val vector = snapshot.vectors(parameters.length)
     parameters.floats.put(0, vector(OwnedShard.Weights))
     if (collective.roundsParameters) Rounding.asSent(weightCodec, parameters)
     shards.foreach(_.restore(vector))

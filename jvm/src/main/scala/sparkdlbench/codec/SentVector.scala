@@ -11,6 +11,9 @@ import java.nio.ByteBuffer
 final class SentVector(val codec: Codec, vector: FlatBuffer) {
   private val residual: FlatBuffer = if (codec.keepsResidual) new FlatBuffer(vector.length) else null
 
+  /** What was left out so far; None where the codec leaves nothing out. */
+  def leftOut: Option[FlatBuffer] = Option(residual)
+
   /** Whether pieces travel as the vector's own memory. */
   val isRaw: Boolean = codec.isRaw
 

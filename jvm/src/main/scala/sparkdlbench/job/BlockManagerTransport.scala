@@ -71,8 +71,6 @@ private final class BlockManagerExchange(group: JobRanks) extends Exchange {
 
   def weights(): Array[Float] = group.run(state => state.side[BlockManagerRank].ownedWeights).toArray.flatten
 
-  override def close(): Unit = {
-    group.run(state => state.side[BlockManagerRank].removeBlocks())
-    ()
-  }
+  /** The blocks go with the ranks' sides. */
+  override def close(): Unit = ()
 }

@@ -1,40 +1,41 @@
 package sparkdlbench.job
 
 import org.apache.spark.sparkdlbench.RankShuffles
+import sparkdlbench.algorithm.Rounding
 import sparkdlbench.codec.{Codec, SentVector}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.Phase
-import sparkdlbench.rank.{JobRank, OwnedShard, Placement, RankSide}
+import sparkdlbench.rank.{JobRank, OwnedShard, Placement, RankSide, Snapshot, StateRange}
 import sparkdlbench.vector.{FloatOps, Slices}
 
 import java.nio.{ByteBuffer, ByteOrder}
 
 /**
  * One rank's side of the shuffle exchange, kept in its executor between the stages. With two exchanges it owns slice
- * `state.rank` of the weights, with one exchange all of them. Sums are made in rank order, in fp32; what a rank sends itself
+ * `own.rank` of the weights, with one exchange all of them. Sums are made in rank order, in fp32; what a rank sends itself
  * goes through the codec but not through the shuffle. A repeated task sends the same bytes again.
  *
  * @param placements
  *   where every rank lives, by rank
  */
-private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: IndexedSeq[Placement]) extends RankSide {
+private[sparkdlbench] final class ShuffleRank(own: JobRank, placements: IndexedSeq[Placement]) extends RankSide {
   import ShuffleRank._
 
   private val size = placements.size
-  private val rank = state.rank
-  private val two = state.setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
-  private val slices = Slices(state.parameters.length, size)
-  private val codec = state.setup.codec
-  private val weightCodec = state.setup.parameterCodec
-  private val limit = state.setup.settings(RunKeys.sliceLimit)
+  private val rank = own.rank
+  private val two = own.setup.settings(ShuffleTransport.exchanges) == ShuffleTransport.Two
+  private val slices = Slices(own.parameters.length, size)
+  private val codec = own.setup.codec
+  private val weightCodec = own.setup.parameterCodec
+  private val limit = own.setup.settings(RunKeys.sliceLimit)
   private val gradientPieces = VectorPiece.all(slices, codec, limit)
   private val weightPieces = VectorPiece.all(slices, weightCodec, limit)
   private val (ownedFrom, ownedUntil) =
-    if (two) (slices.from(rank), slices.until(rank)) else (0, state.parameters.length)
+    if (two) (slices.from(rank), slices.until(rank)) else (0, own.parameters.length)
 
-  private val master = OwnedShard.copyOf(state.parameters.floatSlice(ownedFrom, ownedUntil))
-  private val shard = OwnedShard.apart(ownedFrom, master, state.newOptimizer(ownedFrom, ownedUntil))
-  private val gradients = new SentVector(codec, state.gradients)
+  private val master = OwnedShard.copyOf(own.parameters.floatSlice(ownedFrom, ownedUntil))
+  private val shard = OwnedShard.apart(ownedFrom, master, own.newOptimizer(ownedFrom, ownedUntil))
+  private val gradients = new SentVector(codec, own.gradients)
   private val weights = new SentVector(weightCodec, master)
   private val scratch: ByteBuffer = Encoding.scratch(Seq(codec -> gradientPieces, weightCodec -> weightPieces))
 
@@ -52,7 +53,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
     if (two) receiveWeights(step, input)
     else {
       sumAndUpdate(step, input)
-      FloatOps.copy(shard.weights, state.parameters.floats)
+      FloatOps.copy(shard.weights, own.parameters.floats)
     }
     arrived = step
   }
@@ -60,7 +61,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
   /** This rank's gradient: with two exchanges each slice for its owner, with one everything for everybody. */
   def gradient(step: Long): Iterator[(Int, Array[Byte])] = {
     if (computed != step) {
-      loss = state.computeGradient(step, (_, _) => ())
+      loss = own.computeGradient(step, (_, _) => ())
       gradientRecords = gradientPieces.indices.map { index =>
         val piece = gradientPieces(index)
         encode(gradients, step, index, piece.from, piece.until)
@@ -80,7 +81,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
         index -> encode(weights, step, index, piece.from - ownedFrom, piece.until - ownedFrom)
       }
       for ((_, record) <- weightRecords; to <- others) count(to, record)
-      state.timer.switch(Phase.Decode)
+      own.timer.switch(Phase.Decode)
       weightRecords.foreach { case (index, record) => decodeWeights(index, record) }
     }
     weightRecords.iterator.flatMap { case (_, record) => others.iterator.map(_ -> record) }
@@ -88,13 +89,25 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
 
   def ownedWeights: Array[Float] = shard.values
 
+  /** With one exchange all ranks hold the same weights, and rank 0 answers for them. */
+  def state: Seq[StateRange] =
+    (if (two || rank == 0) shard.state else Nil) ++ JobResiduals.of(own, gradients)
+
+  def restore(snapshot: Snapshot): Unit = {
+    val vector = snapshot.vectors(own.parameters.length)
+    own.parameters.floats.put(0, vector(OwnedShard.Weights))
+    if (two && !weightCodec.lossless) Rounding.asSent(weightCodec, own.parameters)
+    shard.restore(vector)
+    JobResiduals.restore(own, snapshot, size, gradients)
+  }
+
   private def others: Seq[Int] = (0 until size).filter(_ != rank)
 
   private def receivers(piece: Int): Seq[Int] =
     if (two) Seq(gradientPieces(piece).slice).filter(_ != rank) else others
 
   private def sumAndUpdate(step: Long, input: Iterator[Array[Byte]]): Unit = if (updated != step) {
-    state.timer.switch(Phase.Reduce)
+    own.timer.switch(Phase.Reduce)
     shard.begin()
     val mine = gradientPieces.indices.filter(index => !two || gradientPieces(index).slice == rank)
     val ranks = 0 until size
@@ -104,8 +117,8 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
     })
     mine.foreach(index => parts.add(step, gradientRecords(index)))
     receive(step, input, parts, "the gradient", Phase.Reduce)
-    state.timer.switch(Phase.Update)
-    if (two) shard.update(step) else shard.updateWhole(state.setup.settings, state.setup.spec.layout.size, step)
+    own.timer.switch(Phase.Update)
+    if (two) shard.update(step) else shard.updateWhole(own.setup.settings, own.setup.spec.layout.size, step)
     updated = step
   }
 
@@ -117,7 +130,7 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
 
   private def decodeWeights(index: Int, record: Array[Byte]): Unit = {
     val piece = weightPieces(index)
-    weightCodec.decode(ShuffleRecord.payload(record), state.parameters.floatSlice(piece.from, piece.until))
+    weightCodec.decode(ShuffleRecord.payload(record), own.parameters.floatSlice(piece.from, piece.until))
   }
 
   private def receive(
@@ -127,27 +140,27 @@ private[sparkdlbench] final class ShuffleRank(state: JobRank, placements: Indexe
       what: String,
       busy: Int
   ): Unit = {
-    state.timer.switch(Phase.Wait)
+    own.timer.switch(Phase.Wait)
     while (input.hasNext) {
       val record = input.next()
-      state.timer.switch(busy)
+      own.timer.switch(busy)
       parts.add(step, record)
-      state.timer.switch(Phase.Wait)
+      own.timer.switch(Phase.Wait)
     }
-    parts.complete(s"Rank $rank on ${state.host} (executor ${state.executorId}) waited for $what of step $step")
+    parts.complete(s"Rank $rank on ${own.host} (executor ${own.executorId}) waited for $what of step $step")
   }
 
   private def encode(vector: SentVector, step: Long, piece: Int, from: Int, until: Int): Array[Byte] = {
-    state.timer.switch(Phase.Encode)
+    own.timer.switch(Phase.Encode)
     Encoding.record(vector, step, rank, piece, from, until, scratch)
   }
 
   private def count(to: Int, record: Array[Byte]): Unit =
     if (placements(to).executorId == placements(rank).executorId)
-      state.bytes.add("in-process", (record.length - ShuffleRecord.HeaderBytes).toLong)
+      own.bytes.add("in-process", (record.length - ShuffleRecord.HeaderBytes).toLong)
     else {
-      state.bytes.add("shuffle", (record.length - ShuffleRecord.HeaderBytes).toLong)
-      state.bytes.add("shuffle.framing", (ShuffleRecord.HeaderBytes + RankShuffles.Framing).toLong)
+      own.bytes.add("shuffle", (record.length - ShuffleRecord.HeaderBytes).toLong)
+      own.bytes.add("shuffle.framing", (ShuffleRecord.HeaderBytes + RankShuffles.Framing).toLong)
     }
 }
 

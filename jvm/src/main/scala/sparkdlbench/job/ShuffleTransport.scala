@@ -136,6 +136,9 @@ private final class ShuffleExchange(group: JobRanks) extends Exchange {
     carried = None
   }
 
+  /** With one exchange an update is made when the next step begins. */
+  override def settle(): Unit = if (!two) synchronize()
+
   def weights(): Array[Float] = {
     synchronize()
     // With one exchange every rank has all of them; they come from one, for the driver need not have room for those of all.
@@ -168,7 +171,8 @@ private trait RankStageWork extends StageWork {
     val state = ranks(task)
     state.timer.restart(Phase.Wait)
     StageReports.atTaskEnd(reports, StageReport(stage, task, loss(state), state.timer.take()))
-    val output = run(state, input)
+    // A job that Spark has given up leaves its tasks running: nobody may close the state under them.
+    val output = state.synchronized(run(state, input))
     state.timer.switch(Phase.Send) // Spark's shuffle writer drains the records
     output
   }

@@ -8,7 +8,18 @@ import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.model.Initializers
-import sparkdlbench.rank.{Exchange, ExchangeMemory, JobRank, JobRanks, KeptRanks, OwnedShard, RankSide, RunContext}
+import sparkdlbench.rank.{
+  Exchange,
+  ExchangeMemory,
+  JobRank,
+  JobRanks,
+  KeptRanks,
+  OwnedShard,
+  RankSide,
+  RunContext,
+  Snapshot,
+  StateRange
+}
 import sparkdlbench.topology.Tree
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
@@ -62,6 +73,13 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
   }
 
   def weights(): Array[Float] = shard.values
+  override def isAtDriver: Boolean = true
+  override def state: Seq[StateRange] = shard.state
+
+  override def restore(snapshot: Snapshot): Unit = {
+    shard.restore(snapshot.vectors(master.length))
+    publish(snapshot.step - 1)
+  }
   override def unrankedBytes: Map[String, Long] = bytes.toMap
   override def close(): Unit = drop()
 
@@ -187,18 +205,22 @@ private[sparkdlbench] final class TreePieces(settings: Settings, length: Int) {
 }
 
 /** One rank's side of the tree. */
-private[sparkdlbench] final class TreeRank(val state: JobRank) extends RankSide {
-  private val pieces = new TreePieces(state.setup.settings, state.parameters.length)
-  private val gradients = new SentVector(pieces.codec, state.gradients)
+private[sparkdlbench] final class TreeRank(own: JobRank) extends RankSide {
+  private val pieces = new TreePieces(own.setup.settings, own.parameters.length)
+  private val gradients = new SentVector(pieces.codec, own.gradients)
   private var computed = ShuffleRank.NoStep
   private var records = Array.empty[Array[Byte]]
   var loss: Double = 0.0
 
+  /** The driver has all of it, and broadcasts the weights before the first step. */
+  def state: Seq[StateRange] = Nil
+  def restore(snapshot: Snapshot): Unit = ()
+
   def takeIn(weights: Broadcast[Array[Array[Byte]]]): Unit = {
-    state.timer.switch(Phase.Wait)
+    own.timer.switch(Phase.Wait)
     val arrived = weights.value
-    state.timer.switch(Phase.Decode)
-    pieces.decodeWeights(arrived, state.parameters)
+    own.timer.switch(Phase.Decode)
+    pieces.decodeWeights(arrived, own.parameters)
   }
 
   /**
@@ -207,15 +229,15 @@ private[sparkdlbench] final class TreeRank(val state: JobRank) extends RankSide 
    */
   def gradient(step: Long, aggregators: Int): Iterator[(Int, Array[Byte])] = {
     if (computed != step) {
-      loss = state.computeGradient(step, (_, _) => ())
-      state.timer.switch(Phase.Encode)
-      records = pieces.encodeGradient(step, state.rank, gradients)
+      loss = own.computeGradient(step, (_, _) => ())
+      own.timer.switch(Phase.Encode)
+      records = pieces.encodeGradient(step, own.rank, gradients)
       computed = step
-      TreeRank.sent(records, TreeRank.channel(aggregators, state.executorId)).foreach { case (channel, count) =>
-        state.bytes.add(channel, count)
+      TreeRank.sent(records, TreeRank.channel(aggregators, own.executorId)).foreach { case (channel, count) =>
+        own.bytes.add(channel, count)
       }
     }
-    val to = if (aggregators == 0) 0 else Tree.parent(state.rank, aggregators)
+    val to = if (aggregators == 0) 0 else Tree.parent(own.rank, aggregators)
     records.iterator.map(to -> _)
   }
 }

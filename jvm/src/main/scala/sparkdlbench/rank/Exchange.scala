@@ -41,6 +41,18 @@ trait Exchange extends AutoCloseable {
    */
   def step(step: Long): Double
 
+  /** Makes the ranks' `RankSide.state` that after the last step, where it is not yet. */
+  def settle(): Unit = ()
+
+  /** Whether the driver holds the run's whole state, and ranks hold none of it. */
+  def isAtDriver: Boolean = false
+
+  /** Copies of what the driver answers for in a checkpoint. */
+  def state: Seq[StateRange] = Nil
+
+  /** Takes what the driver answers for from a checkpoint; before the first step, after the ranks' own `restore`. */
+  def restore(snapshot: Snapshot): Unit = ()
+
   /** Makes every rank's engine hold the weights after the last step. */
   def synchronize(): Unit
 

@@ -29,8 +29,21 @@ trait JobRank extends RankContext {
   def side[S <: RankSide](implicit kind: ClassTag[S]): S
 }
 
-/** What an exchange has at each rank. It holds nothing that would have to be closed. */
-trait RankSide
+/** What an exchange has at each rank. Each call comes from a task of the rank's executor, one at a time. */
+trait RankSide extends AutoCloseable {
+
+  /**
+   * Copies of what this rank answers for in a checkpoint: its shard's weights and optimiser, and what its codec left out. After
+   * `Exchange.settle`.
+   */
+  def state: Seq[StateRange]
+
+  /** Goes on from a checkpoint, which any number of ranks may have written; before the first step. */
+  def restore(snapshot: Snapshot): Unit
+
+  /** Removes what it has left in this executor, whatever became of the run. */
+  override def close(): Unit = ()
+}
 
 /** Finds the ranks whose state the executor of a task holds. */
 trait KeptRanks extends Serializable {

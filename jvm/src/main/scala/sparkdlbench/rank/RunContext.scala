@@ -6,11 +6,22 @@ import sparkdlbench.data.BatchPlan
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant}
 
+/** One submission of a run: what executors hold belongs to it alone. */
+final case class RunSubmission(runId: String, number: Int) {
+  def print: String = if (number == 0) runId else s"$runId-$number"
+}
+
 /** What an algorithm or an exchange may know of the run that it is part of. Nothing of it changes while the run trains. */
 trait RunContext {
 
   /** Unique in the application. */
   def runId: String
+
+  /** How many times the driver has submitted the training anew after Spark gave it up. */
+  def submission: Int
+
+  /** Unique for each submission of the run. */
+  final def submitted: RunSubmission = RunSubmission(runId, submission)
   def settings: Settings
   def spec: ModelSpec
 

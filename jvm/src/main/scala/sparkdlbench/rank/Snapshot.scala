@@ -3,6 +3,8 @@ package sparkdlbench.rank
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.transport.RankGroups
 
+import scala.collection.mutable
+
 /** Values `from` until `from + values.length` of the vector called `name` (`weights`, `momentum`, `residual`, …). */
 final case class StateRange(name: String, from: Int, values: Array[Float])
 
@@ -71,6 +73,25 @@ final case class Snapshot(step: Long, parts: Seq[RankSnapshot]) {
       ranges.foreach(range => System.arraycopy(range.values, 0, whole, range.from, range.values.length))
       Some(whole)
     }
+  }
+
+  /**
+   * The vector `name`, which a checkpoint of these settings has.
+   *
+   * @throws sparkdlbench.common.ConfigurationException
+   *   no rank wrote any of it, or as `vector`
+   */
+  def required(name: String, length: Int): Array[Float] = vector(name, length).getOrElse(
+    throw new ConfigurationException(
+      s"The checkpoint after step $step holds no '$name': it was written with another model, algorithm or optimizer. Resume with the settings of the " +
+        "run that wrote it."
+    )
+  )
+
+  /** Required vectors of `length` values by name, each put together once however often it is asked for. */
+  def vectors(length: Int): String => Array[Float] = {
+    val made = mutable.Map.empty[String, Array[Float]]
+    name => made.getOrElseUpdate(name, required(name, length))
   }
 }
 

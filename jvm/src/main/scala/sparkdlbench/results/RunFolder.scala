@@ -72,7 +72,10 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
     writer
   }
 
-  private def kept(write: => Unit): Unit = if (!lost)
+  /** Events come from threads that watch the executors as well. */
+  private def kept(write: => Unit): Unit = synchronized(if (!lost) keep(write))
+
+  private def keep(write: => Unit): Unit =
     try write
     catch {
       case cause: IOException =>

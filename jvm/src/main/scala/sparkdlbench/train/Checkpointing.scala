@@ -26,8 +26,35 @@ object Checkpointing {
     if (folder.nonEmpty) CheckpointOwner.release(folder, setup.hadoop.value, setup.runId)
   }
 
+  /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
+  private val AttemptsPerSubmission = 10000
+
+  /** The attempts of a run, counted over its submissions; each is after those that began before it. */
+  private[train] def attempt(setup: RunSetup, stageAttempt: Int): Int =
+    setup.submission * AttemptsPerSubmission + stageAttempt
+
   def store(setup: RunSetup, folder: Key[String]): Option[CheckpointStore] =
     Some(setup.settings(folder)).filter(_.nonEmpty).map(new CheckpointStore(_, setup.hadoop.value))
+}
+
+/**
+ * When a rank of a one-stage run takes part in a checkpoint.
+ *
+ * @param everySteps
+ *   the same on all ranks
+ * @param clock
+ *   for checkpoints by time as well
+ */
+private[train] final class CheckpointTimes(everySteps: Long, clock: Option[CheckpointClock]) {
+
+  /** The same at every rank, which makes this call once after every step. */
+  def due(stepsMade: Long): Boolean = {
+    val byTime = clock.exists(_.due(stepsMade))
+    byTime || stepsMade % everySteps == 0
+  }
+
+  /** A checkpoint was made. */
+  def restart(): Unit = clock.foreach(_.restart())
 }
 
 /**
@@ -39,12 +66,10 @@ object Checkpointing {
  *   lowest rank of this rank's group
  * @param attempt
  *   counted over the run's submissions
- * @param everySteps
- *   the same on all ranks
- * @param clock
- *   for checkpoints by time as well
  * @param isKilled
  *   whether the rank's task was asked to end
+ * @param parts
+ *   number of parts that make a checkpoint; one for each rank where none is given
  */
 final class CheckpointWriter(
     setup: RunSetup,
@@ -52,29 +77,22 @@ final class CheckpointWriter(
     rank: Int,
     group: Int,
     attempt: Int,
-    everySteps: Long,
-    clock: Option[CheckpointClock],
-    isKilled: () => Boolean
+    isKilled: () => Boolean,
+    parts: Option[Int] = None
 ) extends AutoCloseable {
   private val writer = Executors.newSingleThreadExecutor { (task: Runnable) =>
     val thread = new Thread(task, s"sparkdl-checkpoint-${setup.runId}-$rank")
     thread.setDaemon(true)
     thread
   }
+  private val size = parts.getOrElse(setup.ranks)
   private var pending: Option[Future[_]] = None
   private var written = 0 // the writer's thread alone
 
-  /** The same at every rank, which makes this call once after every step. */
-  def due(stepsMade: Long): Boolean = {
-    val byTime = clock.exists(_.due(stepsMade))
-    byTime || stepsMade % everySteps == 0
-  }
-
   def write(stepsMade: Long, epochLoss: Double, state: => Seq[StateRange]): Unit = {
     await()
-    clock.foreach(_.restart())
     val author = CheckpointAuthor(setup.runId, attempt)
-    val snapshot = RankSnapshot(stepsMade, rank, setup.ranks, group, setup.dataPosition, epochLoss, state, author)
+    val snapshot = RankSnapshot(stepsMade, rank, size, group, setup.dataPosition, epochLoss, state, author)
     val work: Runnable = () => {
       store.write(snapshot)
       written += 1
@@ -86,7 +104,7 @@ final class CheckpointWriter(
 
   /** By now every rank has written one, if all of them see the same folder. */
   private def checkShared(): Unit =
-    (0 until setup.ranks).find(!store.hasAny(_, setup.ranks)).foreach { missing =>
+    (0 until size).find(!store.hasAny(_, size)).foreach { missing =>
       throw new java.io.IOException(
         s"after $written checkpoints there is no file of rank $missing in it, so the executors do not share this folder and no checkpoint " +
           "will ever be complete"

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.ConfigurationException
-import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.loss.Loss
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
@@ -34,7 +34,6 @@ object Combination {
           .orElse(transport.refuses(settings))
           .orElse(algorithm.refuses(settings))
           .orElse(layerwise(transport, settings))
-          .orElse(checkpoints(transport, settings))
       case _ =>
         clipping(settings, Some(algorithm).filter(!_.sumsEveryStep).map("algorithm " + _.name))
           .orElse(algorithm.refuses(settings))
@@ -109,14 +108,6 @@ object Combination {
       )
     else None
   }
-
-  private def checkpoints(transport: JobTransport, settings: Settings): Option[String] =
-    if (settings(CheckpointKeys.folder).nonEmpty || settings(CheckpointKeys.resume).nonEmpty)
-      Some(
-        s"Transport ${transport.name} makes a Spark job per step and keeps no checkpoints. Leave checkpoint.dir and resume unset, or use " +
-          "a transport of the one-stage shape, such as block-stream."
-      )
-    else None
 
   /** @param other what does not know the sum of the gradients before it changes weights */
   private def clipping(settings: Settings, other: Option[String]): Option[String] =

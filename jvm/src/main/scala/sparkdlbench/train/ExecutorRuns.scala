@@ -5,6 +5,7 @@ import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.data.DataSets
 import sparkdlbench.metrics.{ResourceReport, ResourceSampler}
+import sparkdlbench.rank.RunSubmission
 
 import java.util.concurrent.{ConcurrentHashMap, ExecutorService, Executors}
 import scala.jdk.CollectionConverters._
@@ -62,7 +63,7 @@ final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
  */
 object ExecutorRuns {
   private final class Entry(val run: ExecutorRun) { var users: Int = 0 }
-  private val runs = new ConcurrentHashMap[String, Entry]()
+  private val runs = new ConcurrentHashMap[RunSubmission, Entry]()
 
   /** Spark's name of the executor inside a local master's driver. */
   val DriverId = "driver"
@@ -70,7 +71,7 @@ object ExecutorRuns {
   /** The run's part in this executor, made where there is none; it stays until as many `release`s, or `close`. */
   def acquire(setup: RunSetup): ExecutorRun = runs
     .compute(
-      setup.runId,
+      setup.submitted,
       (_, found) => {
         val entry = if (found == null) new Entry(new ExecutorRun(setup)) else found
         entry.users += 1
@@ -79,9 +80,9 @@ object ExecutorRuns {
     )
     .run
 
-  def release(runId: String): Unit = {
+  def release(submitted: RunSubmission): Unit = {
     runs.computeIfPresent(
-      runId,
+      submitted,
       (_, entry) => {
         entry.users -= 1
         if (entry.users > 0) entry else { entry.run.close(); null }
@@ -90,16 +91,22 @@ object ExecutorRuns {
     ()
   }
 
-  def close(runId: String): Unit = Option(runs.remove(runId)).foreach(_.run.close())
+  def close(submitted: RunSubmission): Unit = Option(runs.remove(submitted)).foreach(_.run.close())
+
+  /** Drops what earlier submissions of the same run have left here: nobody could ask this executor for it after they had failed. */
+  def closeEarlier(submitted: RunSubmission): Unit = runs.keySet.asScala.toSeq
+    .filter(each => each.runId == submitted.runId && each.number < submitted.number)
+    .foreach(close)
 
   /** The kept state of a rank. */
-  def rank(runId: String, number: Int): RankState = Option(runs.get(runId))
+  def rank(submitted: RunSubmission, number: Int): RankState = Option(runs.get(submitted))
     .flatMap(_.run.rank(number))
     .getOrElse(
       throw new RunFailedException(
-        s"Rank $number of run $runId was given to executor ${SparkEnv.get.executorId} on ${SparkEnv.get.blockManager.blockManagerId.host}, " +
+        s"Rank $number of run ${submitted.runId} was given to executor ${SparkEnv.get.executorId} on ${SparkEnv.get.blockManager.blockManagerId.host}, " +
           "which does not hold its weights and optimiser state: the executor that did was lost, or was busy with other work for " +
-          "longer than spark.locality.wait. Give the run executors of its own, raise spark.locality.wait, and start it again."
+          "longer than spark.locality.wait. Give the run executors of its own, raise spark.locality.wait, and set checkpoint.dir: with it a run " +
+          "goes on from its newest checkpoint."
       )
     )
 }

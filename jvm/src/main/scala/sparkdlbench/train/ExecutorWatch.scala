@@ -14,19 +14,26 @@ import scala.util.Try
  *   of the session now, as `SparkFacts.slots`
  * @param cancel
  *   ends the run's jobs; called again and again from then on, as another may have begun
+ * @param look
+ *   called each time that the watch looks
  */
-private[train] final class ExecutorWatch(runId: String, limitSeconds: Int, slots: () => Int, cancel: () => Unit)
-    extends AutoCloseable {
+private[train] final class ExecutorWatch(
+    runId: String,
+    limitSeconds: Int,
+    slots: () => Int,
+    cancel: () => Unit,
+    look: () => Unit = () => ()
+) extends AutoCloseable {
   @volatile private var told: Option[String] = None
   @volatile private var closed = false
-  private val thread = new Thread(() => watch(), s"sparkdl-executors-$runId")
+  private val thread = new Thread(() => watching(), s"sparkdl-executors-$runId")
   thread.setDaemon(true)
   thread.start()
 
   /** Why the jobs are ended here; None while they are not. */
   def complaint: Option[String] = told
 
-  private def watch(): Unit = {
+  private def watching(): Unit = {
     var since = System.nanoTime()
     while (!closed) {
       // A session that is being stopped may throw, and ends its jobs itself.
@@ -34,10 +41,11 @@ private[train] final class ExecutorWatch(runId: String, limitSeconds: Int, slots
       else if (told.isEmpty && System.nanoTime() - since > limitSeconds * 1000000000L)
         told = Some(
           s"The session had not a single executor for $limitSeconds s (recovery.replacement_wait): those that held the ranks' weights were lost, and none " +
-            "came in their place. Look at the cluster manager's page and the executors' logs, and start the run again. A transport that trains in one " +
-            "stage goes on after a loss, with checkpoint.dir: see docs/reference/variants.md."
+            "came in their place. Look at the cluster manager's page and the executors' logs, and start the run again; with checkpoint.dir set, it goes on " +
+            "with --resume from its newest checkpoint."
         )
       if (told.nonEmpty) Try(cancel())
+      Try(look())
       Thread.sleep(ExecutorWatch.LookMillis)
     }
   }

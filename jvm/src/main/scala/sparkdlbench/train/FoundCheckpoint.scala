@@ -1,7 +1,8 @@
 package sparkdlbench.train
 
-import sparkdlbench.common.ConfigurationException
-import sparkdlbench.config.CheckpointKeys
+import org.apache.hadoop.conf.Configuration
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
+import sparkdlbench.config.{CheckpointKeys, Key}
 import sparkdlbench.rank.Snapshot
 import sparkdlbench.transport.{GroupContext, RankGroups}
 
@@ -22,7 +23,47 @@ private[train] final case class FoundCheckpoint(snapshot: Snapshot, ofThisRun: B
     else 0.0
 }
 
+/**
+ * A checkpoint that the driver has read, for the ranks of a job-per-step run to read as well.
+ *
+ * @param key
+ *   that the folder was set by
+ * @param ofThisRun
+ *   written by an earlier submission of the same run
+ */
+private[train] final case class CheckpointPlace(folder: String, key: String, step: Long, ofThisRun: Boolean) {
+
+  /**
+   * @param who
+   *   reads it, for messages
+   */
+  def read(hadoop: Configuration, who: String): Snapshot = new CheckpointStore(folder, hadoop).load(step) match {
+    case Right(snapshot) => snapshot
+    case Left(why) =>
+      val text =
+        s"The run is to go on from the checkpoint after step $step in '$folder', and $who cannot read it, though the driver could: $why. " +
+          s"Set $key to a folder that all executors share, such as hdfs://…/checkpoints."
+      // What an earlier submission could read may be there again at the next look.
+      throw if (ofThisRun) new RunFailedException(text) else new ConfigurationException(text)
+  }
+}
+
 private[train] object FoundCheckpoint {
+
+  /** The same as `newest` for a run whose loop is in the driver, which alone looks for it. */
+  def byDriver(setup: RunSetup): Option[(CheckpointPlace, Snapshot)] = {
+    def found(key: Key[String], runId: Option[String]) = Checkpointing.store(setup, key).flatMap { store =>
+      store.newest(Long.MaxValue, runId).map { snapshot =>
+        CheckpointPlace(setup.settings(key), key.name, snapshot.step, runId.nonEmpty) -> snapshot
+      }
+    }
+    val own = if (setup.submission == 0) None else found(CheckpointKeys.folder, Some(setup.runId))
+    own.orElse(found(CheckpointKeys.resume, None)).orElse {
+      val resume = setup.settings(CheckpointKeys.resume)
+      if (resume.nonEmpty) CheckpointStore.require(resume, setup.hadoop.value): Unit // says why there is none
+      None
+    }
+  }
 
   /**
    * The newest checkpoint that every rank can read: in a retry the run's own, otherwise that of the run that it resumes; a collective

@@ -7,6 +7,7 @@ import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
 import sparkdlbench.rank.ExchangeMemory
 import sparkdlbench.topology.{JobTransport, Topology}
 import sparkdlbench.transport.{OneStageTransport, RankGroups, TransportVariant}
+import sparkdlbench.vector.Slices
 
 import scala.collection.immutable.ListMap
 
@@ -125,9 +126,31 @@ object MemoryEstimate {
   private def exchangeMemory(setup: RunSetup, workersPerExecutor: Int): ExchangeMemory =
     Variants.find[TransportVariant]("transport", setup.settings(RunKeys.transport)) match {
       case transport: OneStageTransport => ExchangeMemory(oneStageParts(setup, transport, workersPerExecutor))
-      case transport: JobTransport => transport.memory(setup, Topology.of(setup.settings))
+      case transport: JobTransport => withCheckpoints(setup, transport)
       case other => throw new IllegalStateException(s"transport ${other.name} has no execution shape")
     }
+
+  /** Of a job per step: the copies that checkpoints are written from and read to, at the ranks and in the driver, which looks for the newest. */
+  private def withCheckpoints(setup: RunSetup, transport: JobTransport): ExchangeMemory = {
+    val exchange = transport.memory(setup, Topology.of(setup.settings))
+    val (writes, resumes) =
+      (setup.settings(CheckpointKeys.folder).nonEmpty, setup.settings(CheckpointKeys.resume).nonEmpty)
+    if (!writes && !resumes) exchange
+    else {
+      val parameters = setup.spec.parameterCount
+      val values = 4L * (1 + setup.optimizerValues)
+      val residual = ExchangeMemory.residual(setup).bytes
+      val owned = if (transport.updatesWhole(setup.settings)) parameters else Slices(parameters, setup.workers).maxSize
+      val copied = if (writes) values * owned + residual else 0L
+      val read = values * parameters + setup.workers * residual
+      val parts = Seq(
+        MemoryPart("copy for a checkpoint", HeapAtTimes, copied),
+        MemoryPart("a checkpoint that is read", HeapAtTimes, read + values * parameters + 2 * residual)
+      )
+      val driver = MemoryPart("a checkpoint that is read", Heap, read)
+      exchange.copy(worker = exchange.worker ++ parts, driver = exchange.driver :+ driver)
+    }
+  }
 
   private def oneStageParts(setup: RunSetup, transport: OneStageTransport, workersPerExecutor: Int): Seq[MemoryPart] = {
     val topology = Topology.of(setup.settings)

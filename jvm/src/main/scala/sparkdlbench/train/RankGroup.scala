@@ -7,7 +7,7 @@ import org.apache.spark.{Partition, SparkContext, SparkEnv, TaskContext}
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.metrics.{Phase, StepPhases}
-import sparkdlbench.rank.{JobRank, JobRanks, KeptRanks, Placement}
+import sparkdlbench.rank.{JobRank, JobRanks, KeptRanks, Placement, RunSubmission}
 
 import scala.reflect.ClassTag
 import scala.util.{Failure, Success, Try}
@@ -16,8 +16,22 @@ import scala.util.control.NonFatal
 /**
  * The ranks of a job-per-step run, seen from the driver. A Spark job runs a function on every rank's state, each in the
  * executor that holds it.
+ *
+ * @param placing
+ *   watches the group's first job, which takes its slots
+ * @param look
+ *   called twice a second, from a thread that does nothing else
  */
-final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRanks with AutoCloseable {
+final class RankGroup private[train] (
+    val sc: SparkContext,
+    val setup: RunSetup,
+    placing: WatchedJob,
+    look: () => Unit
+) extends JobRanks
+    with AutoCloseable {
+
+  def this(sc: SparkContext, setup: RunSetup) = this(sc, setup, new WatchedJob(sc, setup), () => ())
+
   private val critical = new Array[Long](Phase.names.size)
   private val ofRanks = IndexedSeq.fill(setup.workers)(new Array[Long](Phase.names.size))
 
@@ -28,7 +42,8 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRank
     setup.runId,
     setup.settings(CheckpointKeys.replacementSeconds),
     () => SparkFacts.slots(sc),
-    () => sc.cancelJobGroup(setup.runId)
+    () => sc.cancelJobGroup(setup.runId),
+    look
   )
 
   def run[T: ClassTag](body: JobRank => T): IndexedSeq[T] = states(body)
@@ -36,12 +51,12 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRank
   /** As `run`, with all that a rank has. */
   def states[T: ClassTag](body: RankState => T): IndexedSeq[T] = {
     val start = System.nanoTime()
-    val runId = setup.runId
+    val submitted = setup.submitted
     val results = new Array[(T, Array[Long])](setup.workers)
     sc.runJob(
       pinned,
       (task: TaskContext, _: Iterator[Int]) => {
-        val state = ExecutorRuns.rank(runId, task.partitionId())
+        val state = ExecutorRuns.rank(submitted, task.partitionId())
         state.timer.restart(Phase.Data)
         // A job that Spark has given up leaves its tasks running: nobody may close the state under them.
         state.synchronized {
@@ -56,7 +71,7 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRank
     results.toIndexedSeq.map(_._1)
   }
 
-  def kept: KeptRanks = KeptHere(setup.runId)
+  def kept: KeptRanks = KeptHere(setup.submitted)
   def locations: IndexedSeq[Seq[String]] = placements.map(RankGroup.location)
 
   def countJob(wall: Long, atRanks: Seq[Seq[Array[Long]]], elsewhere: Seq[Seq[Array[Long]]]): Unit = {
@@ -90,20 +105,18 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRank
   }
 
   /** The group's first job, ended where it does not get its slots. */
-  private def watched[T](job: => T): T = {
-    val watch = new WatchedJob(sc, setup)
-    watch.run(job, () => Thread.sleep(RankGroup.LookMillis), () => false) match {
+  private def watched[T](job: => T): T =
+    placing.run(job, () => Thread.sleep(RankGroup.LookMillis), () => false) match {
       case Success(done) => done
-      case Failure(cause) => throw watch.complaint.fold(cause)(new RunFailedException(_, cause))
+      case Failure(cause) => throw placing.complaint.fold(cause)(new RunFailedException(_, cause))
     }
-  }
 
   /** In every executor that takes one of the tasks, as far as Spark still can. */
   private def forget(): Unit = {
-    val runId = setup.runId
+    val submitted = setup.submitted
     try {
       val slots = if (sc.isStopped) 0 else SparkFacts.slots(sc)
-      if (slots > 0) sc.parallelize(0 until slots, slots).foreach(_ => ExecutorRuns.close(runId))
+      if (slots > 0) sc.parallelize(0 until slots, slots).foreach(_ => ExecutorRuns.close(submitted))
     } catch { case NonFatal(_) => () } // what made them fail is what the user must know
   }
 
@@ -114,21 +127,27 @@ final class RankGroup(val sc: SparkContext, val setup: RunSetup) extends JobRank
       .mapPartitions { _ =>
         // Not BarrierTaskContext.get: on Spark 3.5 that starts a thread which keeps the JVM of a local master from ending.
         val rank = TaskContext.getPartitionId()
+        ExecutorRuns.closeEarlier(shipped.value.submitted)
         ExecutorRuns.acquire(shipped.value).keep(rank)
         val env = SparkEnv.get
         Iterator(Placement(rank, env.blockManager.blockManagerId.host, env.executorId))
       }
       .collect()
 
+  /** Whether the group's jobs were ended here, since there is no executor. */
+  def isEnded: Boolean = watch.complaint.nonEmpty
+
   /** What is to be told of a failure: where the group's jobs were ended here, why. */
   def explained(cause: Throwable): Throwable = watch.complaint.fold(cause)(new RunFailedException(_, cause))
 
   /** Drops what the executors hold of the run. An executor that is gone has dropped it already. */
   override def close(): Unit = {
-    val runId = setup.runId
+    val submitted = setup.submitted
     try
       if (!sc.isStopped && SparkFacts.slots(sc) > 0) {
-        sc.runJob(pinned, (_: Iterator[Int]) => ExecutorRuns.close(runId))
+        val there = SparkFacts.living(sc)
+        val ranks = placements.filter(at => there(at.executorId)).map(_.rank)
+        sc.runJob(pinned, (_: Iterator[Int]) => ExecutorRuns.close(submitted), ranks)
         ()
       }
     finally watch.close()
@@ -154,6 +173,6 @@ private final class PinnedRanks(sc: SparkContext, placements: IndexedSeq[Placeme
 
 private final class RankPartition(val index: Int) extends Partition
 
-private final case class KeptHere(runId: String) extends KeptRanks {
-  override def apply(rank: Int): JobRank = ExecutorRuns.rank(runId, rank)
+private final case class KeptHere(submitted: RunSubmission) extends KeptRanks {
+  override def apply(rank: Int): JobRank = ExecutorRuns.rank(submitted, rank)
 }

@@ -1,8 +1,9 @@
 package sparkdlbench.train
 
-import org.apache.spark.SparkEnv
+import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sparkdlbench.BlockStore
-import sparkdlbench.config.RunKeys
+import sparkdlbench.common.Outcome
+import sparkdlbench.config.{CheckpointKeys, RunKeys}
 import sparkdlbench.data.{Batch, BatchPlan, BatchReader, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
@@ -121,10 +122,36 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       .foldLeft(Evaluation(0, 0.0, 0))(_ + _)
   }
 
-  override def close(): Unit = synchronized(engine.close())
+  private lazy val checkpoints = Checkpointing
+    .store(setup, CheckpointKeys.folder)
+    .map(new CheckpointWriter(setup, _, rank, rank, Checkpointing.attempt(setup, 0), RankState.isTaskKilled))
+
+  /** Where the rank's tasks come and go: writes its part of a checkpoint, beside the steps that follow. @param epochLoss its part */
+  private[train] def checkpoint(stepsMade: Long, epochLoss: Double): Unit = checkpoints.foreach { writer =>
+    val statistics = if (rank == 0) Statistics.state(engine.statistics) else Nil
+    writer.write(stepsMade, epochLoss, exchangeSide.toSeq.flatMap(_.state) ++ statistics)
+  }
+
+  /** Waits until what `checkpoint` began is written. */
+  private[train] def awaitCheckpoint(): Unit = checkpoints.foreach(_.await())
+
+  /** Goes on from a checkpoint; before the first step. */
+  private[train] def restore(at: CheckpointPlace): Unit = {
+    val snapshot = at.read(setup.hadoop.value, s"rank $rank on $host (executor $executorId)")
+    exchangeSide.foreach(_.restore(snapshot))
+    Statistics.restore(engine.statistics, snapshot)
+  }
+
+  override def close(): Unit = synchronized {
+    Outcome.after(Outcome.of(exchangeSide.foreach(_.close())))(
+      () => if (exchangeSide.nonEmpty) checkpoints.foreach(_.close()),
+      () => engine.close()
+    )
+  }
 }
 
 object RankState {
+  private val isTaskKilled: () => Boolean = () => Option(TaskContext.get()).exists(_.isInterrupted())
 
   /** Rows that are evaluated at once: enough to keep the cores busy, little enough to stay in the cache. */
   val EvaluationRows = 256

@@ -71,6 +71,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var lastLoss = 0.0
   private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
+  private var times: CheckpointTimes = _
   private var statistics: Statistics = _
   private var keeper: BestKeeper = _
 
@@ -87,7 +88,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       }
       Outcome.after(trained)(() => rank.close())
     }
-    Outcome.after(done)(() => ExecutorRuns.release(setup.runId))
+    Outcome.after(done)(() => ExecutorRuns.release(setup.submitted))
   }
 
   /**
@@ -141,7 +142,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     }
     val step = found.fold(0L)(_.snapshot.step)
     val clock = announcements.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
-    checkpoints = openCheckpoints(groups.groups, clock)
+    checkpoints = openCheckpoints(groups.groups)
+    times = new CheckpointTimes(setup.settings(CheckpointKeys.every), clock)
     Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
   }
 
@@ -173,7 +175,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def bind(rank: RankState, transport: Transport): RankAlgorithm =
     setup.algorithm.start(rank, transport, Topology.of(setup.settings))
 
-  private def openCheckpoints(groups: RankGroups, clock: Option[CheckpointClock]): Option[CheckpointWriter] = {
+  private def openCheckpoints(groups: RankGroups): Option[CheckpointWriter] = {
     val lowest = groups.members.find(_.contains(group.rank)).get.head
     Checkpointing
       .store(setup, CheckpointKeys.folder)
@@ -184,8 +186,6 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
           group.rank,
           lowest,
           attempt,
-          setup.settings(CheckpointKeys.every),
-          clock,
           () => context.isInterrupted()
         )
       )
@@ -231,7 +231,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       report(done)
       losses = 0.0
       // All ranks know the last step; an announcement then might find a rank that has left already.
-      checkpoints.filter(writer => step == steps || writer.due(step)).foreach(write(_, step, losses, algorithm))
+      checkpoints.filter(_ => step == steps || times.due(step)).foreach(write(_, step, losses, algorithm))
     }
   }
 
@@ -254,7 +254,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       step += 1
       val nanos = count(rank)
       reportProgress(step, loss, nanos, rank, transport)
-      if (step < until && checkpoints.exists(_.due(step))) {
+      if (step < until && checkpoints.exists(_ => times.due(step))) {
         write(checkpoints.get, step, losses, algorithm)
         rank.timer.restart(Phase.Data)
       }
@@ -266,6 +266,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val start = System.nanoTime()
     val state = algorithm.state // first: until it is there, other ranks may still need this one
     statistics.share(step)
+    times.restart()
     writer.write(step, losses, state ++ statistics.state)
     checkpointNanos += System.nanoTime() - start
   }
@@ -370,12 +371,6 @@ private final case class Beginning(algorithm: RankAlgorithm, groups: GroupsRepor
 private object RankTask {
 
   val ReportNanos = 1000000000L
-
-  /** More than Spark ever makes (`spark.stage.maxConsecutiveAttempts` is 4). */
-  private val AttemptsPerSubmission = 10000
-
-  /** The attempts of a run, counted over its submissions; each is after those that began before it. */
-  def attempt(setup: RunSetup, stageAttempt: Int): Int = setup.submission * AttemptsPerSubmission + stageAttempt
 }
 
 /**
@@ -387,7 +382,7 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
   val rank: Int = context.partitionId()
 
   /** Counted over the run's submissions. */
-  val attempt: Int = RankTask.attempt(setup, context.stageAttemptNumber())
+  val attempt: Int = Checkpointing.attempt(setup, context.stageAttemptNumber())
   def size: Int = setup.ranks
   def attemptId: String = s"${setup.runId}-${setup.submission}-${context.stageAttemptNumber()}"
   def secret: RunSecret = setup.secret

@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.engine.Evaluation
 import sparkdlbench.metrics.{Phase, PhaseLog, PhaseRecord, StepPhases, Waits}
 import sparkdlbench.rank.Placement
@@ -85,6 +86,9 @@ final class Recorder(
 
   /** Where the ranks of a job-per-step run are. */
   def placed(placements: Seq[Placement]): Unit = {
+    // Of the steps since the last (re)start, as in the other shape.
+    stepNanos.clear()
+    phases.indices.foreach(phases(_) = 0L)
     places = placements.map(each => (each.host, each.executorId)).toIndexedSeq
     logs = places.map(_ => new PhaseLog(PhaseLog.stepsKept(places.size)))
     live.placed(placements)
@@ -109,8 +113,8 @@ final class Recorder(
   /** What the run does where it makes no steps. */
   def does(what: String): Unit = progress.does(what)
 
-  /** Something befell the run, which may go on all the same. */
-  def noticed(notice: Notice): Unit = {
+  /** Something befell the run, which may go on all the same. From any thread. */
+  def noticed(notice: Notice): Unit = notices.synchronized {
     val at = ListMap[String, Any]("rank" -> notice.rank, "host" -> notice.host, "executor" -> notice.executor)
     folder.event(notice.kind, None, at.toSeq :+ ("reason" -> notice.reason): _*)
     val head = ListMap[String, Any]("kind" -> notice.kind, "seconds" -> seconds)
@@ -181,9 +185,19 @@ final class Recorder(
 
   /** Spark gave the training up, and it is submitted anew. */
   def resubmitted(reason: String, next: RunSetup): Unit = {
+    progress.noticed(
+      s"training submitted again (${next.submission} of ${next.settings(CheckpointKeys.resubmissions)}) with ${next.workers} workers: $reason"
+    )
     current = next
     live.resubmitted(next.workers)
     folder.event("resubmitted", None, "reason" -> reason, "workers" -> next.workers)
+  }
+
+  /** A job-per-step run trains, or goes on after `from` steps. */
+  def begins(from: Long): Unit = {
+    progress.attemptBegan()
+    progress.does("training")
+    folder.event("attempt_began", None, "from_step" -> from, "workers" -> current.workers)
   }
 
   def evaluated(epoch: Int, result: Evaluation): Unit = {
@@ -202,9 +216,11 @@ final class Recorder(
    *
    * @param evaluationSeconds
    *   what its evaluation took
+   * @param checkpointSeconds
+   *   what checkpoints held its steps up for
    */
-  def epochStopped(epoch: Int, trainLoss: Double, evaluationSeconds: Double): Unit =
-    epochStopped(epoch, trainLoss, EpochSeconds(seconds - epochStart, evaluationSeconds, 0.0))
+  def epochStopped(epoch: Int, trainLoss: Double, evaluationSeconds: Double, checkpointSeconds: Double): Unit =
+    epochStopped(epoch, trainLoss, EpochSeconds(seconds - epochStart, evaluationSeconds, checkpointSeconds))
 
   /** @param measured by the ranks themselves */
   def epochStopped(epoch: Int, trainLoss: Double, measured: EpochSeconds): Unit = {
@@ -319,7 +335,7 @@ final class Recorder(
       "workers_at_start" -> setup.workers,
       "servers" -> (current.ranks - current.workers),
       "batch" -> setup.batch,
-      "notices" -> notices.toSeq,
+      "notices" -> notices.synchronized(notices.toList),
       "history" -> history.map(_.toMap)
     )
 }

@@ -1,12 +1,9 @@
 package sparkdlbench.train
 
-import org.apache.spark.sparkdlbench.SparkFacts
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
-import sparkdlbench.algorithm.BackupWorkers
-import sparkdlbench.common.{ConfigurationException, Failures, RunFailedException}
-import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings}
+import sparkdlbench.common.Failures
+import sparkdlbench.config.RunKeys
 import sparkdlbench.metrics.ByteCounter
-import sparkdlbench.topology.Ps
 
 import java.util.concurrent.TimeUnit
 import scala.annotation.tailrec
@@ -53,7 +50,8 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
         if (cancelled()) throw new CancelledException
         watched.divergence.orElse(Failures.diverged(cause)).foreach(throw _)
         val reason = watched.complaint.getOrElse(Failures.reason(cause))
-        val next = again(setup, reason, cause, watched, cancelled)
+        val next = new Resubmission(sc, cancelled)
+          .next(setup, reason, cause, watched.lackedSlots, isFinal = watched.complaint.nonEmpty)
         recorder.resubmitted(reason, next)
         submit(next, recorder, reports, cancelled)
     }
@@ -74,7 +72,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     )
     def note(): Unit = if (!cancelled()) (notices.take() ++ silence.look()).foreach(recorder.noticed)
     val box = RankReports.open(setup.runId)
-    RankMeetings.open(setup.runId, RankTask.attempt(setup, 0))
+    RankMeetings.open(setup.runId, Checkpointing.attempt(setup, 0))
     def receive(report: RankReport): Unit = {
       silence.receive(report)
       watched.receive(report)
@@ -98,55 +96,6 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
     note()
     while (!box.isEmpty) receive(box.poll())
     outcome.map(_.toSeq.sortBy(_.rank))
-  }
-
-  /** How to go on after the stage has failed for good, or why not. */
-  private def again(
-      setup: RunSetup,
-      reason: String,
-      cause: Throwable,
-      watched: WatchedJob,
-      cancelled: () => Boolean
-  ): RunSetup = {
-    val limit = setup.settings(CheckpointKeys.resubmissions)
-    def failed(why: String) = throw new RunFailedException(s"$reason $why", cause)
-    if (Failures.isUsers(cause)) throw new ConfigurationException(Failures.reason(cause), cause)
-    if (watched.complaint.nonEmpty && !watched.lackedSlots) failed("")
-    if (setup.settings(CheckpointKeys.folder).isEmpty)
-      failed("No checkpoint.dir was set, so the run cannot go on from where it was.")
-    if (setup.submission >= limit)
-      failed(s"The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit.")
-    // A job that has waited for slots has waited long enough.
-    val slots = if (watched.lackedSlots) SparkFacts.slots(sc) else awaitSlots(setup, cancelled)
-    val workers = math.min(setup.workers, slots - (setup.ranks - setup.workers))
-    if (workers < 1)
-      failed(
-        s"$slots slots are left, too few for the run to go on, and no executor came in place of those that were lost."
-      )
-    val next = setup.copy(
-      submission = setup.submission + 1,
-      settings = if (workers == setup.workers) setup.settings else fewer(setup, workers)
-    )
-    Combination.check(next.settings)
-    next
-  }
-
-  /** The batch stays, and with it what the numbers of steps mean. */
-  private def fewer(setup: RunSetup, workers: Int): Settings = setup.settings
-    .updated(RunKeys.workers, workers.toString)
-    .updated(RunKeys.batch, setup.batch.toString)
-    .updated(RunKeys.batchPerWorker, "0")
-    .updated(Ps.shards, math.min(setup.settings(Ps.shards), workers).toString)
-    .updated(BackupWorkers.count, math.min(setup.settings(BackupWorkers.count), workers - 1).toString)
-
-  /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */
-  private def awaitSlots(setup: RunSetup, cancelled: () => Boolean): Int = {
-    val end = System.nanoTime() + setup.settings(CheckpointKeys.replacementSeconds) * 1000000000L
-    while (SparkFacts.slots(sc) < setup.ranks && System.nanoTime() < end) {
-      if (cancelled()) throw new CancelledException
-      Thread.sleep(WatchedJob.PollMillis)
-    }
-    SparkFacts.slots(sc)
   }
 
   /** The results leave through a shuffle, because Spark retries a failed barrier stage only where it is not the last. */

@@ -1,7 +1,6 @@
 package sparkdlbench.train
 
 import sparkdlbench.collective.VectorMean
-import sparkdlbench.common.ConfigurationException
 import sparkdlbench.rank.{Snapshot, StateRange}
 import sparkdlbench.vector.FlatBuffer
 
@@ -22,27 +21,22 @@ private[train] final class Statistics(values: FlatBuffer, rank: Int, mean: Optio
   }
 
   /** What a checkpoint keeps of them: rank 0's, which are everybody's. */
-  def state: Seq[StateRange] =
-    if (rank == 0 && values.length > 0) Seq(StateRange(Statistics.Name, 0, values.toArray)) else Nil
+  def state: Seq[StateRange] = if (rank == 0) Statistics.state(values) else Nil
 
-  def restore(snapshot: Snapshot): Unit = if (values.length > 0) {
-    val found = snapshot.vector(Statistics.Name, values.length)
-    values.floats.put(
-      0,
-      found.getOrElse(
-        throw new ConfigurationException(
-          s"The checkpoint after step ${snapshot.step} holds no running statistics, and the model has ${values.length}; it was written with " +
-            "another model. Resume with the model settings of the run that wrote it."
-        )
-      )
-    )
-  }
+  def restore(snapshot: Snapshot): Unit = Statistics.restore(values, snapshot)
 
   def result: Array[Float] = if (rank == 0) values.toArray else Array.empty
 }
 
 private[train] object Statistics {
   val Name = "statistics"
+
+  /** Their part of a checkpoint; nothing where the model has none. */
+  def state(values: FlatBuffer): Seq[StateRange] =
+    if (values.length > 0) Seq(StateRange(Name, 0, values.toArray)) else Nil
+
+  def restore(values: FlatBuffer, snapshot: Snapshot): Unit =
+    if (values.length > 0) values.floats.put(0, snapshot.required(Name, values.length)): Unit
 
   /** The ranks' mean, summed in the order of the ranks. */
   def mean(all: Seq[Array[Float]]): Array[Float] = {

@@ -44,6 +44,10 @@ object SparkFacts {
   def executors(sc: SparkContext): Int =
     if (sc.isLocal) 1 else sc.statusTracker.getExecutorInfos.length - 1 // it counts the driver as well
 
+  /** Names of the executors now, by Spark's own scheduler. */
+  def living(sc: SparkContext): Set[String] =
+    if (sc.isLocal) Set(SparkContext.DRIVER_IDENTIFIER) else sc.getExecutorIds().toSet
+
   /**
    * Every executor that the listeners have heard of, without the driver; of those that are gone as many as Spark's pages keep.
    * None at all where the session keeps its pages' facts to its end (`spark.ui.liveUpdate.period=-1`).

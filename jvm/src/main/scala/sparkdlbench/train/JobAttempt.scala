@@ -1,0 +1,144 @@
+package sparkdlbench.train
+
+import org.apache.spark.SparkContext
+import sparkdlbench.common.Outcome
+import sparkdlbench.engine.Evaluation
+import sparkdlbench.metrics.ByteCounter
+import sparkdlbench.rank.Exchange
+import sparkdlbench.topology.{JobTransport, Topology}
+
+import scala.util.Failure
+
+/**
+ * One submission of a job-per-step run: makes the ranks' states, brings them to the newest checkpoint, and trains to the end or to a failure.
+ *
+ * @param epochs
+ *   what submissions before have told of
+ * @param placing
+ *   watches the job that takes the slots
+ */
+private[train] final class JobAttempt(
+    sc: SparkContext,
+    transport: JobTransport,
+    setup: RunSetup,
+    recorder: Recorder,
+    epochs: JobEpochs,
+    placing: WatchedJob,
+    cancelled: () => Boolean
+) {
+  private val notices = new StageNotices(setup.runId)
+  private var placed: Option[RankGroup] = None
+
+  /** Whether its jobs were ended here, so that another submission is of no use. */
+  def isEnded: Boolean = placed.exists(_.isEnded)
+
+  def run(): Trained = {
+    sc.setJobGroup(setup.runId, "sparkdl-bench training", interruptOnCancel = false)
+    sc.addSparkListener(notices)
+    Outcome.after(Outcome.of(inGroup()))(() => sc.removeSparkListener(notices), () => note())
+  }
+
+  private def inGroup(): Trained = {
+    val group = new RankGroup(sc, setup, placing, () => note())
+    placed = Some(group)
+    val trained = Outcome.of {
+      val exchange = transport.exchange(group, Topology.of(setup.settings))
+      val checkpoints = new JobCheckpoints(setup, group, exchange)
+      Outcome.after(Outcome.of(train(group, exchange, checkpoints)))(() => checkpoints.close(), () => exchange.close())
+    }
+    val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }
+    Outcome.after(told)(() => group.close())
+  }
+
+  /** An executor that is lost is told of when it happens, by the thread that watches; its tasks' failures are the run's reason. */
+  private def note(): Unit = if (!cancelled()) notices.take().filter(_.kind == "executor_stopped").foreach { notice =>
+    val lost = placed.toSeq.flatMap(_.placements).filter(at => notice.executor.contains(at.executorId))
+    lost.headOption.foreach { first =>
+      val others = lost.tail.map(at => s"rank ${at.rank}")
+      val reason = notice.reason + (if (others.isEmpty) "" else s"; it held ${others.mkString(", ")} as well")
+      recorder.noticed(notice.copy(reason = reason, rank = Some(first.rank), host = Some(first.host)))
+    }
+  }
+
+  private def train(group: RankGroup, exchange: Exchange, checkpoints: JobCheckpoints): Trained = {
+    val steps = setup.totalSteps
+    val begun = checkpoints.begin()
+    var step = begun.step
+    var losses = begun.losses
+    recorder.placed(group.placements)
+    recorder.begins(step)
+    group.takePhases()
+    while (step < steps) {
+      val epoch = (step / setup.stepsPerEpoch).toInt
+      val first = epoch.toLong * setup.stepsPerEpoch
+      val end = math.min(steps, first + setup.stepsPerEpoch)
+      if (epochs.starts(epoch)) recorder.epochStarted(epoch)
+      while (step < end) {
+        if (cancelled()) throw new CancelledException
+        losses += makeStep(group, exchange, step)
+        step += 1
+        if (step < end && checkpoints.due(step)) checkpoints.write(step, losses)
+      }
+      val stepped = System.nanoTime()
+      val found =
+        if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(group, exchange, epoch, step)) else None
+      if (epochs.ends(epoch)) {
+        found.foreach(recorder.evaluated(epoch, _))
+        val rows = math.max(1L, (first until end).map(setup.rowsOf(_).toLong).sum)
+        recorder.epochStopped(epoch, losses / rows, (System.nanoTime() - stepped) / 1e9, checkpoints.takeSeconds())
+      }
+      losses = 0.0
+      if (step == steps || checkpoints.due(step)) checkpoints.write(step, losses)
+    }
+    checkpoints.await()
+    trained(group, exchange)
+  }
+
+  private def makeStep(group: RankGroup, exchange: Exchange, step: Long): Double = {
+    val loss = exchange.step(step)
+    if (!NonFinite.isFinite(loss) && NonFinite.stops(setup.settings))
+      throw NonFinite.diverged(setup, step, s"the training loss is $loss")
+    recorder.stepDone(step, setup.rowsOf(step), loss, group.takePhases())
+    loss
+  }
+
+  private def evaluate(group: RankGroup, exchange: Exchange, epoch: Int, step: Long): Evaluation = {
+    recorder.does(Progress.Evaluating)
+    exchange.synchronize()
+    JobStatistics.share(setup, group)
+    val (evaluations, bytes) = group.states(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
+    val found = evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _)
+    NonFinite.check(setup, step - 1, found)
+    if (Best.kept(setup.settings) && Best.isBetter(setup.settings, found, epochs.best.map(_.test)))
+      epochs.best = Some(Best(epoch, found, Seq((0, exchange.weights())), JobStatistics.of(setup, group)))
+    recorder.sent(ByteCounter.sum(bytes :+ exchange.unrankedBytes))
+    group.takePhases()
+    found
+  }
+
+  private def trained(group: RankGroup, exchange: Exchange): Trained = {
+    val weights = exchange.weights()
+    val (facts, change) =
+      group.states(rank => (rank.engine.facts, if (rank.rank == 0) rank.run.data.change else None)).head
+    val bytes = ByteCounter.sum(group.states(_.bytes.toMap) :+ exchange.unrankedBytes)
+    if (NonFinite.skips(setup.settings))
+      recorder.counted(Seq(Map(NonFinite.Skipped -> Seq(group.states(_.guard.skipped).head))))
+    Trained(weights, JobStatistics.of(setup, group), bytes, facts, best = epochs.best, change = change)
+  }
+}
+
+/** Running statistics of a job-per-step run's ranks. */
+private[train] object JobStatistics {
+
+  /** Rank 0's. */
+  def of(setup: RunSetup, group: RankGroup): Array[Float] =
+    if (setup.spec.statisticsCount == 0) Array.empty[Float] else group.states(_.engine.statistics.toArray).head
+
+  /** Makes every rank's the mean over the ranks: two jobs, where the model has any. */
+  def share(setup: RunSetup, group: RankGroup): Unit =
+    if (setup.spec.statisticsCount > 0 && setup.workers > 1) {
+      val mean = Statistics.mean(group.states(_.engine.statistics.toArray))
+      group.states { rank => rank.engine.statistics.floats.put(0, mean); () }
+      ()
+    }
+}

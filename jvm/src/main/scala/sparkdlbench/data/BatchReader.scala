@@ -46,8 +46,8 @@ final class BatchReader(store: RowStore, capacity: Int, width: Int) {
 }
 
 /**
- * One rank's batches of a training run: what `plan` gives to `rank`, in the order of `EpochOrder`. One thread at a
- * time.
+ * One rank's batches of a training run: what `plan` gives to `rank`, in the order in which the store's rows are visited. One thread
+ * at a time.
  *
  * @param rowsAtOnce
  *   the most rows that are asked for at once; larger batches are read in parts
@@ -59,15 +59,27 @@ final class TrainingReader(
     rank: Int,
     augmentation: Option[Augmentation] = None,
     rowsAtOnce: Int = Int.MaxValue
-) {
+) extends AutoCloseable {
   private val most = math.min(rowsAtOnce, math.min(plan.batch, plan.rows))
+  private val visit = store.visit(plan, seed)
   private val reader = new BatchReader(store, most, augmentation.fold(store.width)(_.outShape.product))
-
-  /** How steps are dealt out from now on; all ranks change it before the same step. */
-  var shares: Shares = plan.even
+  private val ids = new Array[Int](most)
   private var epochRead = -1
-  private var rows = store
-  private var order = Array.empty[Int]
+  private var rows = visit.rows
+  private var dealt: Shares = plan.even
+  tellShare()
+
+  /** How steps are dealt out; all ranks change it before the same step. */
+  def shares: Shares = dealt
+  def shares_=(shares: Shares): Unit = {
+    dealt = shares
+    tellShare()
+  }
+
+  private def tellShare(): Unit = {
+    val (from, until) = plan.share(0, rank, dealt)
+    visit.share(from, until)
+  }
 
   /**
    * @param epoch
@@ -82,12 +94,12 @@ final class TrainingReader(
 
   private def readPart(epoch: Int, step: Int, first: Int, end: Int): Batch = {
     if (epoch != epochRead) {
-      order = EpochOrder.permutation(seed, epoch, plan.rows)
-      rows = augmentation.fold(store)(_.training(store, epoch))
+      rows = augmentation.fold(visit.rows)(_.training(visit.rows, epoch))
       epochRead = epoch
     }
     val (from, _) = plan.share(step, rank, shares)
-    reader.read(rows, order, from + first, from + end).copy(step = epoch.toLong * plan.stepsPerEpoch + step)
+    visit.order.ids(epoch, from + first, from + end, ids)
+    reader.read(rows, ids, 0, end - first).copy(step = epoch.toLong * plan.stepsPerEpoch + step)
   }
 
   /** The batch of a step counted from the start of the run. */
@@ -102,4 +114,6 @@ final class TrainingReader(
   /** The rows `first` until `end` of that batch. */
   def readPart(step: Long, first: Int, end: Int): Batch =
     readPart(plan.epochOf(step), plan.stepInEpoch(step), first, end)
+
+  override def close(): Unit = visit.close()
 }

@@ -103,8 +103,14 @@ private[data] object Pipeline {
    * @param stored
    *   the sets as they are stored, of the training rows those that are taken
    */
-  def taking(training: Int, shape: Seq[Int], settings: Settings)(stored: TakenRows => DataSets): DataSets = {
-    val normal = Normalization.of(stored(TakenRows.of(training, settings)), shape, settings)
+  def taking(training: Int, shape: Seq[Int], settings: Settings)(stored: TakenRows => DataSets): DataSets =
+    augmented(Normalization.of(stored(TakenRows.of(training, settings)), shape, settings), shape, settings)
+
+  /** The same of sets that a change which is known already normalises. */
+  def changed(stored: DataSets, change: Option[Normalization.Change], shape: Seq[Int], settings: Settings): DataSets =
+    augmented(change.fold(stored)(Normalization.changed(stored, _)), shape, settings)
+
+  private def augmented(normal: DataSets, shape: Seq[Int], settings: Settings): DataSets = {
     val augmentation = Augmentation.of(shape, settings)
     normal.copy(test = augmentation.fold(normal.test)(_.testing(normal.test)), augmentation = augmentation)
   }

@@ -10,17 +10,25 @@ import sparkdlbench.common.SplitMix
 object EpochOrder {
 
   /** @return row ids, each exactly once; 4 bytes a row */
-  def permutation(seed: Long, epoch: Int, rows: Int): Array[Int] = {
-    val random = new SplitMix(SplitMix.mix(seed ^ SplitMix.mix(epoch.toLong)))
-    val ids = Array.range(0, rows)
-    var last = rows - 1
+  def permutation(seed: Long, epoch: Int, rows: Int): Array[Int] =
+    FisherYates.permutation(rows, SplitMix.mix(seed ^ SplitMix.mix(epoch.toLong)))
+}
+
+/** Fisher and Yates's shuffle, driven by SplitMix64. */
+private[data] object FisherYates {
+
+  /** The numbers from 0 until `count`, each once, in an order that `state` alone decides. */
+  def permutation(count: Int, state: Long): Array[Int] = {
+    val random = new SplitMix(state)
+    val out = Array.range(0, count)
+    var last = count - 1
     while (last > 0) {
       val other = random.nextInt(last + 1)
-      val swapped = ids(last)
-      ids(last) = ids(other)
-      ids(other) = swapped
+      val swapped = out(last)
+      out(last) = out(other)
+      out(other) = swapped
       last -= 1
     }
-    ids
+    out
   }
 }

@@ -15,6 +15,9 @@ private[data] final class EveryNth(all: Int, every: Int) {
   /** The id, among all rows, of test row `row`. */
   def apply(row: Int): Int = row * every + place(row)
 
+  /** The id, among all rows, of training row `row`. */
+  def training(row: Int): Int = row + beforeTraining(row)
+
   /** Whether row `id` of all tests. */
   def tests(id: Int): Boolean = id / every < testRows && apply(id / every) == id
 

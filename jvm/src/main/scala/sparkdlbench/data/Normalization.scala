@@ -6,7 +6,8 @@ import java.nio.{FloatBuffer, LongBuffer}
 
 /**
  * Makes a set's values comparable: value → (value − subtract) × factor, after `data.scale`, with numbers from the training
- * rows alone. Each executor computes them when it opens the rows: in the order of the rows and in fp64, so all get the same.
+ * rows alone. Each executor computes them when it opens the rows: in the order of the rows and in fp64, so all get the same. Of a
+ * sharded set a Spark job does (`ShardedChange`).
  */
 object Normalization {
   val mode: Key[String] = Key.choice(
@@ -28,15 +29,26 @@ object Normalization {
   def of(sets: DataSets, shape: Seq[Int], settings: Settings): DataSets = settings(mode) match {
     case "none" => sets
     case chosen =>
-      val change = chosen match {
-        case "mean" => moments(sets.train).change(_ => 1.0)
-        case "standard" => moments(sets.train).change(inverse)
-        case "minmax" => range(sets.train)
-        case "channel" => moments(sets.train).pooled(math.max(1, sets.train.width / shape.head)).change(inverse)
-      }
-      def changed(store: RowStore) =
-        new ChangedRows(store, store.width, (_: Int, row: Array[Float], out: Array[Float]) => change(row, out))
-      sets.copy(train = changed(sets.train), test = changed(sets.test), change = Some(change))
+      val change = if (chosen == "minmax") range(sets.train) else of(chosen, moments(sets.train), shape)
+      changed(sets, change)
+  }
+
+  /** The change of rows whose moments are known. */
+  private[data] def change(mode: String, all: sparkdlbench.data.Moments, shape: Seq[Int]): Change =
+    if (mode == "minmax") range(all.low.map(_.toFloat), all.high.map(_.toFloat))
+    else of(mode, Moments(all.mean, all.squares.map(sum => math.sqrt(sum / math.max(1L, all.count)))), shape)
+
+  private def of(mode: String, moments: Moments, shape: Seq[Int]): Change = mode match {
+    case "mean" => moments.change(_ => 1.0)
+    case "standard" => moments.change(inverse)
+    case "channel" => moments.pooled(math.max(1, shape.product / shape.head)).change(inverse)
+  }
+
+  /** Both sets through a change that is known. */
+  private[data] def changed(sets: DataSets, change: Change): DataSets = {
+    def through(store: RowStore) =
+      new ChangedRows(store, store.width, (_: Int, row: Array[Float], out: Array[Float]) => change(row, out))
+    sets.copy(train = through(sets.train), test = through(sets.test), change = Some(change))
   }
 
   /** A value that never changes stays where it is: its deviation is no scale. */
@@ -89,8 +101,11 @@ object Normalization {
       var i = 0
       while (i < row.length) { low(i) = math.min(low(i), row(i)); high(i) = math.max(high(i), row(i)); i += 1 }
     }
-    Change(low, low.indices.map(i => inverse(high(i).toDouble - low(i)).toFloat).toArray)
+    range(low, high)
   }
+
+  private def range(low: Array[Float], high: Array[Float]): Change =
+    Change(low, low.indices.map(i => inverse(high(i).toDouble - low(i)).toFloat).toArray)
 
   private def eachRow(store: RowStore)(use: (Int, Array[Float]) => Unit): Unit = {
     val row = new Array[Float](store.width)

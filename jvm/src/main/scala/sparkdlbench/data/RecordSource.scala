@@ -50,12 +50,12 @@ private[data] trait RecordSource extends DataSource {
   /** The settings with complete paths of what is to be decoded. */
   protected def withPaths(settings: Settings, hadoop: Configuration): Settings = settings
 
-  override def prepare(settings: Settings, spark: SparkContext): Settings =
-    if (settings(RecordSource.decodedDir).nonEmpty) settings
-    else {
-      val folder = Materializer.materialize(this, plan(settings, spark), settings, spark)
-      settings.updated(RecordSource.decodedDir, folder)
-    }
+  override def prepare(settings: Settings, spark: SparkContext): Settings = {
+    val named = settings(RecordSource.decodedDir)
+    val folder = if (named.nonEmpty) named else Materializer.materialize(this, plan(settings, spark), settings, spark)
+    ShardedChange.prepare(folder, settings, spark)
+    settings.updated(RecordSource.decodedDir, folder)
+  }
 
   override def preview(settings: Settings, spark: SparkContext): DataPreview =
     if (settings(RecordSource.decodedDir).nonEmpty) DataPreview(settings, None)
@@ -91,7 +91,8 @@ private[data] object RecordSource {
       "Folder of this set's decoded rows; set by the run, or by hand to use those of another run"
     )
   val decodeKeys: Seq[Key[_]] = Seq(DataKeys.classes, DataKeys.onError, Skipped.most)
-  val readKeys: Seq[Key[_]] = Seq(cacheDir, decodedDir, RowsFolder.testEvery, DataKeys.scale) ++ DataKeys.pipeline
+  val readKeys: Seq[Key[_]] =
+    Seq(cacheDir, decodedDir, RowsFolder.testEvery, DataKeys.scale) ++ Placement.keys ++ DataKeys.pipeline
 
   def badRecords(settings: Settings): BadRecords =
     BadRecords(settings(DataKeys.onError) == "skip", settings(Skipped.most))

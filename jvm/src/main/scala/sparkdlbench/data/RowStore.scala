@@ -19,4 +19,13 @@ trait RowStore {
     var at = from
     while (at < until) { read(ids(at), at - from, features, labels); at += 1 }
   }
+
+  /** A reader's way through these rows, of which `plan` says what a step takes. */
+  def visit(plan: BatchPlan, seed: Long): RowVisit = {
+    val all = this
+    new RowVisit {
+      val order: RowOrder = new ShuffledOrder(seed, plan.rows)
+      def rows: RowStore = all
+    }
+  }
 }

@@ -29,6 +29,16 @@ private[data] final class ChangedRows(
 ) extends RowStore {
   def rows: Int = store.rows
 
+  override def visit(plan: BatchPlan, seed: Long): RowVisit = {
+    val stored = store.visit(plan, seed)
+    new RowVisit {
+      def order: RowOrder = stored.order
+      val rows: RowStore = new ChangedRows(stored.rows, width, change)
+      override def share(from: Int, until: Int): Unit = stored.share(from, until)
+      override def close(): Unit = stored.close()
+    }
+  }
+
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     readAll(Array(id), 0, 1, at, features, labels)
 

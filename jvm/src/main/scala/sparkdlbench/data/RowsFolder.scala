@@ -53,6 +53,8 @@ private[data] final case class RowsManifest(
   )
 }
 
+private[data] final case class ShardedSets(train: ShardedRows, test: ShardedRows)
+
 /**
  * Rows that were decoded once, in a folder that all executors see: row ids, their order and their values stay the same for
  * retries, resumed runs and any number of workers.
@@ -75,10 +77,10 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         testing,
         layout.shape,
         layout.classes,
-        layout.description,
-        Pipeline.heldBytes(TakenRows.of(training, settings).rows.toLong + testing, layout.rowBytes, settings),
+        if (isSharded(settings)) s"${layout.description}, sharded over the executors" else layout.description,
+        heldBytes(TakenRows.of(training, settings).rows, testing, settings),
         manifest.skipped,
-        manifest.identity,
+        identity(TakenRows.of(training, settings).rows, settings),
         RowInput(
           layout.shape,
           valueColumns(settings),
@@ -103,6 +105,29 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       )
     }
 
+  private def heldBytes(training: Int, testing: Int, settings: Settings): Long =
+    if (!isSharded(settings)) Pipeline.heldBytes(training.toLong + testing, layout.rowBytes, settings)
+    else {
+      val held = Placement.heldBytes(training, layout.rowBytes, settings)
+      Placement.check(held, settings)
+      held
+    }
+
+  /** A sharded set's order is another than that of a set which every executor holds. */
+  private def identity(training: Int, settings: Settings): String =
+    if (!isSharded(settings)) manifest.identity
+    else {
+      val cut = sharding(training, RunKeys.globalBatch(settings), settings)
+      s"${manifest.identity} in ${cut.shards} shards, ${cut.blocksPerWindow} blocks of ${cut.blockRows} rows".trim
+    }
+
+  /** Whether executors read their own parts of the set, in place of holding it. */
+  def isSharded(settings: Settings): Boolean =
+    Placement.isSharded(manifest.allRows.toLong, layout.rowBytes, settings)
+
+  private def sharding(training: Int, batch: Int, settings: Settings): Sharding =
+    Placement.sharding(training, layout.rowBytes, batch, settings)
+
   /** Where a table's row has its values. A CSV file's names are those of all its columns, the label's as well. */
   private def valueColumns(settings: Settings): Seq[String] =
     if (layout.column.nonEmpty) Seq(layout.column)
@@ -119,8 +144,39 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   private def everyNth(settings: Settings): EveryNth =
     new EveryNth(manifest.allRows, settings(RowsFolder.testEvery))
 
+  /** The rows as they are stored, read where they are. */
+  def sharded(settings: Settings): ShardedSets = {
+    val (training, testing) = counts(settings)
+    val taken = TakenRows.of(training, settings)
+    def rows(parts: Seq[RowsPart], count: Int, stored: Int => Int) = new ShardedRows(
+      new PartRows(this, parts.toIndexedSeq, DataKeys.scaleOf(settings, layout.kind)),
+      count,
+      stored,
+      sharding(taken.rows, _, settings),
+      settings(Placement.readTimeout)
+    )
+    if (manifest.rows(test = true) > 0) {
+      val (test, train) = manifest.parts.partition(_.test)
+      ShardedSets(rows(train, taken.rows, taken(_)), rows(test, testing, row => row))
+    } else {
+      val every = everyNth(settings)
+      ShardedSets(
+        rows(manifest.parts, taken.rows, row => every.training(taken(row))),
+        rows(manifest.parts, testing, every(_))
+      )
+    }
+  }
+
   def open(settings: Settings): DataSets = {
     checkLengths()
+    if (isSharded(settings)) {
+      val stored = sharded(settings)
+      val change = ShardedChange.of(path.toString, settings, fileSystem.getConf)
+      Pipeline.changed(DataSets(stored.train, stored.test), change, layout.shape, settings)
+    } else openHeld(settings)
+  }
+
+  private def openHeld(settings: Settings): DataSets = {
     val (training, testing) = counts(settings)
     Pipeline.taking(training, layout.shape, settings) { taken =>
       val held = taken.rows + testing
@@ -135,6 +191,9 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       }
     }
   }
+
+  def openParts(most: Int): OpenParts = new OpenParts(fileSystem, most)
+  def file(part: RowsPart): Path = new Path(path, part.file)
 
   /** Before memory is taken for as many rows as the manifest says. */
   private def checkLengths(): Unit = manifest.parts.foreach { part =>
@@ -199,14 +258,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
       (0 until some).foreach { index =>
         val label = numbers.get(index)
-        if (layout.isRegression) {
-          if (Target.value(label).isNaN || Target.value(label).isInfinite)
-            damaged(file, s"has the label ${Target.value(label)} in row ${row + index}, no finite number")
-        } else if (label < 0 || label >= layout.classes)
-          damaged(
-            file,
-            s"has the label $label in row ${row + index}, and with ${layout.classes} classes labels are 0 to ${layout.classes - 1}"
-          )
+        checkLabel(label, file, row + index)
         if (wanted(row + index)) { labels(at) = label; at += 1 }
       }
       row += some
@@ -214,10 +266,20 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     at
   }
 
-  private def unreadable(file: Path, cause: IOException): Nothing =
+  def checkLabel(label: Int, file: Path, row: Int): Unit =
+    if (layout.isRegression) {
+      if (Target.value(label).isNaN || Target.value(label).isInfinite)
+        damaged(file, s"has the label ${Target.value(label)} in row $row, no finite number")
+    } else if (label < 0 || label >= layout.classes)
+      damaged(
+        file,
+        s"has the label $label in row $row, and with ${layout.classes} classes labels are 0 to ${layout.classes - 1}"
+      )
+
+  def unreadable(file: Path, cause: IOException): Nothing =
     damaged(file, s"cannot be read on host ${Facts.hostName} (${cause.getMessage})", cause)
 
-  private def damaged(file: Path, what: String, cause: Throwable = null): Nothing =
+  def damaged(file: Path, what: String, cause: Throwable = null): Nothing =
     throw new ConfigurationException(
       s"File '$file' of the decoded rows $what. Delete the folder '$path', and the next run decodes the data set again; all hosts " +
         "must see it (`data.cache_dir`).",

@@ -24,8 +24,9 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   val computes: Boolean = rank < setup.workers
   private val capacity = math.max(evaluationRows, setup.rowsAtOnce)
   val engine: Engine = setup.engine.load(setup.spec, capacity, setup.threads, setup.settings)
-  private lazy val training =
-    new TrainingReader(
+  private var reader = Option.empty[TrainingReader]
+  private lazy val training = {
+    val opened = new TrainingReader(
       run.data.train,
       plan,
       setup.settings(RunKeys.seed),
@@ -33,6 +34,9 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       run.data.augmentation,
       setup.rowsAtOnce
     )
+    reader = Some(opened)
+    opened
+  }
   private lazy val testing = new BatchReader(run.data.test, evaluationRows)
   val timer = new PhaseTimer
   private[train] val guard = new StepGuard(setup, engine)
@@ -145,6 +149,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   override def close(): Unit = synchronized {
     Outcome.after(Outcome.of(exchangeSide.foreach(_.close())))(
       () => if (exchangeSide.nonEmpty) checkpoints.foreach(_.close()),
+      () => reader.foreach(_.close()),
       () => engine.close()
     )
   }

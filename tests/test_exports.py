@@ -14,7 +14,7 @@ import pytest
 
 import golden
 from conftest import CommandLine
-from sparkdl_bench import Model, exports, load_weights, models, saved
+from sparkdl_bench import Model, Trainer, exports, load_weights, models, saved
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.exports import _layers
 from sparkdl_bench.models import initializers
@@ -337,6 +337,46 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(
         small().export(tmp_path / "net.onnx")
 
 
+def test_settings_for_the_jvm_name_what_it_can_read(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors", reason="safetensors is an extra")
+    small().export(tmp_path / "net.safetensors")
+    small().save(tmp_path / "model")
+    key = "model.initial_weights"
+    for given in ("", str(tmp_path / "model"), str(tmp_path / "model" / "weights.npz"), "nowhere.npz"):
+        with exports.for_jvm({key: given}) as settings:
+            assert settings == {key: given}
+    with exports.for_jvm({key: str(tmp_path / "net.safetensors"), "batch": "3"}) as settings:
+        archive = Path(settings[key])
+        assert (archive.name, settings["batch"]) == ("net.safetensors.npz", "3")
+        assert load_weights(archive).keys() == small()._saved.weights.keys()
+    assert not archive.exists()
+    with pytest.raises(ConfigurationError, match="names no format"), exports.for_jvm({key: "net.txt"}):
+        pass
+
+
+def test_a_run_starts_from_each_format_and_refuses_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors", reason="safetensors is an extra")
+    specification = {
+        "name": "own",
+        "input_shape": [64],
+        "classes": 10,
+        "layers": [layer("fc", "linear", initializer="xavier-uniform", out=10, **{"in": 64})],
+    }
+    (tmp_path / "net.json").write_text(json.dumps(specification), encoding="utf-8")
+    model = with_weights(specification)
+    model.export(tmp_path / "net.safetensors")
+    settings = {"epochs": 0, "seed": 5, "results": str(tmp_path), "data": "digits"}
+    net = {"name": "file", "spec": str(tmp_path / "net.json")}
+    fitted = Trainer(net, initial_weights=tmp_path / "net.safetensors", **settings).fit(spark)
+    np.testing.assert_array_equal(fitted.weights()["fc.weight"], model._saved.weights["fc.weight"])
+    with pytest.raises(
+        ConfigurationError, match=r"weights in '.*net\.safetensors\.npz' do not fit the model mlp: .*fc1"
+    ):
+        Trainer("mlp", initial_weights=tmp_path / "net.safetensors", **settings).fit(spark)
+    with pytest.raises(ConfigurationError, match="There is no file"):
+        Trainer("mlp", initial_weights=tmp_path / "nowhere.onnx", **settings).fit(spark)
+
+
 def test_the_how_to_does_what_it_says(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its blocks one after the other, in the session of the test process, which stays."""
     for package in ("onnx", "onnxruntime", "safetensors"):
@@ -346,7 +386,7 @@ def test_the_how_to_does_what_it_says(spark: SparkSession, tmp_path: Path, monke
     found: dict[str, Any] = {}
     page = (Path(__file__).resolve().parents[1] / "docs" / "how-to" / "export.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, "export.md", "exec"), found)
     assert found["probabilities"].shape == (5, 10)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import catalogue, preflight, session, spark_properties
+from sparkdl_bench import catalogue, exports, preflight, session, spark_properties
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
@@ -97,7 +97,8 @@ def examine_session(spark: SparkSession, settings: Mapping[str, str] | None = No
         for finding in _findings(api.doctor_beforehand(properties, settings or {}))
         if finding.check not in ("ports", "settings", "shuffle-manager")
     ]
-    found = [*before, *_findings(api.doctor_session(settings or {}))]
+    with exports.for_jvm(settings or {}) as readable:
+        found = [*before, *_findings(api.doctor_session(readable))]
     return list(dict.fromkeys(found))  # what both have found, once
 
 

@@ -220,8 +220,11 @@ def _cluster_memory(
         )
 
 
+_MODEL_FILES = ("model.spec", "model.initial_weights")
+
+
 def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
-    for key in ("data.path", "data.test_path", "model.spec"):
+    for key in ("data.path", "data.test_path", *_MODEL_FILES):
         text = settings.get(key, "")
         if not text or any(mark in text for mark in "*?[{,"):
             continue
@@ -229,8 +232,8 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
         if path is None:
             continue
         if not path.exists():
-            yield "data" if key != "model.spec" else "settings", _no_path(key, text, path)
-        elif key != "model.spec":
+            yield "settings" if key in _MODEL_FILES else "data", _no_path(key, text, path)
+        elif key not in _MODEL_FILES:
             header = settings.get("data.header", "false").lower() == "true"
             if said := datafiles.fault(settings.get("data.source", ""), path, f"'{text}' ({key})", header=header):
                 yield "data", said

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
+from sparkdl_bench import exports
 from sparkdl_bench import signals as command_signals
 from sparkdl_bench.errors import (
     ConfigurationError,
@@ -60,7 +61,7 @@ def start(
         Interrupted: one of the signals came while it waited.
     """
     with interruption(signals) as interrupted:
-        started = _in_background(lambda: api.start(settings))
+        started = _in_background(lambda: _start(api, settings))
         while not started.done():
             if interrupted.is_set():
                 _end_decoding(api, started)
@@ -72,6 +73,11 @@ def start(
                 _cancel(api, started.result())  # it has begun all the same
             raise Interrupted(interrupted.number, "The run was cancelled before it had begun.")
         return started.result()
+
+
+def _start(api: _Starts, settings: Mapping[str, str]) -> str:
+    with exports.for_jvm(settings) as readable:
+        return api.start(readable)
 
 
 def _in_background(call: Callable[[], str]) -> Future[str]:

@@ -114,7 +114,7 @@ class Application:
 
 def serve(requests: IO[str], answers: IO[str]) -> None:
     """The process's side, until the requests end."""
-    from sparkdl_bench import session
+    from sparkdl_bench import exports, session
     from sparkdl_bench.runner import follow
 
     def answer(value: Mapping[str, Any]) -> None:
@@ -134,7 +134,8 @@ def serve(requests: IO[str], answers: IO[str]) -> None:
         answer({"ok": True})
         for line in requests:
             try:
-                run_id = api.start(json.loads(line)["settings"])
+                with exports.for_jvm(json.loads(line)["settings"]) as settings:
+                    run_id = api.start(settings)
                 follow(api, run_id)
                 api.forget(run_id)
                 answer({"ok": True})

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,9 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replacing
 from sparkdl_bench.models import ModelSpec
 from sparkdl_bench.nearest import suggestion
-from sparkdl_bench.saved import SavedModel, Weights, load
+from sparkdl_bench.saved import SavedModel, Weights, load, write_arrays
 
+INITIAL_WEIGHTS = "model.initial_weights"
 _SHOWN = 5
 
 
@@ -103,6 +106,23 @@ def load_weights(path: str | Path, format: str | None = None) -> Weights:  # noq
             f"'{path}' cannot be read as {chosen.name}: {error}. Give a whole file of that format, or name another "
             "format."
         ) from error
+
+
+@contextmanager
+def for_jvm(settings: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """The settings of a run as its JVM can read them: `model.initial_weights` names a folder or an archive of NumPy.
+
+    Files of other formats are read here, into an archive that lies in a temporary folder until the block ends.
+    """
+    given = settings.get(INITIAL_WEIGHTS, "")
+    if not given or Path(given).suffix.lower() == ".npz" or Path(given).is_dir():
+        yield settings
+        return
+    weights = load_weights(given)
+    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-weights-") as folder:
+        archive = Path(folder) / f"{Path(given).name}.npz"
+        write_arrays(archive, weights)
+        yield {**settings, INITIAL_WEIGHTS: str(archive)}
 
 
 def fitting(spec: ModelSpec, weights: Mapping[str, npt.NDArray[np.float32]], origin: str) -> Weights:

@@ -7,7 +7,6 @@ import sparkdlbench.codec.{ChosenCodecs, Codec, SentVector}
 import sparkdlbench.common.{MemoryKind, MemoryPart}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
-import sparkdlbench.model.Initializers
 import sparkdlbench.rank.{
   Exchange,
   ExchangeMemory,
@@ -41,7 +40,7 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
   private val executors = group.placements.map(_.executorId).distinct.count(_ != TreeExchange.DriverId)
 
   private val master = new FlatBuffer(setup.spec.parameterCount)
-  Initializers.fill(setup.spec, setup.settings(RunKeys.seed), master)
+  setup.startFrom(master)
   private val shard = OwnedShard.apart(0, master, setup.newOptimizer(0, master.length))
   private val weightsSent = new SentVector(pieces.weightCodec, master)
 

@@ -5,6 +5,7 @@ import sparkdlbench.config.Settings
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant}
+import sparkdlbench.vector.FlatBuffer
 
 /** One submission of a run: what executors hold belongs to it alone. */
 final case class RunSubmission(runId: String, number: Int) {
@@ -54,6 +55,9 @@ trait RunContext {
 
   /** Values that the optimiser keeps for each weight. */
   def optimizerValues: Int
+
+  /** Writes what the model's parameters start from: its initialisers' values, or those of a file (`model.initial_weights`). */
+  def startFrom(parameters: FlatBuffer): Unit
 
   /** For the values [`from`, `until`) of the model's parameters. */
   def newOptimizer(from: Int, until: Int, settings: Settings = settings): Optimizer

@@ -7,7 +7,7 @@ import sparkdlbench.model.{ModelSpec, ParameterSpec}
 import com.fasterxml.jackson.databind.JsonNode
 import java.io.{DataInputStream, IOException}
 import java.nio.charset.StandardCharsets.{ISO_8859_1, UTF_8}
-import java.nio.file.{Files, Path}
+import java.nio.file.{Files, Path, Paths}
 import java.nio.{ByteBuffer, ByteOrder}
 import java.util.zip.ZipFile
 import scala.jdk.CollectionConverters._
@@ -49,6 +49,43 @@ object SavedModel {
           cause
         )
     }
+
+  /**
+   * The parameters and the running statistics, flat, of an archive of NumPy's that holds an array for each by its name.
+   *
+   * Throws ConfigurationException: the file is none, or what it holds is not what the model has, or is not finite.
+   */
+  def readWeights(file: Path, spec: ModelSpec): (Array[Float], Array[Float]) =
+    try {
+      val zip = new ZipFile(file.toFile)
+      try {
+        val own = (spec.layout ++ spec.statistics).map(place => s"${place.name}.npy").toSet
+        val others = zip.entries.asScala.map(_.getName).filterNot(own).toList
+        val found = (values(zip, spec.layout, spec.parameterCount), values(zip, spec.statistics, spec.statisticsCount))
+        if (others.nonEmpty) {
+          val names = others.take(MostShown).map(name => s"'${name.stripSuffix(".npy")}'").mkString(", ")
+          val more = if (others.size > MostShown) s" and ${others.size - MostShown} more" else ""
+          throw new IllegalArgumentException(s"it holds $names$more, which the model has not")
+        }
+        Seq(found._1 -> spec.layout, found._2 -> spec.statistics).foreach { case (flat, layout) =>
+          layout.find(place => (0 until place.length).exists(i => !isFinite(flat(place.offset + i)))).foreach { place =>
+            throw new IllegalArgumentException(s"'${place.name}' holds NaN or infinite values")
+          }
+        }
+        found
+      } finally zip.close()
+    } catch {
+      case cause @ (_: IOException | _: IllegalArgumentException) =>
+        throw new ConfigurationException(
+          s"The weights in '$file' do not fit the model ${spec.name}: ${cause.getMessage}. It takes an array by the name and of the shape of each " +
+            s"parameter and running statistic, such as ${spec.layout.headOption
+                .fold("none")(place => s"'${place.name}' (${place.shape.mkString(", ")})")}; " +
+            s"`sparkdl-bench list model ${spec.name} --json` prints them.",
+          cause
+        )
+    }
+
+  private def isFinite(value: Float): Boolean = !java.lang.Float.isNaN(value) && !java.lang.Float.isInfinite(value)
 
   /** A folder of a version that saved no input takes rows as the model has them. */
   private def input(folder: Path, spec: ModelSpec): RowInput = {
@@ -110,11 +147,11 @@ object SavedModel {
   private def values(zip: ZipFile, layout: Seq[ParameterSpec], length: Int): Array[Float] = {
     val entries = layout.map { place =>
       val entry = Option(zip.getEntry(s"${place.name}.npy"))
-        .getOrElse(throw new IllegalArgumentException(s"weights.npz lacks '${place.name}'"))
+        .getOrElse(throw new IllegalArgumentException(s"${fileOf(zip)} lacks '${place.name}'"))
       // Before memory is taken for what model.json says.
       if (entry.getSize < 4L * place.length || entry.getSize > MostInflated * math.max(1, entry.getCompressedSize))
         throw new IllegalArgumentException(
-          s"'${place.name}' in weights.npz has ${entry.getSize} bytes (${entry.getCompressedSize} in the file), and the model has fp32 of shape " +
+          s"'${place.name}' in ${fileOf(zip)} has ${entry.getSize} bytes (${entry.getCompressedSize} in the file), and the model has fp32 of shape " +
             s"(${place.shape.mkString(", ")}) there"
         )
       entry
@@ -122,15 +159,15 @@ object SavedModel {
     val all = new Array[Float](length)
     layout.zip(entries).foreach { case (place, entry) =>
       val stream = new DataInputStream(zip.getInputStream(entry))
-      try readArray(stream, place, all)
+      try readArray(stream, place, all, fileOf(zip))
       finally stream.close()
     }
     all
   }
 
   /** NumPy's format, versions 1 and 2: magic, version, length of the header, header, values. */
-  private def readArray(stream: DataInputStream, place: ParameterSpec, into: Array[Float]): Unit = {
-    def refuse(why: String) = throw new IllegalArgumentException(s"'${place.name}' in weights.npz $why")
+  private def readArray(stream: DataInputStream, place: ParameterSpec, into: Array[Float], file: String): Unit = {
+    def refuse(why: String) = throw new IllegalArgumentException(s"'${place.name}' in $file $why")
     val start = ByteBuffer.wrap(stream.readNBytes(8))
     if (start.remaining < 8 || start.get(0) != 0x93.toByte) refuse("is no NumPy array")
     val lengthBytes = if (start.get(6) == 1) 2 else 4
@@ -148,6 +185,9 @@ object SavedModel {
     ()
   }
 
+  private def fileOf(zip: ZipFile): String = Paths.get(zip.getName).getFileName.toString
+
+  private val MostShown = 5
   private val MostHeaderBytes = 1 << 16
 
   /** Deflate makes at most 1032 bytes of one. */

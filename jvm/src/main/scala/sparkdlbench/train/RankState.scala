@@ -7,7 +7,6 @@ import sparkdlbench.config.{CheckpointKeys, RunKeys}
 import sparkdlbench.data.{Batch, BatchPlan, BatchReader, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
-import sparkdlbench.model.Initializers
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.rank.{JobRank, RankSide}
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
@@ -73,7 +72,8 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       throw new IllegalStateException(s"rank $rank keeps $other, where ${kind.runtimeClass.getName} was wanted")
   }
 
-  Initializers.fill(setup.spec, setup.settings(RunKeys.seed), engine.parameters)
+  setup.startFrom(engine.parameters)
+  setup.startStatisticsFrom(engine.statistics)
 
   def parameters: FlatBuffer = engine.parameters
   def gradients: FlatBuffer = engine.gradients

@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.{ChosenCodecs, Codec}
@@ -7,11 +8,12 @@ import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.loss.Loss
-import sparkdlbench.model.ModelSpec
+import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.optimizer.{Optimizer, OptimizerVariant, ParameterSlice}
 import sparkdlbench.rank.{DataPosition, RunContext}
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.RunSecret
+import sparkdlbench.vector.FlatBuffer
 
 /**
  * Everything about a run that does not change while it trains; sent to the executors once.
@@ -24,6 +26,8 @@ import sparkdlbench.transport.RunSecret
  *   by which ranks of a transport of its own prove to each other that they belong to the run
  * @param submission
  *   how many times the driver has submitted the training anew after Spark gave it up
+ * @param initial
+ *   parameters and running statistics that the run starts from; None where the model's initialisers make them
  */
 final case class RunSetup(
     runId: String,
@@ -33,7 +37,8 @@ final case class RunSetup(
     threads: Int,
     hadoop: SerializableConfiguration,
     secret: RunSecret,
-    submission: Int = 0
+    submission: Int = 0,
+    initial: Option[Broadcast[Array[Array[Float]]]] = None
 ) extends RunContext {
 
   def workers: Int = settings(RunKeys.workers)
@@ -72,6 +77,15 @@ final case class RunSetup(
   def optimizer: OptimizerVariant = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))
 
   def optimizerValues: Int = optimizer.create(1, settings).state.values.map(_.length).sum
+
+  def startFrom(parameters: FlatBuffer): Unit = initial match {
+    case Some(given) => parameters.floats.put(0, given.value(0)); ()
+    case None => Initializers.fill(spec, settings(RunKeys.seed), parameters)
+  }
+
+  /** Likewise of the running statistics, which an engine has filled with what they usually start from. */
+  def startStatisticsFrom(statistics: FlatBuffer): Unit =
+    initial.foreach(given => statistics.floats.put(0, given.value(1)))
 
   def newOptimizer(from: Int, until: Int, settings: Settings): Optimizer =
     optimizer.create(ParameterSlice(from, until, spec.layout), settings)

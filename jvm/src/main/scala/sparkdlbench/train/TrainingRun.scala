@@ -113,6 +113,7 @@ final class TrainingRun private (
       () => ResourceLog.close(runId),
       () => sc.clearJobGroup(),
       () => Checkpointing.release(setup),
+      () => setup.initial.foreach(_.destroy()),
       () => recorder.close(),
       () => folder.close()
     )
@@ -373,9 +374,10 @@ object TrainingRun {
     val position =
       DataPosition(RunKeys.globalBatch(sized), sized(RunKeys.seed), facts.trainRows, facts.rowsIdentity)
     checkResume(sized, spec, position, counted, sc)
+    val initial = InitialWeights.of(sized, spec, sc)
     val hadoop = new SerializableConfiguration(sc.hadoopConfiguration)
     val runId = UUID.randomUUID().toString.take(8)
-    val setup = scheduled(RunSetup(runId, sized, spec, facts, threads, hadoop, secret(settings)))
+    val setup = scheduled(RunSetup(runId, sized, spec, facts, threads, hadoop, secret(settings), initial = initial))
     setup.algorithm.refusesModel(setup).foreach(reason => throw new ConfigurationException(reason))
     setup
   }

@@ -197,3 +197,22 @@ def test_rows_with_holes_train_and_are_predicted_by_the_rule(
     model = ours.setHandleInvalid("skip").fit(mixed)
     assert model.transform(mixed).count() == 400
     assert model.setHandleInvalid("keep").transform(mixed).filter("prediction is null").count() == 2
+
+
+@pytest.mark.on_one_line
+def test_rare_classes_count_by_their_weights(spark: SparkSession, ours: SparkDLClassifier) -> None:
+    """Of two classes that overlap, one of 20 rows is found where it counts as much as the other."""
+    rng = np.random.default_rng(4)
+    labels = (np.arange(400) % 20 == 0).astype(float)
+    points = rng.normal(size=400) + labels
+    made = [(Vectors.dense([float(x)]), float(y)) for x, y in zip(points, labels, strict=True)]
+    frame = spark.createDataFrame(made, ["features", "label"]).cache()
+
+    def found(model: Any) -> int:
+        return int(model.transform(frame).filter("label = 1 and prediction = 1").count())
+
+    ours.setModel("softmax")
+    assert found(ours.fit(frame)) < 5
+    assert found(ours.copy({ours.classWeights: "balanced"}).fit(frame)) > 10
+    with pytest.raises(ConfigurationError, match="that is 3 numbers for 2 classes"):
+        ours.setClassWeights([1, 2, 3]).fit(frame)

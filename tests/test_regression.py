@@ -98,7 +98,7 @@ def test_engines_agree_and_files_are_as_good_as_frames(spark: SparkSession, fitt
     file = tmp_path / "rows.csv"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     data = {"source": "csv", "path": str(file), "test_path": str(file), "cache_dir": str(tmp_path / "cache")}
-    own = trainer(data, tmp_path / "results", engine="numpy").fit(spark)
+    own = trainer(data, tmp_path / "results", engine="numpy", transport="block-manager").fit(spark)
     for name, value in fitted.weights().items():
         np.testing.assert_allclose(own.weights()[name], value, atol=2e-4)
     assert own.summary["final"]["test_mae"] == pytest.approx(fitted.summary["final"]["test_mae"], abs=1e-4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,14 +179,31 @@ class SparkDLClassifier(
         workers: number of ranks, each one Spark task.
         batch: rows per step over all workers.
         epochs: passes over the rows.
+        classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
         settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`.
         handleInvalid: `error`, `skip` or `keep`.
     """
 
+    classWeights: Param[Any] = Param(
+        Params._dummy(),
+        "classWeights",
+        "balanced, or a list with a number for each class",
+        typeConverter=TypeConverters.identity,
+    )
+
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
+        self._setDefault(classWeights=[])
         self.setParams(**params)
+
+    def setClassWeights(self, value: str | Sequence[float]) -> SparkDLClassifier:
+        """Sets the value of `classWeights`."""
+        return self._set(classWeights=value if isinstance(value, str) else list(value))
+
+    def getClassWeights(self) -> Any:
+        """Gets the value of `classWeights` or its default value."""
+        return self.getOrDefault(self.classWeights)
 
     def _fit(self, dataset: DataFrame) -> SparkDLClassificationModel:
         frames.check(dataset, "fit")
@@ -195,6 +212,8 @@ class SparkDLClassifier(
         names = _label_names(dataset, label)
         rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
         asked = self._keywords()
+        if weights := self.getClassWeights():
+            asked["class_weights"] = weights
         classes = asked.pop("classes", None) or len(names) or _count_classes(rows, label)
         trained = self._train(rows, {"classes": max(2, int(classes))}, **asked)
         model = SparkDLClassificationModel(trained.with_labels(names if len(names) == trained.classes else []))
@@ -463,7 +482,7 @@ def _count_classes(rows: DataFrame, label: str) -> int:
     if not 0 <= found < _MOST_COUNTED or found != int(found):
         raise ConfigurationError(
             f"The largest label in the column '{label}' (labelCol) is {found}. Labels are 0, 1, … up to "
-            f"{_MOST_COUNTED - 1}. Number them with StringIndexer of pyspark.ml.feature; for more classes, say how "
-            'many: settings={"classes": …}.'
+            f"{_MOST_COUNTED - 1}. Number them with StringIndexer of pyspark.ml.feature; to predict numbers, use "
+            'SparkDLRegressor; for more classes, say how many: settings={"classes": …}.'
         )
     return int(found) + 1

@@ -58,6 +58,16 @@ def test_as_pytorch_has_them(name: str) -> None:
     np.testing.assert_allclose(gradient, outputs.grad.numpy(), atol=1e-6)
 
 
+def test_class_weights_count_a_row_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(2)
+    logits, labels = rng.normal(size=(4, 3)), np.array([0, 2, 1, 2])
+    loss, gradient = Loss(class_weights=(1.0, 0.0, 2.0)).of(logits, labels)
+    often = np.array([0, 1, 1, 3, 3])
+    wanted, each = Loss().of(logits[often], labels[often])
+    assert loss == pytest.approx(wanted)
+    np.testing.assert_allclose(gradient, [each[0], 2 * each[1], 0 * each[0], 2 * each[3]], atol=1e-12)
+
+
 def test_what_is_no_loss() -> None:
     with pytest.raises(ConfigurationError, match=r"There is no loss 'mse'\. Valid: absolute, cross-entropy, huber"):
         Loss("mse")

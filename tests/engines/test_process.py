@@ -59,6 +59,7 @@ class Asking:
             "rows": ROWS,
             "loss": "cross-entropy",
             "delta": 1.0,
+            "class_weights": [],
             "model": self.content,
             "files": {name: str(folder / name) for name in ("parameters", "gradients", "statistics", "batch")},
             "labels_at": labels_at,

@@ -21,6 +21,7 @@ class Loss:
     Attributes:
         name: one of `NAMES`; all but `cross-entropy` are for regression: one output, labels are numbers.
         delta: largest error that `huber` squares, in the label's unit.
+        class_weights: of `cross-entropy` what a row's loss is multiplied by, for each class; none: all count alike.
 
     Raises:
         ConfigurationError: another name, or a delta that is not above 0.
@@ -28,6 +29,7 @@ class Loss:
 
     name: str = "cross-entropy"
     delta: float = 1.0
+    class_weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -41,7 +43,9 @@ class Loss:
 
     def of(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
         """The sum of the rows' losses, and its gradient with respect to the outputs, B rows × C outputs."""
-        return self._of_errors(outputs_BC, labels) if self.is_regression else _cross_entropy(outputs_BC, labels)
+        if self.is_regression:
+            return self._of_errors(outputs_BC, labels)
+        return _cross_entropy(outputs_BC, labels, self.class_weights)
 
     def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
         error_BC = outputs_BC - labels.astype(outputs_BC.dtype)[:, np.newaxis]
@@ -65,10 +69,13 @@ def log_softmax(x_BC: Values) -> Values:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def _cross_entropy(logits_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
+def _cross_entropy(logits_BC: Values, labels: npt.NDArray[Any], weights: tuple[float, ...]) -> tuple[float, Values]:
     log_probabilities_BC = log_softmax(logits_BC)
     rows = np.arange(len(labels))
     picked = log_probabilities_BC[rows, labels]
     gradient_BC = np.exp(log_probabilities_BC)
     gradient_BC[rows, labels] -= 1
+    if weights:
+        of_rows = np.asarray(weights, logits_BC.dtype)[labels]
+        picked, gradient_BC = picked * of_rows, gradient_BC * of_rows[:, np.newaxis]
     return float(-picked.sum(dtype=np.float64)), gradient_BC

@@ -4,10 +4,10 @@
 output, until the input ends. The first request is a line of JSON, the others are binary, numbers big-endian; rows,
 weights and gradients stand in files that both map, numbers as the host has them.
 
-    request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "model", "files": {"parameters",
-                "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's file holds
-                features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32 number in
-                the lower half) and ids (int32), room for `rows` rows each
+    request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "class_weights", "model", "files":
+                {"parameters", "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's
+                file holds features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32
+                number in the lower half) and ids (int32), room for `rows` rows each
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
     request n   int32 what (1 step, 2 evaluation, 3 prediction), int32 rows, int64 number of the step, float64 weight
     answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0);
@@ -101,7 +101,8 @@ class _Served:
         self._labels = np.frombuffer(batch, np.int64, self._rows, int(question["labels_at"]))
         self._ids = np.frombuffer(batch, np.int32, self._rows, int(question["ids_at"]))
         variant = engines.find(str(question["engine"]))
-        self._loss = Loss(str(question["loss"]), float(question["delta"]))
+        weights = tuple(float(each) for each in question["class_weights"])
+        self._loss = Loss(str(question["loss"]), float(question["delta"]), weights)
         self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]), self._loss)
 
     @property

@@ -120,7 +120,9 @@ class TorchEngine:
         torch = _torch()
         labels, functional = torch.from_numpy(batch.labels).to(self._device), torch.nn.functional
         if not self._loss.is_regression:
-            return functional.cross_entropy(outputs, labels, reduction="sum")
+            weights = self._loss.class_weights
+            factors = torch.tensor(weights, dtype=outputs.dtype, device=self._device) if weights else None
+            return functional.cross_entropy(outputs, labels, factors, reduction="sum")
         labels = labels.to(outputs.dtype).unsqueeze(1)
         if self._loss.name == "huber":
             return functional.huber_loss(outputs, labels, reduction="sum", delta=self._loss.delta)

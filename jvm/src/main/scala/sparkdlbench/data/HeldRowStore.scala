@@ -15,6 +15,8 @@ final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int],
   private val scaled: Array[Float] = Array.tabulate(256)(value => (value * scale).toFloat)
   private val factor = scale.toFloat
 
+  def label(id: Int): Long = labels(id).toLong
+
   def read(id: Int, at: Int, features: FloatBuffer, target: LongBuffer): Unit =
     read(id, at, features, target, new Array[Byte](blocks.rowBytes), new Array[Float](width))
 

@@ -38,6 +38,25 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     new HeldRowStore(blocks, layout.kind, labels, scale)
   }
 
+  /** The label of one row. Whoever asks for one after the other reads many at once. */
+  def label(row: Int): Int = {
+    val held = labels
+    if (row >= held.from && row < held.from + held.values.length) held.values(row - held.from)
+    else {
+      val index = partOf(row)
+      val first = row - starts(index)
+      val count = math.min(PartRows.LabelsAtOnce, parts(index).rows - first)
+      val file = folder.file(parts(index))
+      val found =
+        try files.use(file)(readLabels(_, parts(index), first, count))
+        catch { case cause: IOException => folder.unreadable(file, cause) }
+      labels = new Labels(row, found)
+      found.head
+    }
+  }
+  private final class Labels(val from: Int, val values: Array[Int])
+  @volatile private var labels = new Labels(0, Array.emptyIntArray)
+
   private def loadList(list: Array[Int], blocks: RowBlocks, labels: Array[Int], first: Int): Unit = {
     var at = 0
     while (at < list.length) {
@@ -86,4 +105,5 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
 
 private object PartRows {
   val MostOpen = 128
+  val LabelsAtOnce: Int = 1 << 16
 }

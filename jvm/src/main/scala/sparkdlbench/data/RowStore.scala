@@ -12,6 +12,9 @@ trait RowStore {
   /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its label at `labels`(at), as `Batch` has it. */
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
 
+  /** The label of row `id` alone, as `Batch` has it. */
+  def label(id: Int): Long
+
   /**
    * `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster.
    */

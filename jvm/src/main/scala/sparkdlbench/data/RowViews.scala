@@ -5,6 +5,7 @@ import java.nio.{FloatBuffer, LongBuffer}
 /** Row `id` is row `pick`(id) of another store. */
 private[data] final class PickedRows(store: RowStore, val rows: Int, pick: Int => Int) extends RowStore {
   def width: Int = store.width
+  def label(id: Int): Long = store.label(checked(id))
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     store.read(checked(id), at, features, labels)
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit =
@@ -28,6 +29,7 @@ private[data] final class ChangedRows(
     change: (Int, Array[Float], Array[Float]) => Unit
 ) extends RowStore {
   def rows: Int = store.rows
+  def label(id: Int): Long = store.label(id)
 
   override def visit(plan: BatchPlan, seed: Long): RowVisit = {
     val stored = store.visit(plan, seed)

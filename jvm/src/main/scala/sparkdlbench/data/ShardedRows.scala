@@ -31,6 +31,8 @@ private[data] final class ShardedRows(
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     load(id, id + 1).read(0, at, features, labels)
 
+  def label(id: Int): Long = parts.label(stored(id)).toLong
+
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     var at = from
     while (at < until) {
@@ -101,6 +103,7 @@ private[data] final class ShardStream(all: ShardedRows, order: ShardOrder, timeo
 
   def rows: Int = all.rows
   def width: Int = all.width
+  def label(id: Int): Long = all.label(id)
 
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     val shard = order.shardOf(id)

@@ -76,6 +76,8 @@ object Synthetic {
  */
 private[data] final class SyntheticRowStore(val rows: Int, val width: Int, classes: Int, seed: Long, stream: Long)
     extends RowStore {
+  def label(id: Int): Long = (id % classes).toLong
+
   import SyntheticRowStore._
 
   /**

@@ -4,8 +4,9 @@ import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.common.Outcome
 import sparkdlbench.config.{CheckpointKeys, RunKeys}
-import sparkdlbench.data.{Batch, BatchPlan, BatchReader, Shares, TrainingReader}
+import sparkdlbench.data.{Batch, BatchPlan, BatchReader, RowStore, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
+import sparkdlbench.loss.ClassWeights
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.rank.{JobRank, RankSide}
@@ -22,7 +23,12 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
 
   val computes: Boolean = rank < setup.workers
   private val capacity = math.max(evaluationRows, setup.rowsAtOnce)
-  val engine: Engine = setup.engine.load(setup.spec, capacity, setup.threads, setup.settings)
+  val engine: Engine = {
+    // A rank that trains nothing computes no loss either.
+    def counts =
+      if (computes) RankState.classCounts(run.data.train, setup.spec.classes) else new Array[Long](setup.spec.classes)
+    setup.engine.load(setup.spec, capacity, setup.threads, ClassWeights.settled(setup.settings, counts))
+  }
   private var reader = Option.empty[TrainingReader]
   private lazy val training = {
     val opened = new TrainingReader(
@@ -157,6 +163,14 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
 
 object RankState {
   private val isTaskKilled: () => Boolean = () => Option(TaskContext.get()).exists(_.isInterrupted())
+
+  /** Rows of each class. */
+  private[train] def classCounts(rows: RowStore, classes: Int): Array[Long] = {
+    val counts = new Array[Long](classes)
+    var id = 0
+    while (id < rows.rows) { counts(rows.label(id).toInt) += 1; id += 1 }
+    counts
+  }
 
   /** Rows that are evaluated at once: enough to keep the cores busy, little enough to stay in the cache. */
   val EvaluationRows = 256

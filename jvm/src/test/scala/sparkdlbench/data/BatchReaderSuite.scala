@@ -10,6 +10,7 @@ class BatchReaderSuite extends AnyFunSuite {
   /** Row id is (id, id + 0.5), its class id mod 3. */
   private class Counting(val rows: Int) extends RowStore {
     def width = 2
+    def label(id: Int): Long = id % 3L
     def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
       features.put(at * 2, id.toFloat).put(at * 2 + 1, id + 0.5f)
       labels.put(at, id % 3L)

@@ -44,6 +44,7 @@ class ShardedRowsSuite extends AnyFunSuite with SourceFixture {
       val (held, heldSets) = load(new Csv, all.toSeq: _*)
       val (sharded, sets) = load(new Csv, (all ++ cut).toSeq: _*)
       assert(rows(sets.train) == rows(heldSets.train) && rows(sets.test) == rows(heldSets.test), each)
+      (0 until held.trainRows).foreach(id => assert(sets.train.label(id) == heldSets.train.label(id)))
       assert((sharded.trainRows, sharded.testRows) == ((held.trainRows, held.testRows)))
       assert(held.rowsIdentity.isEmpty && sharded.rowsIdentity.contains("in 8 shards"))
       assert(sharded.description.contains("sharded"))

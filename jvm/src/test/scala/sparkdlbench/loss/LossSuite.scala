@@ -57,6 +57,22 @@ class LossSuite extends AnyFunSuite {
     assert(BatchErrors.of(settings("cross-entropy")).isEmpty)
   }
 
+  test("class weights: balanced by the rows of each class, or one for each class") {
+    def weights(text: String, name: String = "cross-entropy") = settings(name, "loss.class_weights" -> text)
+    assert(ClassWeights.of(weights("")).isEmpty)
+    assert(ClassWeights.of(weights("1, 2.5,0")).get.toSeq == Seq(1f, 2.5f, 0f))
+    val settled = ClassWeights.settled(weights("balanced"), Array(6L, 0L, 2L))
+    assert(ClassWeights.of(settled).get.toSeq == Seq((8.0 / 12).toFloat, 1f, 2f))
+    assert(ClassWeights.settled(weights("1,2"), throw new AssertionError("nobody needs counts")) != null)
+    for (wrong <- Seq("1,-1", "0,0", "a", "1,,2", "NaN,1"))
+      assert(intercept[ConfigurationException](weights(wrong)).getMessage.contains("loss.class_weights"), wrong)
+    def refusal(text: String, name: String = "cross-entropy") =
+      intercept[ConfigurationException](ClassWeights.check(weights(text, name), 3)).getMessage
+    assert(refusal("1,2").contains("that is 2 numbers for 3 classes"))
+    assert(refusal("balanced", "huber").contains("for regression, which has no classes"))
+    ClassWeights.check(weights("1,2,3"), 3)
+  }
+
   test("metrics are those of their formulas, in whatever parts the rows come, also of labels far from 0") {
     val random = new java.util.SplittableRandom(3)
     val wanted = Seq.fill(200)((1e4 + random.nextDouble()).toFloat)

@@ -19,14 +19,15 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  * @param seed
  *   of dropout masks
  * @param errors
- *   the loss of a regression; None: softmax cross-entropy
+ *   the loss of a regression; None: softmax cross-entropy, with `classWeights`
  */
 private[bigdl] final class BigDlEngine(
     spec: ModelSpec,
     maxRows: Int,
     seed: Long,
     library: BigDlLibrary,
-    errors: Option[BatchErrors] = None
+    errors: Option[BatchErrors] = None,
+    classWeights: Option[Array[Float]] = None
 ) extends Engine {
   val parameters = new FlatBuffer(spec.parameterCount)
   val gradients = new FlatBuffer(spec.parameterCount)
@@ -165,20 +166,24 @@ private[bigdl] final class BigDlEngine(
     private val classes = spec.classes
 
     def sum(labels: LongBuffer): Double = (0 until rows).map { row =>
-      logarithm(row) - values(at(row, label(labels, row))).toDouble
+      factor(labels, row) * (logarithm(row) - values(at(row, label(labels, row))).toDouble)
     }.sum
+
+    /** What the row's loss is multiplied by. */
+    private def factor(labels: LongBuffer, row: Int): Float = classWeights.fold(1f)(_(label(labels, row)))
 
     def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
       val made = new Array[Float](rows * classes)
       var row = 0
       while (row < rows) {
         val whole = logarithm(row)
+        val own = weight * factor(labels, row)
         var index = 0
         while (index < classes) {
-          made(row * classes + index) = (weight * math.exp(values(at(row, index)) - whole)).toFloat
+          made(row * classes + index) = (own * math.exp(values(at(row, index)) - whole)).toFloat
           index += 1
         }
-        made(row * classes + label(labels, row)) -= weight
+        made(row * classes + label(labels, row)) -= own
         row += 1
       }
       made

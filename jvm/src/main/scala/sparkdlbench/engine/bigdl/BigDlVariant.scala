@@ -3,7 +3,7 @@ package sparkdlbench.engine.bigdl
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
-import sparkdlbench.loss.BatchErrors
+import sparkdlbench.loss.{BatchErrors, ClassWeights}
 import sparkdlbench.model.ModelSpec
 
 /**
@@ -29,7 +29,14 @@ final class BigDlVariant extends EngineVariant {
   def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together
     check(spec, threads, settings)
-    new BigDlEngine(spec, rows, settings(RunKeys.seed), BigDlLibrary.load(), BatchErrors.of(settings))
+    new BigDlEngine(
+      spec,
+      rows,
+      settings(RunKeys.seed),
+      BigDlLibrary.load(),
+      BatchErrors.of(settings),
+      ClassWeights.of(settings)
+    )
   }
 
   /** Its storage, each layer's output, the gradients of what layers read, and what modules keep besides. */

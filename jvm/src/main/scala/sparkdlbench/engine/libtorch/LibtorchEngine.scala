@@ -22,7 +22,7 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  * @param bf16
  *   whether convolutions and linear layers compute in bf16
  * @param errors
- *   the loss of a regression; None: softmax cross-entropy
+ *   the loss of a regression; None: softmax cross-entropy, with `classWeights`
  */
 private[libtorch] final class LibtorchEngine(
     spec: ModelSpec,
@@ -31,7 +31,8 @@ private[libtorch] final class LibtorchEngine(
     seed: Long,
     bf16: Boolean,
     libraries: NativeLibraries,
-    errors: Option[BatchErrors] = None
+    errors: Option[BatchErrors] = None,
+    classWeights: Option[Array[Float]] = None
 ) extends Engine {
   require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
   val parameters = new FlatBuffer(spec.parameterCount)
@@ -57,7 +58,7 @@ private[libtorch] final class LibtorchEngine(
         logitGradients,
         state
       ),
-      errors.fold[LossPass](new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients)) {
+      errors.fold[LossPass](new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients, classWeights)) {
         new RegressionPass(_, logits, logitGradients)
       }
     )

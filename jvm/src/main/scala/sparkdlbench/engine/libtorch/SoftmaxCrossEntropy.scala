@@ -12,14 +12,22 @@ import java.nio.{FloatBuffer, LongBuffer}
  *
  * @param logits
  *   maxRows × classes
+ * @param classWeights
+ *   what a row's loss is multiplied by, for each class; None: all count alike
  * @param gradients
  *   where the weighted gradient goes, maxRows × classes
  */
-private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, logits: FlatBuffer, gradients: FlatBuffer)
-    extends LossPass {
+private[libtorch] final class SoftmaxCrossEntropy(
+    maxRows: Int,
+    classes: Int,
+    logits: FlatBuffer,
+    gradients: FlatBuffer,
+    classWeights: Option[Array[Float]] = None
+) extends LossPass {
   private val logProbabilities = new FlatBuffer(maxRows * classes)
   private val probabilityValues: FloatBuffer = logProbabilities.floats
   private val gradientValues: FloatBuffer = gradients.floats
+  private val weights = classWeights.orNull
   private var weightScalar = new Scalar(1f)
   private var weightOfScalar = 1f
 
@@ -34,7 +42,9 @@ private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, lo
       var sum = 0.0
       var row = 0
       while (row < rows) {
-        sum -= probabilityValues.get(row * classes + label(labels, row))
+        val of = label(labels, row)
+        val value = probabilityValues.get(row * classes + of)
+        sum -= (if (weights == null) value.toDouble else value.toDouble * weights(of))
         row += 1
       }
       sum
@@ -45,10 +55,18 @@ private[libtorch] final class SoftmaxCrossEntropy(maxRows: Int, classes: Int, lo
       gradientRows.mul_(scalar(weight))
       var row = 0
       while (row < rows) {
-        val index = row * classes + label(labels, row)
-        gradientValues.put(index, gradientValues.get(index) - weight)
+        val of = label(labels, row)
+        val index = row * classes + of
+        if (weights == null) gradientValues.put(index, gradientValues.get(index) - weight)
+        else weigh(row, index, weight, weights(of))
         row += 1
       }
+    }
+
+    private def weigh(row: Int, labelled: Int, weight: Float, factor: Float): Unit = {
+      gradientValues.put(labelled, gradientValues.get(labelled) - weight)
+      var index = row * classes
+      while (index < (row + 1) * classes) { gradientValues.put(index, gradientValues.get(index) * factor); index += 1 }
     }
 
     def evaluate(labels: LongBuffer): Evaluation = Evaluation(rows.toLong, forward(labels), correct(labels))

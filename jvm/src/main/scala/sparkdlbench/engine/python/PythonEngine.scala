@@ -4,7 +4,7 @@ import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankExchange}
-import sparkdlbench.loss.{BatchErrors, Huber}
+import sparkdlbench.loss.{BatchErrors, ClassWeights, Huber}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -159,6 +159,7 @@ private[python] object PythonEngine {
         "rows" -> rows,
         "loss" -> settings(RunKeys.loss),
         "delta" -> settings(Huber.delta),
+        "class_weights" -> ClassWeights.of(settings).fold(Seq.empty[Float])(_.toSeq),
         "model" -> Json.read(spec.toJson),
         "files" -> memory.files,
         "labels_at" -> memory.labelsAt,

@@ -37,6 +37,35 @@ class RegressionEngineSuite extends AnyFunSuite {
     } finally engine.close()
   }
 
+  test("with class weights a row's loss and gradient count as often as its class's weight says") {
+    val spec = EngineFixture.mlp(width, "5", 3)
+    val three = EngineFixture.batch(spec, 6, seed = 2)
+    // Row i as often as the weight of its class says.
+    val weights = Seq(1, 3, 0)
+    val ids = (0 until 6).flatMap(row => Seq.fill(weights(three.labels.get(row).toInt))(row))
+    val repeated = {
+      val held = new FlatBuffer(ids.size * width)
+      val labels = ByteBuffer.allocateDirect(ids.size * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+      ids.zipWithIndex.foreach { case (row, at) =>
+        (0 until width).foreach(i => held.floats.put(at * width + i, three.features.get(row * width + i)))
+        labels.put(at, three.labels.get(row))
+      }
+      Batch(ids.size, held.floats, labels)
+    }
+    def step(batch: Batch, chosen: (String, String)*): (Double, Seq[Float], Double) = {
+      val engine = new LibtorchVariant().load(spec, 18, 1, Settings.resolve(chosen.toMap, keys))
+      try {
+        Initializers.fill(spec, 3, engine.parameters)
+        val loss = engine.step(batch, 0.25f, (_, _) => ())
+        (loss, (0 until spec.parameterCount).map(engine.gradients.floats.get(_)), engine.evaluate(batch).lossSum)
+      } finally engine.close()
+    }
+    val (loss, gradient, test) = step(three, "loss.class_weights" -> weights.mkString(","))
+    val (wanted, wantedGradient, _) = step(repeated)
+    assert(math.abs(loss - wanted) < 1e-5 && math.abs(test - wanted) < 1e-5)
+    gradient.zip(wantedGradient).foreach { case (one, other) => assert(math.abs(one - other) < 1e-6) }
+  }
+
   for (each <- Variants.all[Loss].collect { case regression: RegressionLoss => regression })
     test(s"${each.name}: loss, gradient and metrics are those of the formulas") {
       withEngine(each.name) { (engine, settings) =>

@@ -5,6 +5,7 @@
 #   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-torch: the long ones
+#   make fuzz            the JVM's readers under Jazzer, ten seconds each; ARGS='--seconds 60 --targets run-file,csv' for more or for some
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
@@ -13,7 +14,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-optional mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release docs clean distclean
+.PHONY: demo test test-torch test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -98,7 +99,12 @@ bench-train: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench ladder $(ARGS)
 	$(BIN)/python -m sparkdl_bench.bench algorithms $(ARGS)
 
+# Coverage-guided fuzzing of whatever reads what others wrote.
+fuzz: $(CORE)
+	$(BIN)/python project/fuzz.py --scala $(SCALA) $(ARGS)
+
 soak: smoke
+	$(BIN)/python project/fuzz.py --seconds 100
 	$(BIN)/python project/listed_mutants.py
 	$(BIN)/python -m pytest -m campaign tests
 	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)

@@ -21,6 +21,12 @@ lazy val Bundled = config("bundled").hide
 // A real HDFS for the tests: its jars have a process of their own, never the class path of Spark.
 lazy val MiniHdfs = config("minihdfs").hide
 
+// The coverage-guided fuzzer of `make fuzz`: its jars go to its own process, never to the class path of tests.
+lazy val Jazzer = config("jazzer").hide
+
+lazy val fuzzClasspath =
+  taskKey[File]("Compiles the tests and writes the class paths of `make fuzz`: target/fuzz/classpath and …/jazzer")
+
 lazy val stageJars =
   taskKey[File]("Places the thin jar and all that it needs besides Spark into target/jars-<Spark line>")
 
@@ -136,6 +142,16 @@ lazy val jvm = (project in file("jvm"))
     Test / javaOptions += {
       val jars = Classpaths.managedJars(MiniHdfs, Set("jar", "bundle"), update.value).files
       s"-Dsparkdl.minihdfs=${jars.mkString(java.io.File.pathSeparator)}"
+    },
+    ivyConfigurations += Jazzer,
+    libraryDependencies += "com.code-intelligence" % "jazzer" % "0.24.0" % Jazzer,
+    fuzzClasspath := {
+      val folder = (ThisBuild / baseDirectory).value / "target" / "fuzz"
+      def write(name: String, jars: Seq[File]) =
+        IO.write(folder / name, jars.mkString(java.io.File.pathSeparator))
+      write("classpath", (Test / fullClasspath).value.files)
+      write("jazzer", Classpaths.managedJars(Jazzer, Set("jar", "bundle"), update.value).files)
+      folder
     },
     Test / fork := true,
     Test / javaOptions ++= Seq("-Xmx2g") ++ JavaModules.opens,

@@ -1,5 +1,6 @@
 package sparkdlbench.codec
 
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 import java.nio.{ByteBuffer, FloatBuffer}
@@ -47,11 +48,22 @@ trait Codec extends Variant {
    */
   def encode(source: FloatBuffer, target: ByteBuffer, residual: FloatBuffer): Int = encode(source, target)
 
-  /** Overwrites `target`'s remaining values with what `source`'s remaining bytes say. */
+  /**
+   * Overwrites `target`'s remaining values with what `source`'s remaining bytes say.
+   *
+   * @throws sparkdlbench.common.RunFailedException
+   *   they are no encoding of so many values; `target` may have changed then
+   */
   def decode(source: ByteBuffer, target: FloatBuffer): Unit
 
-  /** Adds what `source`'s remaining bytes say to `target`'s remaining values. */
+  /** Adds what `source`'s remaining bytes say to `target`'s remaining values; refuses as `decode` does. */
   def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit
+
+  /** For a message that is none of this codec's. */
+  protected final def refuse(source: ByteBuffer, target: FloatBuffer): Nothing = throw new RunFailedException(
+    s"A message of ${source.remaining} bytes is no encoding of ${target.remaining} values by the codec '$name'. Check that all executors run the same " +
+      "version of this package with the same settings."
+  )
 }
 
 final class CodecAxis extends Axis {

@@ -18,9 +18,18 @@ final class Fp32 extends Codec {
     count * 4
   }
 
-  def decode(source: ByteBuffer, target: FloatBuffer): Unit = FloatOps.copy(floats(source), target)
+  def decode(source: ByteBuffer, target: FloatBuffer): Unit = {
+    check(source, target)
+    FloatOps.copy(floats(source), target)
+  }
 
-  def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit = FloatOps.addInto(target, floats(source))
+  def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit = {
+    check(source, target)
+    FloatOps.addInto(target, floats(source))
+  }
+
+  private def check(source: ByteBuffer, target: FloatBuffer): Unit =
+    if (source.remaining != target.remaining * 4L) refuse(source, target)
 
   private def floats(bytes: ByteBuffer): FloatBuffer = bytes.slice().order(ByteOrder.nativeOrder()).asFloatBuffer()
 }

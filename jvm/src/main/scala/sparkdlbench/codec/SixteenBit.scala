@@ -59,7 +59,7 @@ private[codec] trait SixteenBit extends Codec {
   private def decodeChunks(source: ByteBuffer, target: FloatBuffer, staging: Staging)(use: (Int, Int) => Unit): Unit = {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     if (bytes.remaining() != target.remaining() * 2L)
-      throw new IllegalArgumentException(s"$name: ${bytes.remaining()} bytes for ${target.remaining()} values")
+      refuse(source, target)
     val words = bytes.asIntBuffer()
     val bits = staging.firstBits
     FloatOps.eachChunk(target.remaining()) { (at, size) =>

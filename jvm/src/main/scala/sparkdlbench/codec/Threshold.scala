@@ -4,7 +4,7 @@ import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.vector.{FloatOps, Staging}
 
-import java.nio.{ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
+import java.nio.{BufferUnderflowException, ByteBuffer, ByteOrder, FloatBuffer, IntBuffer}
 
 /**
  * Threshold encoding with error feedback, as DL4J's SharedTraining sends updates: a value of at least tau is sent as
@@ -60,7 +60,15 @@ private[codec] trait ThresholdEncoding extends Codec {
     decodeAdd(source, target)
   }
 
-  def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit = if (target.remaining() > 0) {
+  def decodeAdd(source: ByteBuffer, target: FloatBuffer): Unit =
+    // The buffers themselves check each index.
+    try add(source, target)
+    catch {
+      case _: IndexOutOfBoundsException | _: BufferUnderflowException | _: IllegalArgumentException =>
+        refuse(source, target)
+    }
+
+  private def add(source: ByteBuffer, target: FloatBuffer): Unit = if (target.remaining() > 0) {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val (step, count) = (bytes.getFloat(0), bytes.getInt(4))
     val words = bytes.position(HeaderBytes).slice().order(ByteOrder.nativeOrder()).asIntBuffer()

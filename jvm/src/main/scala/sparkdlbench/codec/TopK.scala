@@ -63,13 +63,12 @@ private[codec] trait TopKEncoding extends Codec {
   private def eachSent(source: ByteBuffer, target: FloatBuffer)(use: (FloatBuffer, Int, Float) => Unit): Unit = {
     val bytes = source.slice().order(ByteOrder.nativeOrder())
     val k = kept(target.remaining())
-    if (bytes.remaining() != k * 8L)
-      throw new IllegalArgumentException(
-        s"topk: ${bytes.remaining()} bytes for ${target.remaining()} values, not ${k * 8L}"
-      )
+    if (bytes.remaining() != k * 8L) refuse(source, target)
     val values = target.slice()
     var i = 0
-    while (i < k) { use(values, bytes.getInt(i * 4), bytes.getFloat((k + i) * 4)); i += 1 }
+    // The buffer itself checks each index.
+    try while (i < k) { use(values, bytes.getInt(i * 4), bytes.getFloat((k + i) * 4)); i += 1 }
+    catch { case _: IndexOutOfBoundsException => refuse(source, target) }
   }
 
   /** @param zeroesSent whether what is sent is to become 0 in `values` */

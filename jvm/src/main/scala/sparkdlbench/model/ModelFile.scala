@@ -42,7 +42,7 @@ object FileFamily {
       "Path, on the driver's host, of the specification that model.name=file reads (.toml or .json)"
     )
 
-  private def read(path: Path): ModelSpec = {
+  private[model] def read(path: Path): ModelSpec = {
     val text =
       try new String(Files.readAllBytes(path), UTF_8)
       catch {

@@ -7,6 +7,7 @@ import java.io.{
   BufferedOutputStream,
   DataInputStream,
   DataOutputStream,
+  EOFException,
   FilterOutputStream,
   IOException,
   InputStream,
@@ -60,7 +61,11 @@ private[train] object CheckpointPart {
    * @throws IOException
    *   it is not that file; the message says in what
    */
-  def read(from: InputStream, record: PartRecord, manifest: CheckpointManifest): RankSnapshot = {
+  def read(from: InputStream, record: PartRecord, manifest: CheckpointManifest): RankSnapshot =
+    try readWhole(from, record, manifest)
+    catch { case _: EOFException => throw new IOException("it ends too early") }
+
+  private def readWhole(from: InputStream, record: PartRecord, manifest: CheckpointManifest): RankSnapshot = {
     val digest = MessageDigest.getInstance("SHA-256")
     val in = new DataInputStream(new DigestInputStream(new BufferedInputStream(from, StreamBytes), digest))
     val found = in.readLong()

@@ -11,10 +11,11 @@ import sparkdlbench.transport.TransportVariant.Auto
 import sparkdlbench.transport.push.BlockStream
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RunSecret, Transport, TransportVariant}
 import sparkdlbench.config.Variants
-import sparkdlbench.common.{ConfigurationException, Outcome}
+import sparkdlbench.common.{ConfigurationException, Outcome, RunFailedException}
 
 import java.util.Base64
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 /**
  * Some ranks of a launch that exchange over a transport of their own.
@@ -128,8 +129,13 @@ private object WorkerGroupContext {
   def print(secret: RunSecret): String =
     (secret.key +: secret.certificate.toSeq).map(Base64.getEncoder.encodeToString).mkString(".")
 
-  def parse(text: String): RunSecret = {
+  /** The message tells no text: it is a secret. */
+  def parse(text: String): RunSecret = Try {
     val parts = text.split('.').map(Base64.getDecoder.decode)
     new RunSecret(parts.head, parts.lift(1))
-  }
+  }.getOrElse(
+    throw new RunFailedException(
+      "The secret that the group's first rank announced cannot be read. Check that all executors run the same version of this package."
+    )
+  )
 }

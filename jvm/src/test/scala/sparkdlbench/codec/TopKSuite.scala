@@ -1,7 +1,7 @@
 package sparkdlbench.codec
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.ConfigurationException
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.{RunKeys, Settings}
 
 class TopKSuite extends AnyFunSuite with CodecLaws {
@@ -56,7 +56,7 @@ class TopKSuite extends AnyFunSuite with CodecLaws {
   }
 
   test("a message of another length, and fractions outside 0 to 1, are refused") {
-    intercept[IllegalArgumentException](
+    intercept[RunFailedException](
       configured("0.5").decode(encoded(configured("0.5"), ordinary(10)), direct(ordinary(20)))
     )
     Seq("0", "1.01", "-1", "x").foreach(fraction => intercept[ConfigurationException](configured(fraction)))

@@ -42,20 +42,21 @@ private[ucx] object UcxAddress {
       Base64.getEncoder.encodeToString(one.worker)
     ).mkString(" ")
 
-  def parse(text: String): UcxAddress = text.split(' ') match {
-    case Array(process, kernel, processes, pid, started, worker) if Try(pid.toLong).isSuccess =>
-      UcxAddress(
-        process,
-        kernel,
-        processes,
-        RunningProcess(pid.toLong, started),
-        Base64.getDecoder.decode(worker)
-      )
-    case _ =>
-      throw new RunFailedException(
-        s"A rank announced '$text', which cannot be read. Check that all executors run the same version of this package."
-      )
-  }
+  def parse(text: String): UcxAddress = Try {
+    val words = text.split(' ')
+    require(words.length == 6)
+    UcxAddress(
+      words(0),
+      words(1),
+      words(2),
+      RunningProcess(words(3).toLong, words(4)),
+      Base64.getDecoder.decode(words(5))
+    )
+  }.getOrElse(
+    throw new RunFailedException(
+      s"A rank announced '$text', which cannot be read. Check that all executors run the same version of this package."
+    )
+  )
 
   private def processSpace: String =
     Try(Files.readSymbolicLink(Paths.get("/proc/self/ns/pid")).toString).getOrElse(s"of ${PushPeer.thisProcess}")

@@ -380,7 +380,7 @@ def test_a_report_page_can_be_made_of_launches(kept: record.LaunchRecord, tmp_pa
     page = tmp_path / "page.md"
     done = CliRunner().invoke(cli, ["report", str(kept.folder), str(other.folder), "--format", "md", "-o", str(page)])
     assert done.exit_code == 0, done.output
-    assert "launch gloo" in page.read_text(encoding="utf-8")
+    assert "launch, sync gloo" in page.read_text(encoding="utf-8")
 
 
 def ends() -> list[dict[str, Any]]:

@@ -18,7 +18,15 @@ final class Csv extends DataSource with FileSource {
   def doc = "Delimited text with or without a line of names, from any Hadoop file system, decoded in parts"
   override def givesNumbers: Boolean = true
   def ownKeys: Seq[Key[_]] = FileSource.path ++
-    Seq(header, label, delimiter, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape, FileSource.splitBytes)
+    Seq(
+      header,
+      TableKeys.label,
+      delimiter,
+      TableKeys.labelNames,
+      TableKeys.heldAs,
+      DataKeys.shape,
+      FileSource.splitBytes
+    )
 
   def splits(settings: Settings, hadoop: Configuration): Seq[Split] =
     FileSource.files(settings, hadoop).flatMap { case (file, test) =>
@@ -75,7 +83,9 @@ final class Csv extends DataSource with FileSource {
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
     val columns = sink.layout.width + 1
     val named = sink.layout.columns.nonEmpty
-    val at = if (named) labelColumn(sink.layout.columns.toArray, split.file, settings) else position(settings, columns)
+    val at =
+      if (named) labelColumn(sink.layout.columns.toArray, split.file, settings)
+      else TableKeys.position(settings, columns)
     val parser = CsvLine.parser(settings(delimiter), columns)
     val values = new Array[Float](sink.layout.width)
     TextLines.foreach(split, hadoop, sink) { (line, record, offset) =>
@@ -99,11 +109,11 @@ final class Csv extends DataSource with FileSource {
   }
 
   private def labelColumn(names: Array[String], file: DataFile, settings: Settings): Int = {
-    val wanted = settings(label)
+    val wanted = settings(TableKeys.label)
     val byName = if (settings(header)) names.indexOf(wanted) else -1
     if (byName >= 0) byName
     else
-      position(settings, names.length) match {
+      TableKeys.position(settings, names.length) match {
         case at if at >= 0 && at < names.length => at
         case _ =>
           throw new ConfigurationException(
@@ -118,20 +128,7 @@ final class Csv extends DataSource with FileSource {
 
 private object Csv {
 
-  /** The label's column by number, negative ones from the end; -1 where it is none. */
-  def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
-    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
-    case _ => -1
-  }
-
-  /** The columns of a file that hold a row's values: all of them but the label's. */
-  def valueColumns(names: Seq[String], settings: Settings): Seq[String] = {
-    val byName = names.indexOf(settings(label))
-    names.patch(if (byName >= 0) byName else position(settings, names.size), Nil, 1)
-  }
   val header: Key[Boolean] = Key.flag("data.header", "false", "The first line of each file names the columns")
-  val label: Key[String] =
-    Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")
   val delimiter: Key[String] = Key(
     "data.delimiter",
     ",",

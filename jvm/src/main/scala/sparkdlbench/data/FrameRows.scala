@@ -27,7 +27,7 @@ private[data] object FrameRows {
     "What a binary column holds: JPEG or PNG files, or unsigned bytes"
   )
   val keys: Seq[Key[_]] =
-    Seq(Csv.label, columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
+    Seq(TableKeys.label, columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
 
   /** The session that there is; whoever has a Spark context alone gets one over it. Its settings stay as they are. */
   def session(): SparkSession = SparkSession.builder().getOrCreate()
@@ -119,7 +119,7 @@ private[data] object FrameRows {
   /** The label's column first, then those of the values. */
   private def pick(frame: DataFrame, settings: Settings): DataFrame = {
     val names = frame.columns.toSeq
-    val wanted = settings(Csv.label)
+    val wanted = settings(TableKeys.label)
     def unknown(key: String, name: String) = throw new ConfigurationException(
       s"Configuration key '$key' names the column '$name', which is not there. The columns are ${names.take(20).mkString(", ")}" +
         s"${if (names.size > 20) ", …" else ""}."
@@ -131,7 +131,7 @@ private[data] object FrameRows {
           .Try(wanted.toInt)
           .toOption
           .flatMap(at => names.lift(if (at < 0) names.size + at else at))
-          .getOrElse(unknown(Csv.label.name, wanted))
+          .getOrElse(unknown(TableKeys.label.name, wanted))
     val values = if (settings(columns).nonEmpty) settings(columns) else names.filter(_ != label)
     values.find(!names.contains(_)).foreach(unknown(columns.name, _))
     if (values.isEmpty)

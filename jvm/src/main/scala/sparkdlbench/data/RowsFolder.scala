@@ -131,7 +131,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   /** Where a table's row has its values. A CSV file's names are those of all its columns, the label's as well. */
   private def valueColumns(settings: Settings): Seq[String] =
     if (layout.column.nonEmpty) Seq(layout.column)
-    else if (layout.columns.size > layout.width) Csv.valueColumns(layout.columns, settings)
+    else if (layout.columns.size > layout.width) TableKeys.valueColumns(layout.columns, settings)
     else layout.columns
 
   /** All rows to train on, and those to test on. */

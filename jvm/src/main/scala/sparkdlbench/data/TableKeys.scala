@@ -4,6 +4,8 @@ import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.loss.Loss
 
+import scala.util.Try
+
 /** Keys of the sources whose rows are columns of a table. */
 private[data] object TableKeys {
   val labelNames: Key[Seq[String]] = Key(
@@ -42,4 +44,19 @@ private[data] object TableKeys {
           s"numbers and no classes. Leave ${key.name} out, or set loss.name=cross-entropy to tell classes apart."
       )
     }
+
+  val label: Key[String] =
+    Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")
+
+  /** The label's column by number, negative ones from the end; -1 where it is none. */
+  def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
+    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
+    case _ => -1
+  }
+
+  /** The columns of a file that hold a row's values: all of them but the label's. */
+  def valueColumns(names: Seq[String], settings: Settings): Seq[String] = {
+    val byName = names.indexOf(settings(label))
+    names.patch(if (byName >= 0) byName else position(settings, names.size), Nil, 1)
+  }
 }

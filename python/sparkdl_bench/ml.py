@@ -156,6 +156,36 @@ class _Trained(_Shared):
         return fitted.model("best" if keywords.get("keep_best", "off") != "off" else "last")
 
 
+class _TrainedModel(_Shared, MLWritable):
+    """What the models have in common: a net that was trained."""
+
+    _estimator: str
+
+    def __init__(self, net: Model | None = None) -> None:
+        super().__init__()
+        self._setDefault(handleInvalid="error")
+        self._net = net
+
+    @property
+    def net(self) -> Model:
+        """The trained model, which can be saved, and asked without Spark."""
+        if self._net is None:
+            name = type(self).__name__
+            raise ConfigurationError(
+                f"This {name} has no trained net. {self._estimator}.fit(frame) or {name}.load(path) gives one that has."
+            )
+        return self._net
+
+    @property
+    def numFeatures(self) -> int:
+        """Values of a row."""
+        return int(np.prod(self.net.shape))
+
+    def write(self) -> MLWriter:
+        """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
+        return _ModelWriter(self)
+
+
 class SparkDLClassifier(
     Classifier["SparkDLClassificationModel"],
     _Trained,
@@ -222,29 +252,16 @@ class SparkDLClassifier(
 
 
 class SparkDLClassificationModel(
-    ClassificationModel, _Shared, _WithProbability, MLWritable, MLReadable["SparkDLClassificationModel"]
+    _TrainedModel, ClassificationModel, _WithProbability, MLReadable["SparkDLClassificationModel"]
 ):
     """What `SparkDLClassifier.fit` returns. `transform` needs no Python worker (`Model.transform`)."""
 
-    def __init__(self, net: Model | None = None) -> None:
-        super().__init__()
-        self._setDefault(handleInvalid="error")
-        self._net = net
-
-    @property
-    def net(self) -> Model:
-        """The trained model, which can be saved, and asked without Spark."""
-        return _net_of(self, self._net, "SparkDLClassifier")
+    _estimator = "SparkDLClassifier"
 
     @property
     def numClasses(self) -> int:
         """Number of classes."""
         return self.net.classes
-
-    @property
-    def numFeatures(self) -> int:
-        """Values of a row."""
-        return int(np.prod(self.net.shape))
 
     @property
     def labels(self) -> list[str]:
@@ -272,10 +289,6 @@ class SparkDLClassificationModel(
             prediction=self.getPredictionCol(),
             handle_invalid=self.getHandleInvalid(),
         )
-
-    def write(self) -> MLWriter:
-        """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
-        return _ModelWriter(self)
 
     @classmethod
     def read(cls) -> MLReader[SparkDLClassificationModel]:
@@ -347,23 +360,10 @@ class SparkDLRegressor(
         return self._copyValues(model)
 
 
-class SparkDLRegressionModel(RegressionModel[Vector], _Shared, MLWritable, MLReadable["SparkDLRegressionModel"]):
+class SparkDLRegressionModel(_TrainedModel, RegressionModel[Vector], MLReadable["SparkDLRegressionModel"]):
     """What `SparkDLRegressor.fit` returns. `transform` needs no Python worker (`Model.transform`)."""
 
-    def __init__(self, net: Model | None = None) -> None:
-        super().__init__()
-        self._setDefault(handleInvalid="error")
-        self._net = net
-
-    @property
-    def net(self) -> Model:
-        """The trained model, which can be saved, and asked without Spark."""
-        return _net_of(self, self._net, "SparkDLRegressor")
-
-    @property
-    def numFeatures(self) -> int:
-        """Values of a row."""
-        return int(np.prod(self.net.shape))
+    _estimator = "SparkDLRegressor"
 
     def predict(self, value: Vector) -> float:
         """The number predicted for one row."""
@@ -377,29 +377,16 @@ class SparkDLRegressionModel(RegressionModel[Vector], _Shared, MLWritable, MLRea
             handle_invalid=self.getHandleInvalid(),
         )
 
-    def write(self) -> MLWriter:
-        """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
-        return _ModelWriter(self)
-
     @classmethod
     def read(cls) -> MLReader[SparkDLRegressionModel]:
         """A reader of what `write` wrote."""
         return _ModelReader(SparkDLRegressionModel)
 
 
-def _net_of(model: Any, net: Model | None, estimator: str) -> Model:
-    if net is None:
-        name = type(model).__name__
-        raise ConfigurationError(
-            f"This {name} has no trained net. {estimator}.fit(frame) or {name}.load(path) gives one that has."
-        )
-    return net
-
-
 class _ModelWriter(MLWriter):
     """The parameters as Spark ML writes them, and the model's files as rows of Parquet files in `data`."""
 
-    def __init__(self, instance: SparkDLClassificationModel | SparkDLRegressionModel) -> None:
+    def __init__(self, instance: _TrainedModel) -> None:
         super().__init__()
         self._instance = instance
 
@@ -418,7 +405,7 @@ class _ModelWriter(MLWriter):
 
 
 class _ModelReader(MLReader[Any]):
-    def __init__(self, kind: type[SparkDLClassificationModel | SparkDLRegressionModel]) -> None:
+    def __init__(self, kind: type[_TrainedModel]) -> None:
         super().__init__()
         self._kind = kind
 
@@ -429,7 +416,7 @@ class _ModelReader(MLReader[Any]):
             for row in rows:
                 with (Path(folder) / Path(row["file"]).name).open("ab") as file:
                     file.write(row["content"])
-            model = self._kind(load_model(folder))
+            model: Any = self._kind(load_model(folder))
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model

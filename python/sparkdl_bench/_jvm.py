@@ -65,9 +65,9 @@ class Api:
         """Raises ConfigurationError where a session with these Spark properties could not have its shuffle manager."""
         self._call("checkSpark", dict(properties))
 
-    def doctor_beforehand(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> list[dict[str, Any]]:
+    def doctor_before_start(self, properties: Mapping[str, str], settings: Mapping[str, str]) -> list[dict[str, Any]]:
         """What would go wrong in a session with these properties: `check` and `message` each. Needs no session."""
-        return self._list("doctorBeforehand", dict(properties), dict(settings))
+        return self._list("doctorBeforeStart", dict(properties), dict(settings))
 
     def doctor_session(self, settings: Mapping[str, str]) -> list[dict[str, Any]]:
         """What would go wrong with a run in the session that is there."""

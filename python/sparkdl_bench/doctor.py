@@ -54,7 +54,7 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
         return [*known, Finding("installation", str(error))]
     # Without what is known to be wrong, the JVM tells what else is.
     right = {key: value for key, value in run.settings.items() if key not in wrong}
-    told = _findings(api.doctor_beforehand(spark_settings, right))
+    told = _findings(api.doctor_before_start(spark_settings, right))
     found = [*known, *(each for each in told if each.message not in {one.message for one in known})]
     # A session with such properties might not start, or start wrongly.
     if found:
@@ -94,7 +94,7 @@ def examine_session(spark: SparkSession, settings: Mapping[str, str] | None = No
     # Its ports are taken by itself. Its settings and its shuffle manager are looked at again, with the executors there.
     before = [
         finding
-        for finding in _findings(api.doctor_beforehand(properties, settings or {}))
+        for finding in _findings(api.doctor_before_start(properties, settings or {}))
         if finding.check not in ("ports", "settings", "shuffle-manager")
     ]
     with exports.for_jvm(settings or {}) as readable:

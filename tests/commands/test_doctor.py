@@ -129,7 +129,7 @@ def test_a_running_session_s_own_look_counts(monkeypatch: pytest.MonkeyPatch) ->
         return [{"check": check, "message": f"Fix {check}."} for check in checks]
 
     api = SimpleNamespace(
-        doctor_beforehand=lambda *_: told("ports", "settings", "shuffle-manager", "encryption", "blas-threads"),
+        doctor_before_start=lambda *_: told("ports", "settings", "shuffle-manager", "encryption", "blas-threads"),
         doctor_session=lambda _: told("shuffle-manager", "encryption"),
     )
     monkeypatch.setattr(doctor.session, "check_session", lambda _: api)

@@ -37,7 +37,7 @@ from sparkdl_bench.engines._losses import Loss
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.version import __version__
 
-_DONE, _MENDABLE, _FAILED = 0, 1, 2
+_DONE, _USER_ERROR, _FAILED = 0, 1, 2
 _STEP, _EVALUATION, _PREDICTION = 1, 2, 3
 _REQUEST = struct.Struct(">iiqd")
 _RESULT = struct.Struct(">idq")
@@ -145,7 +145,7 @@ def _floats(path: str, count: int) -> npt.NDArray[np.float32]:
 
 def _refuse(answers: BinaryIO, error: Exception) -> None:
     if isinstance(error, SparkDLError):
-        _tell(answers, _MENDABLE if isinstance(error, ConfigurationError) else _FAILED, str(error))
+        _tell(answers, _USER_ERROR if isinstance(error, ConfigurationError) else _FAILED, str(error))
     else:
         traceback.print_exc()  # to the file that standard error is
         _tell(answers, _FAILED, f"{type(error).__name__}: {error}")

@@ -25,7 +25,7 @@ ANNOUNCEMENT = "sparkdl-worker.json"
 MOST_BODY = 1 << 20
 _MAGIC = b"SDLW"
 _HEAD = struct.Struct("<iiq")
-_DONE, _MENDABLE, _FAILED = 0, 1, 2
+_DONE, _USER_ERROR, _FAILED = 0, 1, 2
 # Added to the time that the JVM may take, which ends its waits itself and says why.
 _GRACE_SECONDS = 15.0
 
@@ -169,7 +169,7 @@ def hello(words: Mapping[str, Any]) -> bytes:
 
 
 def _error(kind: int, words: str) -> SparkDLError:
-    if kind == _MENDABLE:
+    if kind == _USER_ERROR:
         return ConfigurationError(words)
     if kind == _FAILED:
         return RunFailedError(words)

@@ -5,7 +5,7 @@ import org.apache.spark.sql.SparkSession
 import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.{ConfigurationException, Failures, Json, SparkDLException}
 import sparkdlbench.config.{CheckpointKeys, RunFile, RunKeys}
-import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, Progress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, RunProgress, ShuffleManagerCheck, TrainingRun}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory
@@ -145,7 +145,7 @@ object CommandLine {
   private def sparkName(key: String): String = if (key == "master") "spark.master" else key
 
   /** A line at most once a second. */
-  private def report(progress: Progress): Unit = {
+  private def report(progress: RunProgress): Unit = {
     var (told, line) = (0, "")
     while (progress.isRunning) {
       progress.awaitChange(progress.currentVersion, ProgressMillis)

@@ -55,8 +55,8 @@ object PythonApi {
     train.ShuffleManagerCheck.check(properties.asScala.toMap)
 
   /** JSON list of what would go wrong with a run in a session with these Spark properties, which is not started yet. */
-  def doctorBeforehand(properties: java.util.Map[String, String], raw: java.util.Map[String, String]): String =
-    Json.line(doctor.Doctor.beforehand(properties.asScala.toMap, Settings.named(raw.asScala.toMap)).map(_.toMap))
+  def doctorBeforeStart(properties: java.util.Map[String, String], raw: java.util.Map[String, String]): String =
+    Json.line(doctor.Doctor.beforeStart(properties.asScala.toMap, Settings.named(raw.asScala.toMap)).map(_.toMap))
 
   /** JSON list of what would go wrong with a run in the session that is there. */
   def doctorSession(raw: java.util.Map[String, String]): String =
@@ -184,7 +184,7 @@ object PythonApi {
    */
   def net(raw: java.util.Map[String, String]): String = {
     val (own, run) = raw.asScala.toMap.partition(_._1.startsWith("net."))
-    val settings = train.TransportChoice.beforehand(RunKeys.resolve(run))
+    val settings = train.TransportChoice.beforeStart(RunKeys.resolve(run))
     train.Combination.check(settings)
     val elements = own.getOrElse("net.elements", "814090").split(',').map(_.trim.toInt).toSeq
     val effort = NetEffort(

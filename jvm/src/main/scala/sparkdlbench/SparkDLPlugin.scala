@@ -6,7 +6,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{ExecutorAddress, ExecutorFolder, ShuffleManagers, TrainingTab}
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
-import sparkdlbench.train.{DriverBoards, DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports}
+import sparkdlbench.train.{DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports, RendezvousClient}
 import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}
 
 import java.util.{Collections, Map => JMap}
@@ -105,7 +105,7 @@ private object ExecutorEndpoint extends Logging {
 
   /** The way of Python workers to the driver. */
   private def link: DriverLink = new DriverLink {
-    override def boards: DriverBoards = DriverChannel.boards.getOrElse(
+    override def rendezvous: RendezvousClient = DriverChannel.rendezvous.getOrElse(
       throw new RunFailedException("This executor is ending: its way to the driver is closed.")
     )
     override def tell(message: WorkerMessage): Unit = DriverChannel.send(message)

@@ -2,7 +2,7 @@ package sparkdlbench.algorithm
 
 import sparkdlbench.config.{CheckpointKeys, Key, RunKeys, Settings, Variants}
 import sparkdlbench.metrics.Phase
-import sparkdlbench.optimizer.{OptimizerVariant, Schedule, SgdVariant}
+import sparkdlbench.optimizer.{LearningRateSchedule, OptimizerVariant, SgdVariant}
 import sparkdlbench.rank.{OwnedShard, RankContext, RunContext}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{RankGroups, Transport}
@@ -117,7 +117,7 @@ private final class DownpourRank(rank: RankContext, transport: Transport) extend
       settings(RunKeys.optimizer) == "sgd" && settings(SgdVariant.momentum) == 0 && setup.spec.layout.forall(
         _.rate == 1
       )
-    ) Some(Schedule.learningRate(shared))
+    ) Some(LearningRateSchedule.learningRate(shared))
     else None
 
   protected def compute(step: Long): Double = {

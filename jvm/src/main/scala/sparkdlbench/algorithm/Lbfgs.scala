@@ -12,7 +12,7 @@ import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
 import sparkdlbench.model.DropoutKind
-import sparkdlbench.optimizer.{Schedule, SgdVariant}
+import sparkdlbench.optimizer.{LearningRateSchedule, SgdVariant}
 import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{RankGroups, Transport}
@@ -60,9 +60,9 @@ final class Lbfgs extends Algorithm {
         s"uses no optimizer: optimizer.name is ${settings(RunKeys.optimizer)}, with momentum ${settings(SgdVariant.momentum)}",
         "Leave optimizer.name = sgd and optimizer.momentum = 0, which it does not read."
       )
-    else if (settings(Schedule.name) != "constant" || settings(Schedule.warmupSteps) > 0)
+    else if (settings(LearningRateSchedule.name) != "constant" || settings(LearningRateSchedule.warmupSteps) > 0)
       refused(
-        s"has no learning rate that schedule.name = ${settings(Schedule.name)} with ${settings(Schedule.warmupSteps)} steps of warm-up could change",
+        s"has no learning rate that schedule.name = ${settings(LearningRateSchedule.name)} with ${settings(LearningRateSchedule.warmupSteps)} steps of warm-up could change",
         "Leave schedule.name = constant and schedule.warmup_steps = 0."
       )
     else

@@ -63,7 +63,7 @@ private[algorithm] final class ShardExchange(
   private val clients = for {
     shard <- servers.indices if shard != ownShard
     lane <- lanes(shard).filter(_.worker == rank)
-  } yield new Client(shard, lane)
+  } yield new ShardClient(shard, lane)
   private val views: Seq[View] = clients ++ own
   transport.open(lanes.flatten.flatMap(each => Seq(each.request, each.reply)), _ => None)
 
@@ -95,7 +95,7 @@ private[algorithm] final class ShardExchange(
   }
 
   /** A shard at another rank. */
-  private final class Client(index: Int, lane: ShardLanes) extends View(index) {
+  private final class ShardClient(index: Int, lane: ShardLanes) extends View(index) {
     private val image = new ShardImage(ShardRequest.HeaderBytes, gradientCodec, slices.size(index))
     private val left = residual.map(_.floatSlice(slices.from(index), slices.until(index)))
     private val waitsOn = ByteBuffer.allocateDirect(ShardRequest.HeaderBytes).order(ByteOrder.nativeOrder())

@@ -42,7 +42,7 @@ final class SyncSgd extends Algorithm {
       if (!Ps.own(settings)) None
       else {
         val every = rank.setup.timeoutMillis * 1000000L / ShardExchange.WordsInTime
-        Some(new LifeSigns(transport, Ps.servers(transport.size, settings), every))
+        Some(new Heartbeats(transport, Ps.servers(transport.size, settings), every))
       }
     val base = signs.getOrElse(transport)
     def sums(wanted: Boolean, most: Int) = if (wanted) Some(new NumberSums(base, most)) else None
@@ -93,7 +93,7 @@ private final class SyncSgdRank(
     norm: Option[NumberSums],
     layers: Option[NumberSums],
     shares: Option[SpeedShares],
-    signs: Option[LifeSigns]
+    signs: Option[Heartbeats]
 ) extends RankAlgorithm {
   private val settings = rank.setup.settings
   private val codec = rank.setup.codec

@@ -163,7 +163,7 @@ object NetBench {
    * sweep before the first one runs. Throws a ConfigurationException where a name or a value is none.
    */
   def refusal(raw: java.util.Map[String, String]): String =
-    refused(TransportChoice.beforehand(RunKeys.resolve(raw.asScala.toMap))).getOrElse("")
+    refused(TransportChoice.beforeStart(RunKeys.resolve(raw.asScala.toMap))).getOrElse("")
 
   private def refused(settings: Settings): Option[String] =
     Variants.find[TransportVariant]("transport", settings(RunKeys.transport)) match {

@@ -1,6 +1,6 @@
 package sparkdlbench.collective
 
-import sparkdlbench.engine.RankExchange
+import sparkdlbench.engine.RankGather
 import sparkdlbench.transport.{Lane, Transport}
 import sparkdlbench.vector.FlatBuffer
 
@@ -18,7 +18,7 @@ import java.nio.ByteOrder
  * @param lengths
  *   of the vectors of one step: their number says how many are sent before their memory is used again
  */
-final class VectorGather(transport: Transport, lengths: Seq[Int]) extends RankExchange {
+final class VectorGather(transport: Transport, lengths: Seq[Int]) extends RankGather {
   val size: Int = transport.size
   private val rank = transport.rank
   private val longest = lengths.max

@@ -1,6 +1,6 @@
 package sparkdlbench.common
 
-/** What a user can mend. The message is one paragraph: what, which value, what is valid, what to do. */
+/** What a user can correct. The message is one paragraph: what, which value, what is valid, what to do. */
 sealed abstract class SparkDLException(message: String, cause: Throwable) extends RuntimeException(message, cause)
 
 /**

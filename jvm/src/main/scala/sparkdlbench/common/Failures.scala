@@ -14,7 +14,7 @@ object Failures {
     )
     .getOrElse(firstLines(cause))
 
-  /** True where the cause is the user's to mend, so that trying again is of no use. */
+  /** True where the cause is the user's to correct, so that trying again is of no use. */
   def isUsers(cause: Throwable): Boolean = chain(cause, Nil).exists { e =>
     e.isInstanceOf[ConfigurationException] || Option(e.getMessage).exists(
       _.contains("sparkdlbench.common.ConfigurationException: ")

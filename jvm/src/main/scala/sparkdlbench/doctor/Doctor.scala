@@ -31,9 +31,9 @@ object Doctor {
   private val ConnectionsEach = 16
 
   /** Before Spark starts: the run's settings, and the properties that the session would have. */
-  def beforehand(conf: Map[String, String], raw: Map[String, String]): Seq[Finding] =
+  def beforeStart(conf: Map[String, String], raw: Map[String, String]): Seq[Finding] =
     withSettings(TrainingRun.asked(conf, raw))(wanted =>
-      new PropertyChecks(conf, TransportChoice.beforehand(wanted)).findings
+      new PropertyChecks(conf, TransportChoice.beforeStart(wanted)).findings
     )
 
   /** With the session running: every check that a run makes of its session, its plan, and a look at the executors. */

@@ -57,7 +57,7 @@ trait Engine extends AutoCloseable {
    * Gives the layers that work over all ranks' rows (`ModelSpec.exchanges`) their way to the other ranks, before the first `step`;
    * all ranks call `step` equally often from then on, those without rows too. Without it the engine's rank is the only one.
    */
-  def join(exchange: RankExchange): Unit
+  def join(exchange: RankGather): Unit
 
   /**
    * Forward and backward pass. The gradient is that of `weight` × (sum of the rows' losses): with weight = 1 / global

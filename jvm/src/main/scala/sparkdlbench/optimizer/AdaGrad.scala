@@ -21,7 +21,7 @@ final class AdaGradVariant extends OptimizerVariant {
   override def keys: Seq[Key[_]] = Seq(Adam.epsilon, SgdVariant.weightDecay)
   def create(slice: ParameterSlice, settings: Settings): Optimizer = new AdaGrad(
     slice.multipliers,
-    Schedule.learningRate(settings),
+    LearningRateSchedule.learningRate(settings),
     settings(Adam.epsilon).toFloat,
     settings(SgdVariant.weightDecay).toFloat
   )

@@ -94,7 +94,7 @@ private[optimizer] object Adam {
 
   def of(values: Multipliers, settings: Settings, decoupled: Boolean): Optimizer = new Adam(
     values,
-    Schedule.learningRate(settings),
+    LearningRateSchedule.learningRate(settings),
     settings(beta1),
     settings(beta2),
     settings(epsilon).toFloat,

@@ -7,7 +7,7 @@ final class CosineSchedule extends ScheduleVariant {
   def name = "cosine"
   def doc = "Half a cosine wave from the whole learning rate down to 0"
   override def keys: Seq[Key[_]] = Seq(CosineSchedule.steps)
-  def create(settings: Settings): Schedule = {
+  def create(settings: Settings): LearningRateSchedule = {
     val steps = math.max(1L, settings(CosineSchedule.steps))
     (step: Long) => if (step >= steps) 0.0 else (1 + StrictMath.cos(math.Pi * step.toDouble / steps.toDouble)) / 2
   }

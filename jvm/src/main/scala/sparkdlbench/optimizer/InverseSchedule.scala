@@ -6,9 +6,9 @@ import sparkdlbench.config.{Key, Settings}
 final class InverseSchedule extends ScheduleVariant {
   def name = "inv"
   def doc = "Times (1 + schedule.gamma × step) to the power of −schedule.power"
-  override def keys: Seq[Key[_]] = Seq(Schedule.gamma, InverseSchedule.power)
-  def create(settings: Settings): Schedule = {
-    val (gamma, power) = (settings(Schedule.gamma), settings(InverseSchedule.power))
+  override def keys: Seq[Key[_]] = Seq(LearningRateSchedule.gamma, InverseSchedule.power)
+  def create(settings: Settings): LearningRateSchedule = {
+    val (gamma, power) = (settings(LearningRateSchedule.gamma), settings(InverseSchedule.power))
     (step: Long) => StrictMath.pow(1 + gamma * step.toDouble, -power)
   }
 }

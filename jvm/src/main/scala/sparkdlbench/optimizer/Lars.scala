@@ -36,7 +36,7 @@ final class LarsVariant extends OptimizerVariant {
       }
       .filter(_.size > 0),
     slice.layout.map(_.decay).toIndexedSeq,
-    Schedule.learningRate(settings),
+    LearningRateSchedule.learningRate(settings),
     settings(SgdVariant.momentum).toFloat,
     settings(SgdVariant.weightDecay),
     settings(trust)

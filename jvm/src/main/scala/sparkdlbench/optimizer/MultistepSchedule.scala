@@ -6,9 +6,9 @@ import sparkdlbench.config.{Key, Settings}
 final class MultistepSchedule extends ScheduleVariant {
   def name = "multistep"
   def doc = "Times schedule.gamma at each of schedule.milestones"
-  override def keys: Seq[Key[_]] = Seq(Schedule.gamma, MultistepSchedule.milestones)
-  def create(settings: Settings): Schedule = {
-    val (gamma, milestones) = (settings(Schedule.gamma), settings(MultistepSchedule.milestones))
+  override def keys: Seq[Key[_]] = Seq(LearningRateSchedule.gamma, MultistepSchedule.milestones)
+  def create(settings: Settings): LearningRateSchedule = {
+    val (gamma, milestones) = (settings(LearningRateSchedule.gamma), settings(MultistepSchedule.milestones))
     (step: Long) => StrictMath.pow(gamma, milestones.count(_ <= step).toDouble)
   }
 }

@@ -33,7 +33,7 @@ final class SgdVariant extends OptimizerVariant {
       )
     new Sgd(
       slice.multipliers,
-      Schedule.learningRate(settings),
+      LearningRateSchedule.learningRate(settings),
       settings(momentum).toFloat,
       settings(weightDecay).toFloat,
       settings(nesterov)

@@ -6,9 +6,9 @@ import sparkdlbench.config.{Key, Settings}
 final class StepSchedule extends ScheduleVariant {
   def name = "step"
   def doc = "Times schedule.gamma after every schedule.every steps"
-  override def keys: Seq[Key[_]] = Seq(Schedule.gamma, StepSchedule.every)
-  def create(settings: Settings): Schedule = {
-    val (gamma, every) = (settings(Schedule.gamma), settings(StepSchedule.every))
+  override def keys: Seq[Key[_]] = Seq(LearningRateSchedule.gamma, StepSchedule.every)
+  def create(settings: Settings): LearningRateSchedule = {
+    val (gamma, every) = (settings(LearningRateSchedule.gamma), settings(StepSchedule.every))
     (step: Long) => StrictMath.pow(gamma, (step / every).toDouble)
   }
 }

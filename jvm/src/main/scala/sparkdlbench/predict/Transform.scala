@@ -145,7 +145,7 @@ private[predict] class PredictingRows(
 
   private def refuse(reason: String, number: Int): Unit = if (settings.handleInvalid == "error")
     throw new ConfigurationException(
-      s"Row $number of partition ${TaskContext.getPartitionId()} has no prediction: $reason. Leave such rows out beforehand, or set handle_invalid to skip " +
+      s"Row $number of partition ${TaskContext.getPartitionId()} has no prediction: $reason. Leave such rows out first, or set handle_invalid to skip " +
         "(they are left out) or keep (their predictions are null)."
     )
 

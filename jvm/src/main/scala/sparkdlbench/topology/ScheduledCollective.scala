@@ -55,8 +55,8 @@ private[topology] final class ScheduledCollective(
 
   def contribute(bucket: Int, sequence: Long): Unit = {
     order.enter(bucket, sequence, StepOrder.Contribute)
-    val stages = routes(bucket).reduce
-    if (stages.length > 0) stages(0).startSends(transport, sequence, encode = true)
+    val ownRounds = routes(bucket).reduce
+    if (ownRounds.length > 0) ownRounds(0).startSends(transport, sequence, encode = true)
   }
 
   def reduce(bucket: Int, sequence: Long): Unit = {
@@ -64,11 +64,11 @@ private[topology] final class ScheduledCollective(
     val route = routes(bucket)
     var index = 0
     while (index < route.reduce.length) {
-      val stage = route.reduce(index)
-      if (stage.receives.length > 0) {
-        stage.awaitReceives(transport, sequence)
+      val round = route.reduce(index)
+      if (round.receives.length > 0) {
+        round.awaitReceives(transport, sequence)
         route.sums(index).run()
-        stage.releaseReceives(transport, sequence)
+        round.releaseReceives(transport, sequence)
       }
       index += 1
       if (index < route.reduce.length) route.reduce(index).startSends(transport, sequence, encode = true)
@@ -91,17 +91,17 @@ private[topology] final class ScheduledCollective(
 
   def collect(bucket: Int, sequence: Long): Unit = {
     order.enter(bucket, sequence, StepOrder.Collect)
-    val stages = routes(bucket).gather
+    val ownRounds = routes(bucket).gather
     var index = 0
-    while (index < stages.length) {
-      val stage = stages(index)
-      stage.awaitReceives(transport, sequence)
+    while (index < ownRounds.length) {
+      val round = ownRounds(index)
+      round.awaitReceives(transport, sequence)
       index += 1
-      val next = if (index < stages.length) stages(index) else null
+      val next = if (index < ownRounds.length) ownRounds(index) else null
       if (next != null) next.startSends(transport, sequence, encode = false, withinGroup = false)
-      stage.decodeReceives()
+      round.decodeReceives()
       if (next != null) next.startSends(transport, sequence, encode = false, withinGroup = true)
-      stage.releaseReceives(transport, sequence)
+      round.releaseReceives(transport, sequence)
     }
   }
 
@@ -140,15 +140,15 @@ private[topology] final class ScheduledCollective(
     )
     val parameterWires =
       new Wires(parameterWire, new Wire(parameters, from, slices, ScheduledCollective.raw, travels = true, None))
-    val reduce = stages(schedule.reduce, gradientWires, s"gradient of bucket $bucket", toImage = false)
-    val gather = stages(schedule.gather, parameterWires, s"parameters of bucket $bucket", toImage = true)
-    val sums = reduce.map(stage => if (stage.receives.isEmpty) null else new Summation(rank, stage, () => scratch))
+    val reduce = ownRounds(schedule.reduce, gradientWires, s"gradient of bucket $bucket", toImage = false)
+    val gather = ownRounds(schedule.gather, parameterWires, s"parameters of bucket $bucket", toImage = true)
+    val sums = reduce.map(round => if (round.receives.isEmpty) null else new Summation(rank, round, () => scratch))
     new Route(reduce, sums, gather, parameterWire)
   }
 
-  /** Adds the lanes of every rank to the group's; returns this rank's stages. */
-  private def stages(rounds: Seq[Seq[Hop]], wires: Wires, purpose: String, toImage: Boolean): Array[Stage] = {
-    val done = mutable.ArrayBuffer.empty[Stage]
+  /** Adds the lanes of every rank to the group's; returns this rank's ownRounds. */
+  private def ownRounds(rounds: Seq[Seq[Hop]], wires: Wires, purpose: String, toImage: Boolean): Array[Round] = {
+    val done = mutable.ArrayBuffer.empty[Round]
     val sends = mutable.ArrayBuffer.empty[Outgoing]
     rounds.foreach { round =>
       val receives = mutable.ArrayBuffer.empty[Incoming]
@@ -162,11 +162,11 @@ private[topology] final class ScheduledCollective(
         if (hop.to == rank && toImage) destinations(lane.id) = wire.bytes(hop.fromSlice, hop.untilSlice)
       }
       if (receives.nonEmpty) {
-        done += new Stage(sends.toArray, receives.sortBy(_.lane.from).toArray)
+        done += new Round(sends.toArray, receives.sortBy(_.lane.from).toArray)
         sends.clear()
       }
     }
-    if (sends.nonEmpty) done += new Stage(sends.toArray, Array.empty)
+    if (sends.nonEmpty) done += new Round(sends.toArray, Array.empty)
     done.toArray
   }
 }
@@ -179,10 +179,10 @@ private[topology] final class Wires(betweenGroups: Wire, withinGroup: Wire) {
 
 private[topology] object ScheduledCollective { val raw = new WireCodec(new Fp32) }
 
-/** One rank's work on one bucket. `sums(i)` belongs to `reduce(i)`; null where that stage receives nothing. */
+/** One rank's work on one bucket. `sums(i)` belongs to `reduce(i)`; null where that round receives nothing. */
 private[topology] final class Route(
-    val reduce: Array[Stage],
+    val reduce: Array[Round],
     val sums: Array[Summation],
-    val gather: Array[Stage],
+    val gather: Array[Round],
     val parameters: Wire
 )

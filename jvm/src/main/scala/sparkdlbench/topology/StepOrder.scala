@@ -2,30 +2,30 @@ package sparkdlbench.topology
 
 /** Holds callers to the order contribute, reduce, publish, collect, flush, and to sequences 0, 1, 2, …; per bucket. */
 private[topology] final class StepOrder(buckets: Int) {
-  private val stages = new Array[Int](buckets)
+  private val calls = new Array[Int](buckets)
   private val sequences = new Array[Long](buckets)
 
-  /** Bucket `bucket` goes from `stage` to the next one. */
-  def enter(bucket: Int, sequence: Long, stage: Int): Unit = {
-    if (stages(bucket) != stage || sequences(bucket) != sequence) fail(bucket, sequence, stage)
-    stages(bucket) = stage + 1
+  /** Bucket `bucket` goes from `call` to the next one. */
+  def enter(bucket: Int, sequence: Long, call: Int): Unit = {
+    if (calls(bucket) != call || sequences(bucket) != sequence) fail(bucket, sequence, call)
+    calls(bucket) = call + 1
   }
 
   def flushed(): Unit = {
     var bucket = 0
     while (bucket < buckets) {
-      if (stages(bucket) == StepOrder.Names.length) {
-        stages(bucket) = 0
+      if (calls(bucket) == StepOrder.Names.length) {
+        calls(bucket) = 0
         sequences(bucket) += 1
       }
       bucket += 1
     }
   }
 
-  private def fail(bucket: Int, sequence: Long, stage: Int): Nothing = {
-    val expected = if (stages(bucket) < StepOrder.Names.length) StepOrder.Names(stages(bucket)) else "flush"
+  private def fail(bucket: Int, sequence: Long, call: Int): Nothing = {
+    val expected = if (calls(bucket) < StepOrder.Names.length) StepOrder.Names(calls(bucket)) else "flush"
     throw new IllegalStateException(
-      s"${StepOrder.Names(stage)}(bucket $bucket, sequence $sequence) was called where " +
+      s"${StepOrder.Names(call)}(bucket $bucket, sequence $sequence) was called where " +
         s"$expected(bucket $bucket, sequence ${sequences(bucket)}) is due."
     )
   }

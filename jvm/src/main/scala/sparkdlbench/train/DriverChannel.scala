@@ -29,9 +29,9 @@ private[sparkdlbench] object DriverChannel {
    */
   def reportResources(report: ResourceReport, awaited: Boolean): Unit = if (awaited) ask(report): Unit else send(report)
 
-  /** The driver's boards, where the ranks of all executors meet; None in a session without the plugin, which has no way there. */
-  def boards: Option[DriverBoards] = Option(executor).map { plugin =>
-    new DriverBoards {
+  /** The way to the driver's rendezvous, where the ranks of all executors meet; None in a session without the plugin, which has no way there. */
+  def rendezvous: Option[RendezvousClient] = Option(executor).map { plugin =>
+    new RendezvousClient {
       override def ask(message: MeetingMessage): Array[String] = plugin.ask(message).asInstanceOf[Array[String]]
       override def tell(message: MeetingLeft): Unit = plugin.send(message)
     }

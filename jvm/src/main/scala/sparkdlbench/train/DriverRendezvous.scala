@@ -6,8 +6,8 @@ import java.util.concurrent.{ThreadLocalRandom, TimeoutException}
 import scala.annotation.tailrec
 import scala.util.Try
 
-/** How a rank reaches the driver's boards. */
-private[sparkdlbench] trait DriverBoards {
+/** How a rank reaches the driver's rendezvous. */
+private[sparkdlbench] trait RendezvousClient {
 
   /** The answer of `RankMeetings`; a TimeoutException where there is none within `spark.rpc.askTimeout`. */
   def ask(message: MeetingMessage): Array[String]
@@ -17,7 +17,7 @@ private[sparkdlbench] trait DriverBoards {
 }
 
 /**
- * The ranks' all-gather of texts over the driver's boards, where the session has the plugin. Spark's own would do, but its tasks look for
+ * The ranks' all-gather of texts through the driver, where the session has the plugin. Spark's own would do, but its tasks look for
  * the answer once a second.
  *
  * Ranks ask until all have come, rather than be answered then: for that the driver would need an RPC end of Spark's private API. A rank asks
@@ -32,7 +32,7 @@ private[sparkdlbench] object DriverRendezvous {
    * and then nobody meets who has not yet.
    */
   def allGather(
-      boards: DriverBoards,
+      client: RendezvousClient,
       meeting: RankMeeting,
       rank: Int,
       text: String,
@@ -45,14 +45,14 @@ private[sparkdlbench] object DriverRendezvous {
     try {
       // In a thread of its own, because a question to a driver that is busy lasts longer than the rank has time.
       val outcome = BoundedWait.of(s"sparkdl-meeting-${meeting.runId}-$rank", millis, isKilled)(
-        asked(boards, meeting, rank, visit, text, over, Thread.sleep(_))
+        asked(client, meeting, rank, visit, text, over, Thread.sleep(_))
       )
       met = outcome.exists(_.isSuccess)
       outcome
     } finally {
       over = true
       if (!met)
-        Try(boards.tell(MeetingLeft(meeting, rank, visit))): Unit // the driver may be gone, and with it the meeting
+        Try(client.tell(MeetingLeft(meeting, rank, visit))): Unit // the driver may be gone, and with it the meeting
     }
   }
 
@@ -65,7 +65,7 @@ private[sparkdlbench] object DriverRendezvous {
    *   for so many milliseconds
    */
   private[train] def asked(
-      boards: DriverBoards,
+      client: RendezvousClient,
       meeting: RankMeeting,
       rank: Int,
       visit: Long,
@@ -77,7 +77,7 @@ private[sparkdlbench] object DriverRendezvous {
     @tailrec
     def from(message: MeetingMessage, pauseMillis: Long): IndexedSeq[String] = {
       if (isOver) throw new CancelledException
-      val texts = answer(boards, message)
+      val texts = answer(client, message)
       if (texts == null)
         throw new RunFailedException(
           s"Rank $rank came to meeting ${meeting.number} of an attempt of the training that was over."
@@ -94,8 +94,8 @@ private[sparkdlbench] object DriverRendezvous {
   /** Many ranks ask less often, so that the driver hears at most 500 questions a second while they wait. */
   private def longestPause(ranks: Int): Long = math.max(LongestPauseMillis, 2L * ranks)
 
-  private def answer(boards: DriverBoards, message: MeetingMessage): Array[String] =
-    try boards.ask(message)
+  private def answer(client: RendezvousClient, message: MeetingMessage): Array[String] =
+    try client.ask(message)
     catch {
       case late: TimeoutException =>
         throw new RunFailedException(

@@ -103,7 +103,7 @@ private[train] final class JobAttempt(
   }
 
   private def evaluate(group: RankGroup, exchange: Exchange, epoch: Int, step: Long): Evaluation = {
-    recorder.does(Progress.Evaluating)
+    recorder.does(RunProgress.Evaluating)
     exchange.synchronize()
     JobStatistics.share(setup, group)
     val (evaluations, bytes) = group.states(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
@@ -137,7 +137,7 @@ private[train] object JobStatistics {
   /** Makes every rank's the mean over the ranks: two jobs, where the model has any. */
   def share(setup: RunSetup, group: RankGroup): Unit =
     if (setup.spec.statisticsCount > 0 && setup.workers > 1) {
-      val mean = Statistics.mean(group.states(_.engine.statistics.toArray))
+      val mean = RunningStatistics.mean(group.states(_.engine.statistics.toArray))
       group.states { rank => rank.engine.statistics.floats.put(0, mean); () }
       ()
     }

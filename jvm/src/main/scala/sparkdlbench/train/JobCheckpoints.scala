@@ -52,7 +52,7 @@ private[train] final class JobCheckpoints(setup: RunSetup, group: RankGroup, exc
 
   private def statistics: Seq[StateRange] = {
     val values = JobStatistics.of(setup, group)
-    if (values.isEmpty) Nil else Seq(StateRange(Statistics.Name, 0, values))
+    if (values.isEmpty) Nil else Seq(StateRange(RunningStatistics.Name, 0, values))
   }
 
   /** Waits until what was begun is written. */

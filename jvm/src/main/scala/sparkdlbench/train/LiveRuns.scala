@@ -31,7 +31,7 @@ final case class RankStatus(
 }
 
 /** A run of an application as others may look at it while it goes on: Spark's own pages do. */
-final class LiveRun private[train] (val application: String, val setup: RunSetup, val progress: Progress) {
+final class LiveRun private[train] (val application: String, val setup: RunSetup, val progress: RunProgress) {
   private val ranks = mutable.TreeMap.empty[Int, RankStatus]
   private var phases = Array.fill(Phase.names.size)(0L)
   private var stepsDone = 0L
@@ -106,7 +106,7 @@ object LiveRuns {
   private val Kept = 20
   private var runs = List.empty[LiveRun]
 
-  def open(application: String, setup: RunSetup, progress: Progress): LiveRun = synchronized {
+  def open(application: String, setup: RunSetup, progress: RunProgress): LiveRun = synchronized {
     val run = new LiveRun(application, setup, progress)
     runs = (run :: runs).take(Kept)
     run

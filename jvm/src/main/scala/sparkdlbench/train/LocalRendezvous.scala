@@ -9,12 +9,12 @@ import sparkdlbench.common.RunFailedException
  * polls once a second, and on Spark 3.5 its first use starts a timer thread that keeps a program's JVM from ending.
  */
 private[train] object LocalRendezvous {
-  private final class Board(size: Int) {
+  private final class AllGather(size: Int) {
     val texts = new AtomicReferenceArray[String](size)
     val missing = new CountDownLatch(size)
     val reading = new CountDownLatch(size)
   }
-  private val boards = new ConcurrentHashMap[String, Board]()
+  private val gathers = new ConcurrentHashMap[String, AllGather]()
 
   /**
    * @param key
@@ -30,27 +30,27 @@ private[train] object LocalRendezvous {
       timeoutMillis: Long,
       isKilled: => Boolean
   ): IndexedSeq[String] = {
-    val board = boards.computeIfAbsent(key, _ => new Board(size))
-    board.texts.set(rank, text)
-    board.missing.countDown()
+    val gather = gathers.computeIfAbsent(key, _ => new AllGather(size))
+    gather.texts.set(rank, text)
+    gather.missing.countDown()
     var met = false
     try {
-      await(board, rank, size, timeoutMillis, isKilled)
+      await(gather, rank, size, timeoutMillis, isKilled)
       met = true
-      (0 until size).map(board.texts.get)
+      (0 until size).map(gather.texts.get)
     } finally {
-      board.reading.countDown()
-      // Of a meeting that failed nobody knows who still comes: whoever does finds an empty board, and fails as well.
-      if (!met || board.reading.getCount == 0) boards.remove(key, board): Unit
+      gather.reading.countDown()
+      // Of a meeting that failed nobody knows who still comes: whoever does finds an empty one, and fails as well.
+      if (!met || gather.reading.getCount == 0) gathers.remove(key, gather): Unit
     }
   }
 
-  private def await(board: Board, rank: Int, size: Int, timeoutMillis: Long, isKilled: => Boolean): Unit = {
+  private def await(gather: AllGather, rank: Int, size: Int, timeoutMillis: Long, isKilled: => Boolean): Unit = {
     val end = System.nanoTime() + timeoutMillis * 1000000L
-    while (!board.missing.await(PollMillis, TimeUnit.MILLISECONDS)) {
+    while (!gather.missing.await(PollMillis, TimeUnit.MILLISECONDS)) {
       if (isKilled) throw new CancelledException
       if (System.nanoTime() > end) {
-        val absent = (0 until size).filter(board.texts.get(_) == null)
+        val absent = (0 until size).filter(gather.texts.get(_) == null)
         throw new RunFailedException(
           s"Rank $rank waited ${timeoutMillis / 1000} s in vain for ranks ${absent.mkString(", ")} to come as far as it is (start_timeout). Look at " +
             "what they read, or raise start_timeout where opening the data takes longer."
@@ -60,7 +60,7 @@ private[train] object LocalRendezvous {
   }
 
   /** Meetings that are not over. */
-  private[train] def open: Int = boards.size
+  private[train] def open: Int = gathers.size
 
   private val PollMillis = 50L
 }

@@ -5,7 +5,7 @@ import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.DivergedException
 import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.optimizer.{Clipping, Schedule}
+import sparkdlbench.optimizer.{Clipping, LearningRateSchedule}
 
 /**
  * What happens when a loss is NaN or infinite (`on_nonfinite`).
@@ -71,7 +71,7 @@ object NonFinite {
     val settings = setup.settings
     val remedies = Seq(
       Some(s"Lower optimizer.learning_rate (it is ${settings(RunKeys.learningRate)})"),
-      Some(s"warm it up (schedule.warmup_steps, it is ${settings(Schedule.warmupSteps)})"),
+      Some(s"warm it up (schedule.warmup_steps, it is ${settings(LearningRateSchedule.warmupSteps)})"),
       Some("bound the gradient (clip_norm = 1)").filter(_ =>
         settings(Clipping.norm) == 0 && settings(RunKeys.algorithm) == "sync-sgd"
       )

@@ -13,7 +13,7 @@ import scala.collection.mutable
  */
 final case class RankMeeting(runId: String, attempt: Int, ranks: Int, number: Int, group: String = "")
 
-/** What a rank tells the driver's board of a meeting. */
+/** What a rank tells the driver in a meeting. */
 sealed trait MeetingMessage extends Serializable {
   def meeting: RankMeeting
   def rank: Int
@@ -36,13 +36,13 @@ final case class MeetingPoll(meeting: RankMeeting, rank: Int, visit: Long) exten
 final case class MeetingLeft(meeting: RankMeeting, rank: Int, visit: Long) extends MeetingMessage
 
 /**
- * The driver's boards, one a meeting, on which the ranks of a one-stage run leave their texts for each other; the plugin's RPC end answers
+ * The driver's end of the ranks' all-gathers, one a meeting: it holds the ranks' texts until all have them; the plugin's RPC end answers
  * from here. No answer waits for another rank: Spark has one thread for the messages of all plugins.
  *
- * A board is forgotten once all ranks have read it or have left, when a rank of a later attempt comes, and with the submission of the stage.
+ * A meeting is forgotten once all ranks have read it or have left, when a rank of a later attempt comes, and with the submission of the stage.
  */
 object RankMeetings {
-  private val runs = new ConcurrentHashMap[String, RunBoards]()
+  private val runs = new ConcurrentHashMap[String, RunMeetings]()
 
   /**
    * From now on ranks of this run may meet.
@@ -50,7 +50,7 @@ object RankMeetings {
    * @param attempt
    *   the first that may: of earlier ones there may be tasks that have not heard of their end
    */
-  def open(runId: String, attempt: Int): Unit = runs.put(runId, new RunBoards(attempt)): Unit
+  def open(runId: String, attempt: Int): Unit = runs.put(runId, new RunMeetings(attempt)): Unit
 
   def close(runId: String): Unit = runs.remove(runId): Unit
 
@@ -62,25 +62,25 @@ object RankMeetings {
     Option(runs.get(message.meeting.runId)).flatMap(_.answer(message)).orNull
 
   /** Meetings of a run that are not over. */
-  private[train] def boards(runId: String): Int = Option(runs.get(runId)).fold(0)(_.size)
+  private[train] def meetings(runId: String): Int = Option(runs.get(runId)).fold(0)(_.size)
 }
 
 /** Those of one run, of its newest attempt alone. */
-private final class RunBoards(first: Int) {
+private final class RunMeetings(first: Int) {
   private var attempt = first
-  private val boards = mutable.Map.empty[(String, Int), Board]
+  private val gathers = mutable.Map.empty[(String, Int), AllGather]
 
   /** Ranks' visits that are over; a text of one that comes after its end is nobody's. */
   private val left = mutable.LinkedHashSet.empty[(Int, Long)]
 
-  def size: Int = synchronized(boards.size)
+  def size: Int = synchronized(gathers.size)
 
   /** As `RankMeetings.answer`. */
   def answer(message: MeetingMessage): Option[Array[String]] = synchronized {
     val meeting = message.meeting
     if (meeting.attempt > attempt) {
       attempt = meeting.attempt
-      boards.clear()
+      gathers.clear()
       left.clear()
     }
     if (meeting.attempt < attempt) None else heard(message, (meeting.group, meeting.number))
@@ -89,35 +89,35 @@ private final class RunBoards(first: Int) {
   private def heard(message: MeetingMessage, number: (String, Int)): Option[Array[String]] = message match {
     case MeetingText(_, rank, visit, _) if left.contains((rank, visit)) => None
     case MeetingText(meeting, rank, visit, text) =>
-      boards.getOrElseUpdate(number, new Board(meeting.ranks)).put(rank, visit, text)
+      gathers.getOrElseUpdate(number, new AllGather(meeting.ranks)).put(rank, visit, text)
       read(number, rank, visit)
     case MeetingPoll(_, rank, visit) => read(number, rank, visit)
     case MeetingLeft(_, rank, visit) =>
       left += rank -> visit
-      if (left.size > RunBoards.MostLeft) left -= left.head
-      boards.get(number).foreach(_.remove(rank, visit))
+      if (left.size > RunMeetings.MostLeft) left -= left.head
+      gathers.get(number).foreach(_.remove(rank, visit))
       forgetWhereDone(number)
       None
   }
 
   private def read(number: (String, Int), rank: Int, visit: Long): Option[Array[String]] = {
-    val texts = boards.get(number).flatMap(_.read(rank, visit))
+    val texts = gathers.get(number).flatMap(_.read(rank, visit))
     forgetWhereDone(number)
     texts
   }
 
   private def forgetWhereDone(number: (String, Int)): Unit =
-    if (boards.get(number).exists(_.isDone)) boards -= number: Unit
+    if (gathers.get(number).exists(_.isDone)) gathers -= number: Unit
 }
 
-private object RunBoards {
+private object RunMeetings {
 
   /** A text comes later than its end by seconds, so few are enough. */
   val MostLeft = 10000
 }
 
 /** The texts of one meeting, and who has read them. */
-private final class Board(ranks: Int) {
+private final class AllGather(ranks: Int) {
   private val texts = mutable.Map.empty[Int, (Long, String)]
   private val readers = mutable.Set.empty[Int]
 

@@ -138,7 +138,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
 
   /** Where the rank's tasks come and go: writes its part of a checkpoint, beside the steps that follow. @param epochLoss its part */
   private[train] def checkpoint(stepsMade: Long, epochLoss: Double): Unit = checkpoints.foreach { writer =>
-    val statistics = if (rank == 0) Statistics.state(engine.statistics) else Nil
+    val statistics = if (rank == 0) RunningStatistics.state(engine.statistics) else Nil
     writer.write(stepsMade, epochLoss, exchangeSide.toSeq.flatMap(_.state) ++ statistics)
   }
 
@@ -149,7 +149,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   private[train] def restore(at: CheckpointPlace): Unit = {
     val snapshot = at.read(setup.hadoop.value, s"rank $rank on $host (executor $executorId)")
     exchangeSide.foreach(_.restore(snapshot))
-    Statistics.restore(engine.statistics, snapshot)
+    RunningStatistics.restore(engine.statistics, snapshot)
   }
 
   override def close(): Unit = synchronized {

@@ -72,7 +72,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var times: CheckpointTimes = _
-  private var statistics: Statistics = _
+  private var statistics: RunningStatistics = _
   private var keeper: BestKeeper = _
 
   def run(): RankOutcome = {
@@ -132,7 +132,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       if (setup.settings(CheckpointKeys.folder).isEmpty) 0.0 else setup.settings(CheckpointKeys.everySeconds)
     // Each opens lanes of its own, at every rank in this order.
     val announcements = if (seconds > 0) Some(new Announcements(timed)) else None
-    statistics = new Statistics(rank.engine.statistics, group.rank, meanOf(rank, timed))
+    statistics = new RunningStatistics(rank.engine.statistics, group.rank, meanOf(rank, timed))
     gatherOver(timed).foreach(rank.engine.join)
     keeper = new BestKeeper(setup.settings, BestKeeper.sums(setup.settings, timed))
     val algorithm = bind(rank, timed)
@@ -299,7 +299,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     // One that takes a second or more is told of each time: that is at most once a second, too.
     if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
       reportedAt = began
-      report(DoingReport(setup.runId, attempt, Progress.Evaluating))
+      report(DoingReport(setup.runId, attempt, RunProgress.Evaluating))
     }
     algorithm.drain()
     statistics.share(step)
@@ -374,7 +374,7 @@ private object RankTask {
 }
 
 /**
- * The rendezvous of a barrier stage: over the driver's boards where the session has the plugin, else by Spark's own. All meetings of an attempt
+ * The rendezvous of a barrier stage: over the driver's rendezvous where the session has the plugin, else by Spark's own. All meetings of an attempt
  * are over within `start_timeout` of this rank's start, whether the driver hears of them or not: without the plugin it does not, and Spark's own
  * wait may last a year (`spark.barrier.sync.timeout`).
  */
@@ -398,12 +398,12 @@ private[train] final class BarrierGroup(setup: RunSetup, context: BarrierTaskCon
     if (SparkEnv.get.executorId == ExecutorRuns.DriverId)
       LocalRendezvous.allGather(s"$attemptId-$gathered", rank, size, text, leftMillis, isKilled)
     else
-      DriverChannel.boards.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
+      DriverChannel.rendezvous.fold(bySpark(text, leftMillis))(byDriver(_, text, leftMillis))
   }
 
-  private def byDriver(boards: DriverBoards, text: String, millis: Long): IndexedSeq[String] = {
+  private def byDriver(client: RendezvousClient, text: String, millis: Long): IndexedSeq[String] = {
     val meeting = RankMeeting(setup.runId, attempt, size, gathered)
-    met(DriverRendezvous.allGather(boards, meeting, rank, text, millis, isKilled))
+    met(DriverRendezvous.allGather(client, meeting, rank, text, millis, isKilled))
   }
 
   /** In a thread of its own, as Spark's wait hears of no interrupt. */

@@ -11,7 +11,7 @@ import scala.util.{Failure, Success, Try}
 
 /**
  * The loop of the one-stage shape: one barrier stage for the whole training; the ranks' tasks live as long as it. The driver
- * keeps the boards where they meet, and then only listens to reports whose number does not grow with the steps.
+ * holds the rendezvous where they meet, and then only listens to reports whose number does not grow with the steps.
  *
  * After a loss Spark retries the stage, and the ranks go on from the newest checkpoint. When Spark has given up, the driver submits the
  * stage anew; with as many workers as there are slots, when no executor has come in place of a lost one for

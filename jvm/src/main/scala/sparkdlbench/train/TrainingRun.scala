@@ -67,7 +67,7 @@ final case class RunResult(
 }
 
 /**
- * One run, from checked settings to the results folder. `prepare` finds whatever a user can mend, before any Spark job;
+ * One run, from checked settings to the results folder. `prepare` finds whatever a user can correct, before any Spark job;
  * `train` does the work; what fails there leaves a summary that says so.
  */
 final class TrainingRun private (
@@ -77,7 +77,7 @@ final class TrainingRun private (
     private[train] val memoryEstimate: ListMap[String, Any],
     folder: RunFolder,
     loggers: Seq[RunLogger],
-    val progress: Progress,
+    val progress: RunProgress,
     startNanos: Long,
     startMillis: Long
 ) {
@@ -319,7 +319,7 @@ object TrainingRun {
       startMillis: Long
   ): TrainingRun = {
     val folder = RunFolder.create(setup.settings(RunKeys.results), setup.settings(RunKeys.name))
-    val progress = new Progress
+    val progress = new RunProgress
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
     val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)

@@ -36,7 +36,7 @@ object TransportChoice {
     choose(settings, obstacle(sc, settings), whyStreams(sc, settings))
 
   /** Before there is a session: the settings alone decide. Where none carries them, the check of the combination says so. */
-  def beforehand(settings: Settings): Settings =
+  def beforeStart(settings: Settings): Settings =
     if (settings(RunKeys.transport) != Auto) settings
     else {
       val each = candidates.map(named(settings, _))

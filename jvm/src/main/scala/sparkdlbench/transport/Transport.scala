@@ -145,7 +145,7 @@ trait OneStageTransport extends TransportVariant {
 
   /**
    * Makes the checks of `connect` that a process can make by itself, in a task and for the doctor: a run would find the same when it
-   * connects. Throws what `connect` would, a ConfigurationException where the user can mend it.
+   * connects. Throws what `connect` would, a ConfigurationException where the user can correct it.
    */
   def checkHere(settings: Settings, around: RankPlacement): Unit = ()
 

@@ -29,7 +29,7 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     extends Logging
     with AutoCloseable {
   import WorkerConnection._
-  private val wire = new Wire(channel)
+  private val wire = new FrameChannel(channel)
   @volatile private var isClosed = false
 
   def run(): Unit =
@@ -281,7 +281,7 @@ private[worker] object WorkerConnection {
   val Load = 15
 
   private[worker] def reason(error: Throwable): (Int, String) = error match {
-    case mendable: ConfigurationException => (Answer.Mendable, mendable.getMessage)
+    case error: ConfigurationException => (Answer.UserError, error.getMessage)
     case failed: RunFailedException => (Answer.Failed, failed.getMessage)
     case bug => (Answer.Bug, bug.toString)
   }

@@ -108,7 +108,7 @@ private[worker] final class WorkerGroupContext(session: WorkerSession, plan: Gro
 
   private val variant = OneStageTransport.of(plan.settings)
 
-  /** The group's first rank makes it; it goes over the driver's boards, as secret as Spark's own messages are. */
+  /** The group's first rank makes it; it goes through the driver, as secret as Spark's own messages are. */
   val secret: RunSecret =
     if (size == 1) variant.newSecret(settings)
     else {

@@ -27,7 +27,7 @@ final case class WorkerMessage(launch: String, attempt: Int, rank: Int, host: St
 final case class WorkerFlush(launch: String) extends Serializable
 
 /**
- * The driver's end of the launches that go on: their letter boxes, and with them the boards where their ranks meet. The plugin's RPC end
+ * The driver's end of the launches that go on: their messages, and the rendezvous where their ranks meet. The plugin's RPC end
  * delivers here.
  */
 object Launches {

@@ -1,7 +1,7 @@
 package sparkdlbench.worker
 
 import sparkdlbench.common.RunFailedException
-import sparkdlbench.train.{DriverBoards, DriverRendezvous, RankMeeting}
+import sparkdlbench.train.{DriverRendezvous, RankMeeting, RendezvousClient}
 
 import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import java.util.concurrent.atomic.AtomicInteger
@@ -9,7 +9,7 @@ import scala.jdk.CollectionConverters._
 
 /** How an executor reaches the driver. */
 private[sparkdlbench] trait DriverLink {
-  def boards: DriverBoards
+  def rendezvous: RendezvousClient
 
   /** One way. */
   def tell(message: WorkerMessage): Unit
@@ -78,7 +78,7 @@ private[worker] final class WorkerSession(
     val meeting = RankMeeting(launch, attempt, members, number, group)
     enter()
     val outcome =
-      try DriverRendezvous.allGather(driver.boards, meeting, member, text, millis, isKilled)
+      try DriverRendezvous.allGather(driver.rendezvous, meeting, member, text, millis, isKilled)
       finally leave()
     outcome.getOrElse(throw new RunFailedException(if (isKilled) left else late(members, millis, group))).get
   }

@@ -5,7 +5,7 @@ import sparkdlbench.codec.Fp32
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
-import sparkdlbench.optimizer.{Schedule, SgdVariant}
+import sparkdlbench.optimizer.{LearningRateSchedule, SgdVariant}
 import sparkdlbench.rank.OwnedShard
 import sparkdlbench.topology.Ps
 import sparkdlbench.train.RunResult
@@ -30,7 +30,7 @@ class BackupWorkersSuite extends AnyFunSuite with LocalRuns {
 
   private val sgd = new SgdVariant
   private val settings =
-    Settings.resolve(Map("optimizer.learning_rate" -> "1"), RunKeys.own ++ sgd.keys ++ Schedule.keys)
+    Settings.resolve(Map("optimizer.learning_rate" -> "1"), RunKeys.own ++ sgd.keys ++ LearningRateSchedule.keys)
 
   /** Rank r has r + 1 rows in each step, and a gradient of as much for each value. What a rank saw at the end, dropped, left out. */
   private def train(transport: Transport, shards: Int, quorum: Int, steps: Long)(before: Long => Unit) = {

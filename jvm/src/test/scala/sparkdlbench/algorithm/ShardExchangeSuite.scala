@@ -5,7 +5,7 @@ import sparkdlbench.codec.{Codec, Fp32}
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.metrics.PhaseTimer
-import sparkdlbench.optimizer.{Optimizer, Schedule, SgdVariant}
+import sparkdlbench.optimizer.{LearningRateSchedule, Optimizer, SgdVariant}
 import sparkdlbench.rank.OwnedShard
 import sparkdlbench.topology.{Ps, TestCodecs}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
@@ -20,7 +20,7 @@ import scala.util.Random
 class ShardExchangeSuite extends AnyFunSuite {
   private val sgd = new SgdVariant
   private val settings =
-    Settings.resolve(Map("optimizer.learning_rate" -> "1"), RunKeys.own ++ sgd.keys ++ Schedule.keys)
+    Settings.resolve(Map("optimizer.learning_rate" -> "1"), RunKeys.own ++ sgd.keys ++ LearningRateSchedule.keys)
 
   private def exchange(
       transport: Transport,

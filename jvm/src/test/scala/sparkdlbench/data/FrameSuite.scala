@@ -168,7 +168,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       message,
       s"/two files/$added', record ",
       " of the training rows: the row has 1 values",
-      "Mend the file"
+      "Correct the file"
     )
     assert(!message.contains("byte offset"))
     val (facts, _) = load(
@@ -185,7 +185,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     assertSays(
       told,
       "Record 1 of partition 0 of the training rows (table global_temp.broken): the row has 1 values",
-      "Mend the rows"
+      "Correct the rows"
     )
     assert(!told.contains("byte offset") && !told.contains("File '"))
   }

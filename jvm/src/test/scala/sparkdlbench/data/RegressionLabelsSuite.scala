@@ -121,7 +121,7 @@ class RegressionLabelsSuite extends AnyFunSuite with SourceFixture {
   test("statistics tell the labels' moments") {
     val path = write("s.csv", "1,5\n2,6\n6,7\n").toString
     val chosen = RunKeys.resolve(Map("data.source" -> "csv", "data.path" -> path, regression))
-    val found = Json.read(Json.line(Statistics.of(sc, chosen))).path("train")
+    val found = Json.read(Json.line(DataSetStatistics.of(sc, chosen))).path("train")
     assert(found.path("mean").elements.next().asDouble == 6 && found.path("mean").size == 1)
     assert(found.path("labels").path("mean").asDouble == 3 && found.path("labels").path("max").asDouble == 6)
   }

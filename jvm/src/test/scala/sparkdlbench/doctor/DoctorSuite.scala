@@ -16,7 +16,7 @@ class DoctorSuite extends AnyFunSuite {
   private val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "64")
   private val cluster = Map("spark.master" -> "local-cluster[2,1,1024]")
 
-  private def before(conf: (String, String)*): Seq[Finding] = Doctor.beforehand(cluster ++ conf, run)
+  private def before(conf: (String, String)*): Seq[Finding] = Doctor.beforeStart(cluster ++ conf, run)
 
   private def assertOne(found: Seq[Finding], check: String, words: String*): Unit = {
     assert(found.map(_.check) == Seq(check), found)
@@ -50,7 +50,7 @@ class DoctorSuite extends AnyFunSuite {
   }
 
   test("a wrong setting") {
-    assertOne(Doctor.beforehand(cluster, run + ("codec" -> "fp31")), "settings", "fp31")
+    assertOne(Doctor.beforeStart(cluster, run + ("codec" -> "fp31")), "settings", "fp31")
   }
 
   test("dynamic allocation") {
@@ -64,7 +64,7 @@ class DoctorSuite extends AnyFunSuite {
 
   test("a transport that does not encrypt in a session that does") {
     val secure = Seq("spark.network.crypto.enabled" -> "true", "spark.authenticate" -> "true")
-    def found(settings: (String, String)*) = Doctor.beforehand(cluster ++ secure, run ++ settings)
+    def found(settings: (String, String)*) = Doctor.beforeStart(cluster ++ secure, run ++ settings)
     for (name <- Seq("tcp", "ucx", "mpi")) {
       assertOne(found("transport" -> name), "encryption", s"transport $name would send", "allow_plaintext = true")
       assert(found("transport" -> name, "allow_plaintext" -> "true").isEmpty)
@@ -76,7 +76,7 @@ class DoctorSuite extends AnyFunSuite {
   }
 
   test("a transport that there is not is one finding") {
-    assertOne(Doctor.beforehand(cluster, run + ("transport" -> "tcpp")), "settings", "Did you mean 'tcp'")
+    assertOne(Doctor.beforeStart(cluster, run + ("transport" -> "tcpp")), "settings", "Did you mean 'tcp'")
   }
 
   test("a shuffle manager whose class is not there") {
@@ -98,8 +98,8 @@ class DoctorSuite extends AnyFunSuite {
   }
 
   test("more threads of BLAS than cores") {
-    assertOne(Doctor.beforehand(cluster, run + ("engine.threads" -> "4")), "blas-threads", "spark.task.cpus=4")
-    assert(Doctor.beforehand(cluster + ("spark.task.cpus" -> "4"), run + ("engine.threads" -> "4")).isEmpty)
+    assertOne(Doctor.beforeStart(cluster, run + ("engine.threads" -> "4")), "blas-threads", "spark.task.cpus=4")
+    assert(Doctor.beforeStart(cluster + ("spark.task.cpus" -> "4"), run + ("engine.threads" -> "4")).isEmpty)
   }
 
   test("executors without room for a task") {

@@ -3,7 +3,7 @@ package fuzz
 
 import sparkdlbench.common.{Facts, Json, RunFailedException}
 import sparkdlbench.fuzz.FuzzTarget
-import sparkdlbench.train.{DriverBoards, MeetingLeft, MeetingMessage}
+import sparkdlbench.train.{MeetingLeft, MeetingMessage, RendezvousClient}
 import sparkdlbench.transport.RunSecret
 
 import java.net.UnixDomainSocketAddress
@@ -14,7 +14,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 /** A process at the socket for Python workers; an input of odd length has no secret. */
 object WorkerSocketFuzz extends FuzzTarget("worker-socket") {
   private val driver = new DriverLink {
-    override def boards: DriverBoards = new DriverBoards {
+    override def rendezvous: RendezvousClient = new RendezvousClient {
       override def ask(message: MeetingMessage): Array[String] = throw new RunFailedException("there is no driver")
       override def tell(message: MeetingLeft): Unit = ()
     }
@@ -29,7 +29,7 @@ object WorkerSocketFuzz extends FuzzTarget("worker-socket") {
   }
 
   private def frame(kind: Int, words: Array[Byte]): Array[Byte] = ByteBuffer
-    .allocate(Wire.HeadBytes + words.length)
+    .allocate(FrameChannel.HeadBytes + words.length)
     .order(ByteOrder.LITTLE_ENDIAN)
     .putInt(words.length)
     .putInt(kind)

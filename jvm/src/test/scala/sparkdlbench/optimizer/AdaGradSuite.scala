@@ -11,7 +11,7 @@ class AdaGradSuite extends AnyFunSuite {
   private val variant = new AdaGradVariant
   private val settings = Settings.resolve(
     Map("optimizer.learning_rate" -> "0.1", "optimizer.weight_decay" -> "0.01"),
-    RunKeys.own ++ variant.keys ++ Schedule.keys
+    RunKeys.own ++ variant.keys ++ LearningRateSchedule.keys
   )
   private def buffer(values: Array[Float]): FloatBuffer = {
     val flat = new FlatBuffer(values.length)

@@ -32,7 +32,7 @@ class LarsSuite extends AnyFunSuite with LocalRuns {
     }
   private val settings = Settings.resolve(
     Map("optimizer.learning_rate" -> "2", "optimizer.momentum" -> "0.9", "optimizer.weight_decay" -> "0.1"),
-    RunKeys.own ++ variant.keys ++ Schedule.keys
+    RunKeys.own ++ variant.keys ++ LearningRateSchedule.keys
   )
   private def buffer(values: Array[Float]): FloatBuffer = {
     val flat = new FlatBuffer(values.length)

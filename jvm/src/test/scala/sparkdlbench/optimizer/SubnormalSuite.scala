@@ -39,7 +39,7 @@ class SubnormalSuite extends AnyFunSuite {
   private def isSubnormal(value: Float): Boolean = value != 0f && math.abs(value) < java.lang.Float.MIN_NORMAL
 
   private def trained(variant: OptimizerVariant, more: (String, String)*): (Optimizer, Array[Float]) = {
-    val keys = RunKeys.own ++ variant.keys ++ Schedule.keys
+    val keys = RunKeys.own ++ variant.keys ++ LearningRateSchedule.keys
     val known = keys.map(_.name).toSet
     val settings = Settings.resolve((chosen ++ more).filter(each => known(each._1)), keys)
     val optimizer = variant.create(ParameterSlice(0, size, layout), settings)

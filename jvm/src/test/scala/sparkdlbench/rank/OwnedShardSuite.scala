@@ -4,7 +4,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.codec.{Bf16, Codec, Fp32}
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.model.ParameterSpec
-import sparkdlbench.optimizer.{Clipping, LarsVariant, Optimizer, ParameterSlice, Schedule, SgdVariant}
+import sparkdlbench.optimizer.{Clipping, LarsVariant, LearningRateSchedule, Optimizer, ParameterSlice, SgdVariant}
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
@@ -19,7 +19,7 @@ class OwnedShardSuite extends AnyFunSuite {
   private val start = vector()
   private val gradients = Seq.fill(3)(vector())
   private val keys =
-    (RunKeys.own ++ new SgdVariant().keys ++ new LarsVariant().keys ++ Schedule.keys :+ Clipping.norm).distinct
+    (RunKeys.own ++ new SgdVariant().keys ++ new LarsVariant().keys ++ LearningRateSchedule.keys :+ Clipping.norm).distinct
   private def settings(entries: (String, String)*): Settings = Settings.resolve(entries.toMap, keys)
   private val momentum = settings("optimizer.learning_rate" -> "0.5", "optimizer.momentum" -> "0.9")
 

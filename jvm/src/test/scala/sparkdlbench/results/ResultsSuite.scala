@@ -61,7 +61,7 @@ class ResultsSuite extends AnyFunSuite {
     lost.close()
   }
 
-  test("a folder that cannot be made is the user's to mend") {
+  test("a folder that cannot be made is the user's to correct") {
     val file = Files.createTempFile("not", "folder")
     val message = intercept[ConfigurationException](RunFolder.create(file.resolve("below").toString, "x")).getMessage
     assert(message.contains(file.toString) && message.contains("--set results=DIR"))

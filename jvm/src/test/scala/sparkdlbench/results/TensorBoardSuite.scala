@@ -42,7 +42,7 @@ class TensorBoardSuite extends AnyFunSuite {
     assert(scalar.drop(9).toSeq == expected.toSeq)
   }
 
-  test("a folder that cannot be made is the user's to mend") {
+  test("a folder that cannot be made is the user's to correct") {
     val file = Files.createTempFile("not", "folder")
     val message = intercept[ConfigurationException](TensorBoard.create(file.resolve("below").toString, "x")).getMessage
     assert(message.contains(file.toString) && message.contains("tensorboard.dir"))

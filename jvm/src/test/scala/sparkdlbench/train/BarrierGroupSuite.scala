@@ -59,7 +59,7 @@ class BarrierGroupSuite extends AnyFunSuite {
           case (kind, count) if kind.endsWith("PluginMessage(MeetingText)") => count - before.getOrElse(kind, 0L)
         }
         assert(texts.sum == 22, "two ranks met 11 times")
-        assert(RankMeetings.boards(run.runId) == 0)
+        assert(RankMeetings.meetings(run.runId) == 0)
       } finally RankMeetings.close(run.runId)
     }
   }
@@ -83,7 +83,7 @@ class BarrierGroupSuite extends AnyFunSuite {
         val after = onRanks(sc, run.copy(submission = 2))(group => group.allGather(s"rank ${group.rank}").size)
         assert(after == Seq(2, 2))
         assert(System.nanoTime() - start < 30e9)
-        assert(RankMeetings.boards(run.runId) == 0)
+        assert(RankMeetings.meetings(run.runId) == 0)
       } finally RankMeetings.close(run.runId)
     }
   }

@@ -10,7 +10,7 @@ class FailedRunSuite extends AnyFunSuite with LocalRuns {
 
   private def kind(progress: String): String = Json.read(progress).path("error_kind").asText
 
-  test("what a rank finds that the user can mend is a wrong configuration, for whoever polls as well") {
+  test("what a rank finds that the user can correct is a wrong configuration, for whoever polls as well") {
     val run = prepared("tcp.interface" -> "nosuch0")
     val message = intercept[ConfigurationException](run.train()).getMessage
     assert(message.contains("tcp.interface = nosuch0 fits no address"), message)
@@ -19,7 +19,7 @@ class FailedRunSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("any other failure is the run's, and there is no kind without one") {
-    val progress = new Progress
+    val progress = new RunProgress
     assert(Json.read(progress.json(None)).path("error_kind").isNull)
     progress.ended("failed", Some("Rank 1 did not answer."))
     assert(kind(progress.json(None)) == "run")

@@ -9,7 +9,7 @@ class ProgressSuite extends AnyFunSuite {
 
   test("the time left is that of steps this attempt has made, wherever it began") {
     var seconds = 0L
-    val progress = new Progress(() => seconds * 1000000000L)
+    val progress = new RunProgress(() => seconds * 1000000000L)
     def told = Json.read(progress.json(None)).path("seconds_left")
     def left: Option[Double] = Some(told).filterNot(_.isNull).map(_.asDouble)
     progress.planned(10, 2000)
@@ -32,7 +32,7 @@ class ProgressSuite extends AnyFunSuite {
   }
 
   test("of a regression errors are told in place of the accuracy") {
-    val progress = new Progress
+    val progress = new RunProgress
     progress.evaluated(Evaluation(4, 2.0, 3))
     assert(progress.line.contains(" test accuracy 0.7500 "))
     progress.evaluated(Evaluation(4, 2.0, 0, Some(ErrorSums(4, 2.0, 4.0, 0.5, 16.0))))
@@ -42,7 +42,7 @@ class ProgressSuite extends AnyFunSuite {
   }
 
   test("before a step the line says what is waited for, and no loss that nobody knows") {
-    val progress = new Progress
+    val progress = new RunProgress
     progress.planned(10, 2000)
     progress.does("waiting for 5 slots, 2 registered")
     assert(progress.line == "epoch 0/10 step 0/2000 (waiting for 5 slots, 2 registered)")

@@ -10,8 +10,8 @@ import sparkdlbench.common.RunFailedException
 
 class RankMeetingsSuite extends AnyFunSuite {
 
-  /** The way of one or more ranks to the boards, and what went over it. */
-  private class Line extends DriverBoards {
+  /** The way of one or more ranks to the driver, and what went over it. */
+  private class Line extends RendezvousClient {
     private val messages = new ConcurrentLinkedQueue[MeetingMessage]()
     override def ask(message: MeetingMessage): Array[String] = {
       messages.add(message)
@@ -59,7 +59,7 @@ class RankMeetingsSuite extends AnyFunSuite {
         assert(texts == Seq.fill(size)(expected))
         assert(line.sent.count(_.isInstanceOf[MeetingText]) == 3 * size)
         assert(line.sent.count(_.isInstanceOf[MeetingLeft]) == 0)
-        assert(RankMeetings.boards(runId) == 0, "all have read")
+        assert(RankMeetings.meetings(runId) == 0, "all have read")
       }
     }
   }
@@ -91,10 +91,10 @@ class RankMeetingsSuite extends AnyFunSuite {
       val meeting = RankMeeting(runId, 0, 2, 1)
       assert(line.ask(MeetingText(meeting, 0, Visit, "early")).isEmpty)
       line.tell(MeetingLeft(meeting, 0, Visit))
-      assert(RankMeetings.boards(runId) == 0)
+      assert(RankMeetings.meetings(runId) == 0)
       assert(line.ask(MeetingText(meeting, 1, Visit, "late")).isEmpty)
       assert(line.ask(MeetingPoll(meeting, 1, Visit)).isEmpty)
-      assert(RankMeetings.boards(runId) == 1)
+      assert(RankMeetings.meetings(runId) == 1)
     }
   }
 
@@ -103,7 +103,7 @@ class RankMeetingsSuite extends AnyFunSuite {
       val meeting = RankMeeting(runId, 0, 2, 1)
       assert(RankMeetings.answer(MeetingLeft(meeting, 0, 7L)) == null)
       assert(RankMeetings.answer(MeetingText(meeting, 0, 7L, "of a rank that is gone")) == null)
-      assert(RankMeetings.boards(runId) == 0)
+      assert(RankMeetings.meetings(runId) == 0)
       assert(RankMeetings.answer(MeetingText(meeting, 1, 8L, "here")).isEmpty)
       assert(RankMeetings.answer(MeetingText(meeting, 0, 9L, "again")).toSeq == Seq("again", "here"))
     }
@@ -118,7 +118,7 @@ class RankMeetingsSuite extends AnyFunSuite {
       assert(RankMeetings.answer(MeetingLeft(meeting, 0, 7L)) == null)
       assert(RankMeetings.answer(MeetingText(meeting, 1, 8L, "here")).toSeq == Seq("again", "here"))
       assert(RankMeetings.answer(MeetingPoll(meeting, 0, 9L)).toSeq == Seq("again", "here"))
-      assert(RankMeetings.boards(runId) == 0)
+      assert(RankMeetings.meetings(runId) == 0)
     }
   }
 
@@ -138,12 +138,12 @@ class RankMeetingsSuite extends AnyFunSuite {
           val late = RankMeeting(runId, first, 2, 1)
           assert(DriverRendezvous.allGather(line, late, 0, "here", 500, isKilled = false).isEmpty)
           assert(line.hasLeft(late, 0))
-          assert(RankMeetings.boards(runId) == 0)
+          assert(RankMeetings.meetings(runId) == 0)
           val killed = RankMeeting(runId, first + 1, 2, 1)
-          def hasCome: Boolean = RankMeetings.boards(runId) > 0
+          def hasCome: Boolean = RankMeetings.meetings(runId) > 0
           assert(DriverRendezvous.allGather(line, killed, 1, "here", 60000, isKilled = hasCome).isEmpty)
           assert(line.hasLeft(killed, 1))
-          assert(RankMeetings.boards(runId) == 0)
+          assert(RankMeetings.meetings(runId) == 0)
         }
       }
     finally never.countDown()
@@ -168,13 +168,13 @@ class RankMeetingsSuite extends AnyFunSuite {
       val now = before.copy(attempt = 1)
       assert(line.ask(MeetingText(before, 0, Visit, "before")).isEmpty)
       assert(line.ask(MeetingText(now, 1, Visit, "now")).isEmpty)
-      assert(RankMeetings.boards(runId) == 1)
+      assert(RankMeetings.meetings(runId) == 1)
       assert(line.ask(MeetingPoll(before, 0, Visit)) == null)
       val message = intercept[RunFailedException](gathered(line, before, 0, "before")).getMessage
       assert(message == "Rank 0 came to meeting 1 of an attempt of the training that was over.")
       assert(gathered(line, now, 0, "now too") == IndexedSeq("now too", "now"))
       assert(line.ask(MeetingPoll(now, 1, Visit)).toSeq == Seq("now too", "now"))
-      assert(RankMeetings.boards(runId) == 0)
+      assert(RankMeetings.meetings(runId) == 0)
     }
   }
 
@@ -184,7 +184,7 @@ class RankMeetingsSuite extends AnyFunSuite {
       val first = RankMeeting(runId, 0, 2, 1)
       assert(line.ask(MeetingText(first, 0, Visit, "a")).isEmpty)
       assert(line.ask(MeetingText(first.copy(number = 2), 1, Visit, "b")).isEmpty)
-      assert(RankMeetings.boards(runId) == 2)
+      assert(RankMeetings.meetings(runId) == 2)
     }
   }
 
@@ -196,13 +196,13 @@ class RankMeetingsSuite extends AnyFunSuite {
     }
     assert(RankMeetings.answer(MeetingPoll(meeting, 0, Visit)) == null)
     assert(RankMeetings.answer(MeetingText(meeting, 1, Visit, "here")) == null)
-    assert(RankMeetings.boards(meeting.runId) == 0)
+    assert(RankMeetings.meetings(meeting.runId) == 0)
     RankMeetings.open(meeting.runId, attempt = 10000)
     try {
       assert(RankMeetings.answer(MeetingText(meeting, 1, Visit, "here")) == null, "a task of the submission before")
       assert(RankMeetings.answer(MeetingText(meeting.copy(attempt = 10000), 1, Visit, "here")).isEmpty)
     } finally RankMeetings.close(meeting.runId)
-    assert(RankMeetings.boards(meeting.runId) == 0)
+    assert(RankMeetings.meetings(meeting.runId) == 0)
   }
 
   test("a driver that does not answer in Spark's time is named") {

@@ -11,7 +11,7 @@ class RecorderSuite extends AnyFunSuite with LocalRuns {
 
   private def withRecorder(body: (RunSetup, LiveRun, Recorder) => Unit): Unit = {
     val setup = prepared().setup
-    val live = LiveRuns.open("app", setup, new Progress)
+    val live = LiveRuns.open("app", setup, new RunProgress)
     val folder = RunFolder.create(results.toString, "recorder")
     try body(setup, live, new Recorder(setup, folder, live, System.nanoTime()))
     finally folder.close()

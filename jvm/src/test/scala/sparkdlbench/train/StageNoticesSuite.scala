@@ -40,7 +40,7 @@ class StageNoticesSuite extends AnyFunSuite with LocalRuns {
     seconds = 200
     assert(watch.look().nonEmpty)
     watch.receive(status(7))
-    watch.receive(DoingReport("run", 0, Progress.Evaluating))
+    watch.receive(DoingReport("run", 0, RunProgress.Evaluating))
     seconds = 9000
     assert(watch.look().isEmpty, "an evaluation has no steps")
   }
@@ -48,7 +48,7 @@ class StageNoticesSuite extends AnyFunSuite with LocalRuns {
   test("a run that goes on well after a lost attempt says what befell it, in events, summary and progress") {
     val run = prepared()
     val folder = Files.createTempDirectory("notices")
-    val live = LiveRuns.open("app", run.setup, new Progress)
+    val live = LiveRuns.open("app", run.setup, new RunProgress)
     val files = sparkdlbench.results.RunFolder.create(folder.toString, "told")
     val recorder = new sparkdlbench.train.Recorder(run.setup, files, live, System.nanoTime())
     recorder.noticed(Notice("rank_failed", "killed", Some(1), Some("host-2"), Some("3")))

@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
 import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
+import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.vector.FlatBuffer
 
@@ -16,7 +16,7 @@ class StepGuardSuite extends AnyFunSuite with LocalRuns {
   private final class Held extends Engine {
     val parameters, gradients = new FlatBuffer(3)
     val statistics = new FlatBuffer(1)
-    def join(exchange: RankExchange): Unit = ()
+    def join(exchange: RankGather): Unit = ()
     def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = 0.0
     def evaluate(batch: Batch): Evaluation = Evaluation(0, 0.0, 0)
     def predict(batch: Batch, scores: FloatBuffer): Unit = ()

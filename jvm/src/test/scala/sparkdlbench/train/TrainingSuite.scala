@@ -153,7 +153,7 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     assert(summary.path("bytes").path("in-process").asLong === steps * 2 * 3 * parameters * 4)
   }
 
-  test("what a user can mend is found before any job") {
+  test("what a user can correct is found before any job") {
     def complaint(settings: (String, String)*): String = {
       var jobs = 0
       val listener = new org.apache.spark.scheduler.SparkListener {

@@ -76,7 +76,7 @@ class TrainingTabSuite extends AnyFunSuite {
       RankStatus(index, "h", index.toString, 10, nanos, Map("tcp" -> 5L))
     }
     def live(ranks: RankStatus*) = {
-      val run = new LiveRun("app-1", null, new Progress)
+      val run = new LiveRun("app-1", null, new RunProgress)
       ranks.foreach(run.told)
       run
     }
@@ -97,7 +97,7 @@ class TrainingTabSuite extends AnyFunSuite {
       phases(Phase.Scheduler) = 5000000
       phases
     }
-    val run = new LiveRun("app-1", null, new Progress)
+    val run = new LiveRun("app-1", null, new RunProgress)
     run.placed(Seq(Placement(0, "a", "0"), Placement(1, "b", "1")))
     assert(run.rankStatuses.map(_.host) == Seq("a", "b") && run.straggler.isEmpty)
     val ranks = IndexedSeq(nanos(1000000, 2000000), nanos(3000000, 0))

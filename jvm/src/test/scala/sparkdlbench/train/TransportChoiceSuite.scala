@@ -50,7 +50,7 @@ class TransportChoiceSuite extends AnyFunSuite {
 
   test("before there is a session the settings alone decide") {
     def name(values: (String, String)*) =
-      TransportChoice.beforehand(RunKeys.resolve(values.toMap))(RunKeys.transport)
+      TransportChoice.beforeStart(RunKeys.resolve(values.toMap))(RunKeys.transport)
     assert(name() == "block-stream" && name("topology" -> "tree") == "shuffle" && name("transport" -> "ucx") == "ucx")
   }
 }

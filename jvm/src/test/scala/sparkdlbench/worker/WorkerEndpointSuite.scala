@@ -3,7 +3,7 @@ package sparkdlbench.worker
 import org.scalatest.BeforeAndAfterEach
 import sparkdlbench.OnOneLine
 import sparkdlbench.common.{Facts, Json}
-import sparkdlbench.train.{DriverBoards, MeetingLeft, MeetingMessage, RankMeetings}
+import sparkdlbench.train.{MeetingLeft, MeetingMessage, RankMeetings, RendezvousClient}
 
 import java.net.UnixDomainSocketAddress
 import java.nio.channels.SocketChannel
@@ -21,7 +21,7 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
   private var endpoint: WorkerEndpoint = _
 
   private val here = new DriverLink {
-    override def boards: DriverBoards = new DriverBoards {
+    override def rendezvous: RendezvousClient = new RendezvousClient {
       override def ask(message: MeetingMessage): Array[String] = RankMeetings.answer(message)
       override def tell(message: MeetingLeft): Unit = RankMeetings.answer(message): Unit
     }
@@ -138,7 +138,7 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
       _.raw(WorkerConnection.Magic ++ noise(32)),
       _.greet().send(rank, 1, Array.emptyByteArray, length = Some(-1)),
       _.greet().send(rank, 1, Array.emptyByteArray, length = Some(Int.MaxValue)),
-      _.greet().send(rank, 1, Array.emptyByteArray, length = Some(Wire.MostBody + 1)),
+      _.greet().send(rank, 1, Array.emptyByteArray, length = Some(FrameChannel.MostBody + 1)),
       _.greet().send(rank, 1, "{"),
       _.greet().send(rank, 1, "[" * 100000),
       _.greet().send(rank, 1, noise(1000)),
@@ -170,7 +170,7 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
   test("a worker of another version is told so") {
     val client = new Client().greet().send(WorkerConnection.BeginRank, 1, hello(0, 1, 0, version = "0.0.1"))
     val (kind, _, words) = client.receive()
-    assert(kind == Answer.Mendable && words.contains("0.0.1") && words.contains("Install both"), words)
+    assert(kind == Answer.UserError && words.contains("0.0.1") && words.contains("Install both"), words)
     assert(client.isEnded)
     client.close()
   }

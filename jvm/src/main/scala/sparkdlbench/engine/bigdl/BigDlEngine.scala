@@ -1,7 +1,7 @@
 package sparkdlbench.engine.bigdl
 
 import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
+import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
@@ -45,7 +45,7 @@ private[bigdl] final class BigDlEngine(
     if (own.isEmpty) None else Some((own.head.offset, own.last.offset + own.last.length))
   }.toIndexedSeq
 
-  def join(exchange: RankExchange): Unit = () // no layer of it works over other ranks' rows
+  def join(exchange: RankGather): Unit = () // no layer of it works over other ranks' rows
 
   def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double =
     if (batch.rows == 0) {

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, Evaluation, RankExchange}
+import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.loss.BatchErrors
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
@@ -66,7 +66,7 @@ private[libtorch] final class LibtorchEngine(
   private val passes = new PassCache
   private var closed = false
 
-  def join(exchange: RankExchange): Unit = state.exchange = exchange
+  def join(exchange: RankGather): Unit = state.exchange = exchange
 
   def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = configured {
     if (batch.rows == 0) {

@@ -136,7 +136,7 @@ private[sparkdlbench] object NativeCache {
       val trial = Files.createTempFile(folder, "writable", ".tmp")
       val owner = Files.getOwner(trial)
       Files.delete(trial)
-      // Code is loaded from here: a folder that somebody else made beforehand in a shared /tmp must not be trusted.
+      // Code is loaded from here: a folder that somebody else made before us in a shared /tmp must not be trusted.
       if (Files.getOwner(folder) != owner)
         throw unusable(folder, s"it belongs to ${Files.getOwner(folder).getName}, not to ${owner.getName}", null)
     } catch {

@@ -4,7 +4,7 @@ import org.bytedeco.pytorch.Tensor
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Settings, Variant, Variants}
 import sparkdlbench.data.RowIds
-import sparkdlbench.engine.RankExchange
+import sparkdlbench.engine.RankGather
 import sparkdlbench.model.{LayerSpec, ModelSpec, ParameterSpec}
 
 /**
@@ -35,7 +35,7 @@ private[libtorch] final class PassState {
   var training: Boolean = false
   var step: Long = 0
   var ids: RowIds = RowIds.counted
-  var exchange: RankExchange = RankExchange.alone
+  var exchange: RankGather = RankGather.alone
 }
 
 /**

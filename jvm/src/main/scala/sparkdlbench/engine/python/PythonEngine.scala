@@ -3,7 +3,7 @@ package sparkdlbench.engine.python
 import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankExchange}
+import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankGather}
 import sparkdlbench.loss.{BatchErrors, ClassWeights, Huber}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
@@ -27,7 +27,7 @@ private[python] final class PythonEngine private (
   def gradients: FlatBuffer = memory.gradients
   def statistics: FlatBuffer = memory.statistics
 
-  def join(exchange: RankExchange): Unit = () // no layer of it works over other ranks' rows
+  def join(exchange: RankGather): Unit = () // no layer of it works over other ranks' rows
 
   def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = {
     val loss =

@@ -89,7 +89,7 @@ private[python] final class PythonProcess private (
       requests.flush()
       answers.readInt() match {
         case Done => read(answers)
-        case Mendable => throw new ConfigurationException(words())
+        case UserError => throw new ConfigurationException(words())
         case Failed =>
           throw new RunFailedException(s"The engine '$engine' failed on host ${Facts.hostName}: ${words()}$lastWords.")
         case other => throw new IOException(s"it answered with the number $other")
@@ -156,7 +156,7 @@ private[python] final class PythonProcess private (
 private[python] object PythonProcess {
   private val Module = "sparkdl_bench.engines._process"
   private val Done = 0
-  private val Mendable = 1
+  private val UserError = 1
   private val Failed = 2
   private val StepRequest = 1
   private val EvaluationRequest = 2

@@ -134,7 +134,7 @@ object UcxLibraries {
     folder
   }
 
-  /** Code is loaded from here, so a folder that somebody else made beforehand in a shared /tmp is not trusted. */
+  /** Code is loaded from here, so a folder that somebody else made before us in a shared /tmp is not trusted. */
   private def root(): Path = {
     val folder = Paths.get(System.getProperty("java.io.tmpdir"), s"sparkdl-bench-${System.getProperty("user.name")}")
     if (!Files.isDirectory(folder))

@@ -9,7 +9,7 @@ import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.FlatBuffer
 
 /** Steps of topology `ps` with servers of their own, between which workers do something that takes longer than servers wait. */
-class LifeSignsSuite extends AnyFunSuite {
+class HeartbeatsSuite extends AnyFunSuite {
   private val short = InMemoryConditions(timeoutMillis = 2400)
   private val workers = 2
 
@@ -17,11 +17,11 @@ class LifeSignsSuite extends AnyFunSuite {
     RunKeys.resolve(Map("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> shards.toString))
 
   /** Three steps of a sum; the workers pause after the second one. What each rank holds at the end: a server what it owns. */
-  private def train(shards: Int, conditions: InMemoryConditions)(pause: (Int, LifeSigns) => Unit): Seq[Seq[Float]] =
+  private def train(shards: Int, conditions: InMemoryConditions)(pause: (Int, Heartbeats) => Unit): Seq[Seq[Float]] =
     ThreadGroup.run(workers + shards, conditions)(sums(_, shards, short.timeoutMillis / 12, pause))
 
-  private def sums(transport: Transport, shards: Int, everyMillis: Long, pause: (Int, LifeSigns) => Unit) = {
-    val signs = new LifeSigns(transport, Ps.servers(transport.size, settings(shards)), everyMillis * 1000000L)
+  private def sums(transport: Transport, shards: Int, everyMillis: Long, pause: (Int, Heartbeats) => Unit) = {
+    val signs = new Heartbeats(transport, Ps.servers(transport.size, settings(shards)), everyMillis * 1000000L)
     val (gradient, parameters) = (new FlatBuffer(10), new FlatBuffer(10))
     val collective = Topology.of(settings(shards)).bind(signs, gradient, parameters, 4, new Fp32, new Fp32)
     for (step <- 0L until 3L) {

@@ -10,7 +10,7 @@ import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
  * One rank's part of one round, or of several rounds in a row in which it receives nothing before the last: sends,
  * then receives.
  */
-private[topology] final class Stage(val sends: Array[Outgoing], val receives: Array[Incoming]) {
+private[topology] final class Round(val sends: Array[Outgoing], val receives: Array[Incoming]) {
 
   def startSends(transport: Transport, sequence: Long, encode: Boolean): Unit = {
     var index = 0
@@ -111,16 +111,16 @@ private[topology] final class Incoming(val lane: Lane, val wire: Wire, val fromS
 }
 
 /**
- * Sums what one stage receives with this rank's own values, in the order of ranks, into this rank's own values. All
- * messages of the stage hold the same slices.
+ * Sums what one round receives with this rank's own values, in the order of ranks, into this rank's own values. All
+ * messages of the round hold the same slices.
  */
-private[topology] final class Summation(rank: Int, stage: Stage, scratch: () => FloatBuffer) {
-  private val first = stage.receives.head
+private[topology] final class Summation(rank: Int, round: Round, scratch: () => FloatBuffer) {
+  private val first = round.receives.head
   private val wire = first.wire
-  require(stage.receives.forall(in => in.fromSlice == first.fromSlice && in.untilSlice == first.untilSlice))
+  require(round.receives.forall(in => in.fromSlice == first.fromSlice && in.untilSlice == first.untilSlice))
   private val own: FloatBuffer = wire.floats(first.fromSlice, first.untilSlice)
-  private val ownPlace = stage.receives.count(_.lane.from < rank)
-  private val parts = new Array[FloatBuffer](stage.receives.length + 1)
+  private val ownPlace = round.receives.count(_.lane.from < rank)
+  private val parts = new Array[FloatBuffer](round.receives.length + 1)
   parts(ownPlace) = own
   // (a + b) + own: what comes before needs a place of its own; own + a is a + own.
   private val before: FloatBuffer = if (wire.codec.raw || ownPlace < 2) null else scratch().slice(0, own.capacity)
@@ -129,8 +129,8 @@ private[topology] final class Summation(rank: Int, stage: Stage, scratch: () => 
 
   private def sumRaw(): Unit = {
     var index = 0
-    while (index < stage.receives.length) {
-      parts(if (index < ownPlace) index else index + 1) = stage.receives(index).floats
+    while (index < round.receives.length) {
+      parts(if (index < ownPlace) index else index + 1) = round.receives(index).floats
       index += 1
     }
     FloatOps.sumInto(own, parts)
@@ -140,13 +140,13 @@ private[topology] final class Summation(rank: Int, stage: Stage, scratch: () => 
     var index = 0
     if (ownPlace >= 2) {
       while (index < ownPlace) {
-        wire.decodeTo(stage.receives(index).bytes, first.fromSlice, first.untilSlice, before, add = index > 0)
+        wire.decodeTo(round.receives(index).bytes, first.fromSlice, first.untilSlice, before, add = index > 0)
         index += 1
       }
       FloatOps.addInto(own, before)
     }
-    while (index < stage.receives.length) {
-      wire.decodeAdd(stage.receives(index).bytes, first.fromSlice, first.untilSlice)
+    while (index < round.receives.length) {
+      wire.decodeAdd(round.receives(index).bytes, first.fromSlice, first.untilSlice)
       index += 1
     }
   }

@@ -11,7 +11,7 @@ import sparkdlbench.vector.FlatBuffer
  * @param mean
  *   None where there is nothing to average: one rank, or a model without statistics
  */
-private[train] final class Statistics(values: FlatBuffer, rank: Int, mean: Option[VectorMean]) {
+private[train] final class RunningStatistics(values: FlatBuffer, rank: Int, mean: Option[VectorMean]) {
   private var sharedAfter = -1L
 
   /** A collective call: averages, unless that was done after the same step already. */
@@ -21,14 +21,14 @@ private[train] final class Statistics(values: FlatBuffer, rank: Int, mean: Optio
   }
 
   /** What a checkpoint keeps of them: rank 0's, which are everybody's. */
-  def state: Seq[StateRange] = if (rank == 0) Statistics.state(values) else Nil
+  def state: Seq[StateRange] = if (rank == 0) RunningStatistics.state(values) else Nil
 
-  def restore(snapshot: Snapshot): Unit = Statistics.restore(values, snapshot)
+  def restore(snapshot: Snapshot): Unit = RunningStatistics.restore(values, snapshot)
 
   def result: Array[Float] = if (rank == 0) values.toArray else Array.empty
 }
 
-private[train] object Statistics {
+private[train] object RunningStatistics {
   val Name = "statistics"
 
   /** Their part of a checkpoint; nothing where the model has none. */

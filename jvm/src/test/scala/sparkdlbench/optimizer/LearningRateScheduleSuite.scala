@@ -4,9 +4,9 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
 
-class ScheduleSuite extends AnyFunSuite {
+class LearningRateScheduleSuite extends AnyFunSuite {
   private def rates(settings: (String, String)*): Long => Float =
-    Schedule.learningRate(RunKeys.resolve(Map("optimizer.learning_rate" -> "0.01") ++ settings))
+    LearningRateSchedule.learningRate(RunKeys.resolve(Map("optimizer.learning_rate" -> "0.01") ++ settings))
 
   test("constant, by default") {
     assert(Seq(0L, 1L, 1000000L).map(rates()).forall(_ == 0.01f))

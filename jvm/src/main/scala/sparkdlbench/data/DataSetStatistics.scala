@@ -13,7 +13,7 @@ import scala.collection.immutable.ListMap
  * One pass over a data set as one Spark job: map, each task takes the moments of its part; reduce, the driver merges them in the parts'
  * order, so the same set gives the same digits. Values are the stored ones, before `data.scale`, `data.normalize` and augmentation.
  */
-object Statistics {
+object DataSetStatistics {
 
   /** What came out, for JSON. */
   def of(sc: SparkContext, settings: Settings): ListMap[String, Any] = {

@@ -4,7 +4,7 @@ package sparkdlbench.engine
  * How a layer hears of the other ranks' rows in the middle of a pass. A layer asks, and whoever trains answers: an engine knows
  * no transport, and a transport no layer. Used by the thread that computes.
  */
-trait RankExchange {
+trait RankGather {
 
   /** Number of ranks, at least 1. */
   def size: Int
@@ -19,10 +19,10 @@ trait RankExchange {
   def gather(values: Array[Float]): Array[Float]
 }
 
-object RankExchange {
+object RankGather {
 
   /** The exchange of a rank that trains by itself. */
-  val alone: RankExchange = new RankExchange {
+  val alone: RankGather = new RankGather {
     def size: Int = 1
     def gather(values: Array[Float]): Array[Float] = values
   }

@@ -14,7 +14,7 @@ import java.nio.ByteBuffer
  * @param everyNanos
  *   a part of the time that ranks wait for each other
  */
-private[algorithm] final class LifeSigns(inner: Transport, servers: IndexedSeq[Int], everyNanos: Long)
+private[algorithm] final class Heartbeats(inner: Transport, servers: IndexedSeq[Int], everyNanos: Long)
     extends ForwardingTransport(inner) {
   private val serves = servers.contains(rank)
   private val word = ByteBuffer.allocateDirect(java.lang.Long.BYTES)

@@ -7,7 +7,7 @@ import sparkdlbench.metrics.ResourceUse
 import scala.collection.immutable.ListMap
 
 /** @param line what a log would say */
-final case class Moment(state: String, step: Long, steps: Long, line: String, error: Option[String])
+final case class RunStatus(state: String, step: Long, steps: Long, line: String, error: Option[String])
 
 /**
  * What a user may know about a run while it goes on; written by the training thread, read by any other.
@@ -15,7 +15,7 @@ final case class Moment(state: String, step: Long, steps: Long, line: String, er
  * @param nanoTime
  *   the clock
  */
-final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
+final class RunProgress(nanoTime: () => Long = () => System.nanoTime()) {
   private var state = "running"
   private var epoch = 0
   private var epochs = 0
@@ -45,7 +45,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
     this.step = step
     this.loss = Some(loss)
     this.rowsPerSecond = rowsPerSecond
-    doing = Progress.Training
+    doing = RunProgress.Training
   }
 
   /** The training begins, or begins again after a loss. */
@@ -61,7 +61,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
    * @param state
    *   done, failed, diverged or cancelled
    * @param usersToMend
-   *   a rank found something wrong that the user can mend: a ConfigurationException
+   *   a rank found something wrong that the user can correct: a ConfigurationException
    */
   def ended(state: String, error: Option[String], usersToMend: Boolean = false): Unit = change {
     this.state = state
@@ -88,13 +88,13 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   def noticesAfter(seen: Int): Seq[String] = synchronized(notices.drop(seen))
 
   /** Now, as one whole. */
-  def moment: Moment = synchronized(Moment(state, step, steps, line, error))
+  def moment: RunStatus = synchronized(RunStatus(state, step, steps, line, error))
 
   /** One line for a log. */
   def line: String = synchronized {
     val measured = loss.fold("")(value => f" loss $value%.4f $rowsPerSecond%.0f rows/s") +
-      evaluation.fold("")(Progress.measured)
-    val what = if (doing == Progress.Training || state != "running") "" else s" ($doing)"
+      evaluation.fold("")(RunProgress.measured)
+    val what = if (doing == RunProgress.Training || state != "running") "" else s" ($doing)"
     s"epoch $epoch/$epochs step $step/$steps$measured$what"
   }
 
@@ -133,7 +133,7 @@ final class Progress(nanoTime: () => Long = () => System.nanoTime()) {
   }
 }
 
-private[sparkdlbench] object Progress {
+private[sparkdlbench] object RunProgress {
   val Training = "training"
   val Evaluating = "evaluating"
 

@@ -20,12 +20,12 @@ private[worker] final case class Frame(kind: Int, id: Long, body: ByteBuffer)
 private[worker] final class ProtocolException(message: String) extends IOException(message)
 
 /**
- * The frames of one connection. Whatever the peer sends, a connection takes no more than `Wire.MostBytes` of memory. Read by one thread,
+ * The frames of one connection. Whatever the peer sends, a connection takes no more than `FrameChannel.MostBytes` of memory. Read by one thread,
  * written by any.
  */
-private[worker] final class Wire(socket: SocketChannel) extends AutoCloseable {
-  private var in = ByteBuffer.allocateDirect(Wire.FirstBytes).order(ByteOrder.LITTLE_ENDIAN).limit(0)
-  private var out = ByteBuffer.allocateDirect(Wire.FirstBytes).order(ByteOrder.LITTLE_ENDIAN)
+private[worker] final class FrameChannel(socket: SocketChannel) extends AutoCloseable {
+  private var in = ByteBuffer.allocateDirect(FrameChannel.FirstBytes).order(ByteOrder.LITTLE_ENDIAN).limit(0)
+  private var out = ByteBuffer.allocateDirect(FrameChannel.FirstBytes).order(ByteOrder.LITTLE_ENDIAN)
 
   /** The next `count` bytes, which are fewer than a frame's head may be long. */
   def bytes(count: Int): Array[Byte] = {
@@ -37,11 +37,11 @@ private[worker] final class Wire(socket: SocketChannel) extends AutoCloseable {
 
   /** Waits for the next frame; an EOFException where the peer has closed the connection. */
   def read(): Frame = {
-    need(Wire.HeadBytes)
+    need(FrameChannel.HeadBytes)
     val length = in.getInt()
     val (kind, id) = (in.getInt(), in.getLong())
-    if (length < 0 || length > Wire.MostBody)
-      throw new ProtocolException(s"a request announces $length bytes; it may have ${Wire.MostBody}")
+    if (length < 0 || length > FrameChannel.MostBody)
+      throw new ProtocolException(s"a request announces $length bytes; it may have ${FrameChannel.MostBody}")
     need(length)
     val body = in.slice(in.position(), length).order(ByteOrder.LITTLE_ENDIAN)
     in.position(in.position() + length)
@@ -49,12 +49,13 @@ private[worker] final class Wire(socket: SocketChannel) extends AutoCloseable {
   }
 
   def write(kind: Int, id: Long, body: Array[Byte]): Unit = synchronized {
-    if (out.capacity < Wire.HeadBytes + body.length)
-      out = ByteBuffer.allocateDirect(Wire.HeadBytes + body.length).order(ByteOrder.LITTLE_ENDIAN)
+    if (out.capacity < FrameChannel.HeadBytes + body.length)
+      out = ByteBuffer.allocateDirect(FrameChannel.HeadBytes + body.length).order(ByteOrder.LITTLE_ENDIAN)
     out.clear()
     out.putInt(body.length).putInt(kind).putLong(id).put(body).flip()
     while (out.hasRemaining) socket.write(out)
-    if (out.capacity > Wire.KeptBytes) out = ByteBuffer.allocateDirect(Wire.FirstBytes).order(ByteOrder.LITTLE_ENDIAN)
+    if (out.capacity > FrameChannel.KeptBytes)
+      out = ByteBuffer.allocateDirect(FrameChannel.FirstBytes).order(ByteOrder.LITTLE_ENDIAN)
   }
 
   /** Has at least `count` unread bytes in `in`. */
@@ -73,7 +74,7 @@ private[worker] final class Wire(socket: SocketChannel) extends AutoCloseable {
   override def close(): Unit = socket.close()
 }
 
-private[worker] object Wire {
+private[worker] object FrameChannel {
   val HeadBytes = 16
 
   /** Of the longest request. */
@@ -90,7 +91,7 @@ private[worker] object Answer {
   val Done = 0
 
   /** A `ConfigurationException`. */
-  val Mendable = 1
+  val UserError = 1
 
   /** A `RunFailedException`. */
   val Failed = 2

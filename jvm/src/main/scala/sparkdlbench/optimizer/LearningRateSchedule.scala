@@ -3,7 +3,7 @@ package sparkdlbench.optimizer
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 
 /** The learning rate over the steps of a run: `optimizer.learning_rate` times a factor. */
-trait Schedule {
+trait LearningRateSchedule {
 
   /** @param step number of the step, from 0 */
   def factor(step: Long): Double
@@ -11,10 +11,10 @@ trait Schedule {
 
 /** One way to change the learning rate; one file each. `StrictMath` throughout, so that all ranks use the same bits. */
 trait ScheduleVariant extends Variant {
-  def create(settings: Settings): Schedule
+  def create(settings: Settings): LearningRateSchedule
 }
 
-object Schedule {
+object LearningRateSchedule {
   val name: Key[String] = Key.text("schedule.name", "constant", "How the learning rate changes over the steps")
   val gamma: Key[Double] = Key.number("schedule.gamma", "0.1", 0, "Factor of step and multistep; speed of inv")
   val warmupSteps: Key[Long] =
@@ -40,7 +40,7 @@ object Schedule {
 final class ScheduleAxis extends Axis {
   def place = 9
   def name = "schedule"
-  def key: Key[String] = Schedule.name
-  override def keys: Seq[Key[_]] = Schedule.keys
+  def key: Key[String] = LearningRateSchedule.name
+  override def keys: Seq[Key[_]] = LearningRateSchedule.keys
   def variants: Seq[Variant] = Variants.all[ScheduleVariant]
 }

@@ -15,7 +15,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "python" / PACKAGE
 LAYERS = (
     ("console", "errors", "machine", "nearest", "redaction", "submit", "version"),
     ("datafiles", "decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth", "worker"),
-    ("spark_install", "spark_properties"),
+    ("connect", "evaluation", "spark_install", "spark_properties"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("checkpoint", "runfiles", "saved", "torch"),
     ("exports",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("cli", "preflight", "session", "transports"),
     ("doctor", "entry", "prediction"),
     ("launching", "trainer"),
-    ("class_archive_build", "comparison", "ml"),
+    ("class_archive_build", "comparison", "ml", "mlflow"),
     ("bench", "report"),
     ("comparison_api",),
     ("commands",),

@@ -216,3 +216,59 @@ def test_rare_classes_count_by_their_weights(spark: SparkSession, ours: SparkDLC
     assert found(ours.copy({ours.classWeights: "balanced"}).fit(frame)) > 10
     with pytest.raises(ConfigurationError, match="that is 3 numbers for 2 classes"):
         ours.setClassWeights([1, 2, 3]).fit(frame)
+
+
+@pytest.mark.parametrize("kind", ["ours", "pyspark's"])
+def test_models_of_many_parameters_at_once(kind: str, ours: SparkDLClassifier, rows: DataFrame) -> None:
+    """`fitMultiple`, as CrossValidator uses it: an iterator of (index, model), and the estimator stays as it was."""
+    estimator: Any = ours if kind == "ours" else LogisticRegression()
+    passes = estimator.epochs if kind == "ours" else estimator.maxIter
+    models = dict(estimator.fitMultiple(rows, [{passes: 1}, {passes: 3, estimator.predictionCol: "p"}]))
+    assert sorted(models) == [0, 1]
+    assert [models[index].getPredictionCol() for index in (0, 1)] == ["prediction", "p"]
+    assert not estimator.isSet("predictionCol")
+    # A dict or a list of them as `params` of `fit`, as every estimator takes them.
+    assert [type(each) for each in estimator.fit(rows, [{passes: 1}])] == [type(models[0])]
+
+
+@pytest.mark.on_one_line
+def test_training_goes_on_from_a_model(ours: SparkDLClassifier, rows: DataFrame, tmp_path: Path) -> None:
+    first = ours.fit(rows)
+    first.net.save(tmp_path / "net")
+    untouched = ours.copy({ours.epochs: 0})
+    for given in (first, first.net, str(tmp_path / "net"), tmp_path / "net" / "weights.npz"):
+        again = untouched.setInitialModel(given).fit(rows)
+        assert again.transform(rows).collect() == first.transform(rows).collect()
+    with pytest.raises(ConfigurationError, match=r"initialModel of this SparkDLClassifier is a model in memory"):
+        untouched.setInitialModel(first).write()
+    untouched.setInitialModel(str(tmp_path / "net")).save(str(tmp_path / "estimator"))
+    read = SparkDLClassifier.load(str(tmp_path / "estimator"))
+    assert read.getInitialModel() == str(tmp_path / "net")
+    with pytest.raises(ConfigurationError, match="initialModel is a int"):
+        ours.copy().setInitialModel(3).fit(rows)
+
+
+@pytest.mark.on_one_line
+def test_rows_to_test_on_are_told_by_a_column(ours: SparkDLClassifier, rows: DataFrame) -> None:
+    """Rows that would teach the opposite are not trained on where the column says so."""
+    wrong = rows.withColumn("label", (rows["label"] + 1) % 3).withColumn("held", functions.lit(True))
+    both = rows.withColumn("held", functions.lit(None).cast("boolean")).union(wrong.select(*rows.columns, "held"))
+    ours.setValidationIndicatorCol("held").setSettings({**ours.getSettings(), "keep_best": "off"})
+    assert accuracy(ours.fit(both).transform(rows)) > 0.9
+    for wanted in ("label", "nothing"):
+        with pytest.raises(ConfigurationError, match=rf"Column '{wanted}' \(validationIndicatorCol\) is"):
+            ours.copy().setValidationIndicatorCol(wanted).fit(both)
+
+
+@pytest.mark.on_one_line
+def test_plain_columns_are_features(ours: SparkDLClassifier, rows: DataFrame, tmp_path: Path) -> None:
+    plain = rows.select("x", rows["y"].cast("float").alias("validation"), "label")
+    model = ours.setFeaturesCols(["x", "validation"]).fit(plain)
+    assert accuracy(model.transform(plain)) > 0.9
+    assert (model.numFeatures, model.net.columns) == (2, ["x", "features_1"])
+    model.save(str(tmp_path / "model"))
+    again = SparkDLClassificationModel.load(str(tmp_path / "model"))
+    assert again.getFeaturesCols() == ["x", "validation"]
+    assert again.transform(plain).collect() == model.transform(plain).collect()
+    with pytest.raises(ConfigurationError, match=r"has no column 'z' \(featuresCols\)"):
+        ours.setFeaturesCols(["x", "z"]).fit(plain)

@@ -26,7 +26,7 @@ class TestDiscovery:
     def test_every_peer_is_found_and_described(self) -> None:
         found = peers.discover()
         assert {"bigdl", "gloo", "memcpy", "mpi", "pytorch", "pytorch-ddp"} <= set(found)
-        assert all(peer.doc and peer.kinds <= {"train", "fit", "allreduce"} for peer in found.values())
+        assert all(peer.doc and peer.kinds <= {"train", "fit", "predict", "allreduce"} for peer in found.values())
 
     def test_every_requirement_is_pinned(self) -> None:
         for peer in peers.discover().values():

@@ -115,10 +115,21 @@ def check(value: Any, call: str, other: str = "") -> None:
         call: what was called, as a sentence begins with it.
         other: a further sentence, of what else there is.
     """
-    if is_frame(value):
+    if is_frame(value) and not _of_connect(value):
         return
-    given = of_another_library(value) or f"a {type(value).__name__}."
+    given = of_another_library(value) or _of_connect(value) or f"a {type(value).__name__}."
     raise ConfigurationError(f"{call} takes a DataFrame of a classic Spark session, and this is {given}{other}")
+
+
+def _of_connect(value: Any) -> str | None:
+    """The same of a DataFrame of Spark Connect."""
+    if not type(value).__module__.startswith("pyspark.sql.connect."):
+        return None
+    return (
+        "a DataFrame of a Spark Connect session, whose client has no JVM. Train in a classic session on the cluster, "
+        "SparkSession.builder.master(…) in place of .remote(…) or a script for spark-submit, and save the model: its "
+        "transform takes DataFrames of Spark Connect."
+    )
 
 
 def refuse_twins(frame: Any) -> None:

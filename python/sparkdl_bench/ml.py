@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.linalg import Vector, Vectors
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol
+from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.ml.util import (
     DefaultParamsReadable,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkDLClassificationModel", "SparkDLClassifier", "SparkDLRegressionModel", "SparkDLRegressor"]
 
-_FEATURES, _LABEL = "features", "label"
+_FEATURES, _LABEL, _VALIDATION = "features", "label", "validation"
 # Rows that a run's own test figures are of; all rows train.
 _TEST_ROWS = 1000
 _MOST_SKIPPED = 2**31 - 1
@@ -51,6 +52,26 @@ _TRAINING = threading.Lock()
 
 class _Shared(HasHandleInvalid):
     """What estimators and models have besides Spark ML's own parameters."""
+
+    featuresCols: Param[list[str]] = Param(
+        Params._dummy(),
+        "featuresCols",
+        "names of numeric columns, in place of featuresCol",
+        typeConverter=TypeConverters.toListString,
+    )
+
+    def setFeaturesCols(self, value: Sequence[str]) -> Any:
+        """Sets the value of `featuresCols`: numeric columns in this order, in place of the one of `featuresCol`."""
+        return self._set(featuresCols=list(value))
+
+    def getFeaturesCols(self) -> list[str]:
+        """Gets the value of `featuresCols` or its default value, []."""
+        return self.getOrDefault(self.featuresCols)
+
+    def _features(self) -> list[str]:
+        """The columns of a row's values."""
+        columns: Any = self
+        return self.getFeaturesCols() or [columns.getFeaturesCol()]
 
     def setHandleInvalid(self, value: str) -> Any:
         """Sets the value of `handleInvalid`: what a row does that has no valid values.
@@ -68,7 +89,7 @@ class _WithProbability(HasProbabilityCol):
         return self._set(probabilityCol=value)
 
 
-class _Trained(_Shared):
+class _Trained(_Shared, HasValidationIndicatorCol):
     """The parameters of an estimator that trains with `Trainer`, besides those of Spark ML."""
 
     model: Param[Any] = Param(
@@ -83,6 +104,12 @@ class _Trained(_Shared):
     epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", typeConverter=TypeConverters.toInt)
     settings: Param[dict[str, Any]] = Param(
         Params._dummy(), "settings", "further keywords of Trainer, by name", typeConverter=TypeConverters.identity
+    )
+    initialModel: Param[Any] = Param(
+        Params._dummy(),
+        "initialModel",
+        "a trained model, or the path of one or of its weights, to start from",
+        typeConverter=TypeConverters.identity,
     )
 
     def setParams(self, **params: Any) -> Any:
@@ -136,21 +163,102 @@ class _Trained(_Shared):
         """Gets the value of `settings` or its default value."""
         return self.getOrDefault(self.settings)
 
+    def setValidationIndicatorCol(self, value: str) -> Any:
+        """Sets the value of `validationIndicatorCol`: a boolean column, true for the rows that are tested on."""
+        return self._set(validationIndicatorCol=value)
+
+    def setInitialModel(self, value: Any) -> Any:
+        """Sets the value of `initialModel`: what training starts from, which must have the same layers.
+
+        Args:
+            value: what `fit` returned; a `sparkdl_bench.Model`; or the path of a saved model or of its weights, on the
+                driver's host, as `initial_weights` of `Trainer` takes it. None: the weights that the seed gives.
+        """
+        return self._set(initialModel=value)
+
+    def getInitialModel(self) -> Any:
+        """Gets the value of `initialModel` or its default value, None."""
+        return self.getOrDefault(self.initialModel)
+
+    def write(self) -> MLWriter:
+        """A writer for any file system that Spark knows; a model in memory as `initialModel` cannot be written."""
+        if not isinstance(self.getInitialModel(), (str, Path, type(None))):
+            raise ConfigurationError(
+                f"initialModel of this {type(self).__name__} is a model in memory, and an estimator is written as "
+                "text. Save the net, model.net.save(path), and set initialModel to its path; or set it to None."
+            )
+        return DefaultParamsWriter(self)
+
+    @contextmanager
+    def _initial(self) -> Iterator[dict[str, str]]:
+        """The keyword of `Trainer` that `initialModel` is."""
+        given = self.getInitialModel()
+        net = given.net if isinstance(given, _TrainedModel) else given
+        if net is None:
+            yield {}
+        elif isinstance(net, Model):
+            with tempfile.TemporaryDirectory(prefix="sparkdl-bench-initial-") as folder:
+                net.save(folder)
+                yield {"initial_weights": folder}
+        elif isinstance(net, (str, Path)):
+            yield {"initial_weights": str(net)}
+        else:
+            raise ConfigurationError(
+                f"initialModel is a {type(net).__name__}. Give what fit returned, a sparkdl_bench.Model, or the "
+                "path of a saved one."
+            )
+
+    def _rows(self, dataset: DataFrame, label: str) -> DataFrame:
+        """What is trained on: the columns of a row's values, the label as a number, and which rows are tested on."""
+        features = self._features()
+        missing = next((name for name in features if name not in dataset.columns), None)
+        if missing is not None:
+            parameter = "featuresCols" if self.getFeaturesCols() else "featuresCol"
+            raise ConfigurationError(
+                f"The DataFrame has no column '{missing}' ({parameter}). Its columns are "
+                f"{', '.join(dataset.columns[:20])}."
+            )
+        if self.getFeaturesCols():
+            values = [_column(name).alias(_feature_name(at, name)) for at, name in enumerate(features)]
+        else:
+            values = [_column(features[0]).alias(_FEATURES)]
+        columns = [*values, _column(label).cast("double").alias(_LABEL)]
+        if self.isSet(self.validationIndicatorCol):
+            indicator = self.getValidationIndicatorCol()
+            if indicator not in dataset.columns or dataset.schema[indicator].dataType != BooleanType():
+                kind = (
+                    dataset.schema[indicator].dataType.simpleString() if indicator in dataset.columns else "not there"
+                )
+                raise ConfigurationError(
+                    f"Column '{indicator}' (validationIndicatorCol) is {kind}; it must be a boolean column of the "
+                    "DataFrame, true for the rows that are tested on."
+                )
+            columns.append(functions.coalesce(_column(indicator), functions.lit(False)).alias(_VALIDATION))
+        return dataset.select(*columns)
+
     def _keywords(self) -> dict[str, Any]:
         """What `settings` has, but for what is None."""
         return {name: value for name, value in self.getSettings().items() if value is not None}
 
     def _train(self, rows: DataFrame, data: dict[str, Any], **keywords: Any) -> Model:
-        """Trains on the columns `features` and `label` of all rows; the rows with holes by `handleInvalid`."""
+        """Trains on what `_rows` returned; the rows with holes by `handleInvalid`."""
         skipping = {} if self.getHandleInvalid() == "error" else {"on_error": "skip", "max_skipped": _MOST_SKIPPED}
-        given = {"label": _LABEL, "columns": _FEATURES, **data, **skipping}
-        with _TRAINING:
+        columns = [name for name in rows.columns if name not in (_LABEL, _VALIDATION)]
+        given = {"label": _LABEL, "columns": columns, **data, **skipping}
+        if _VALIDATION in rows.columns:
+            train, test = (rows.filter(which).drop(_VALIDATION) for which in (f"not {_VALIDATION}", _VALIDATION))
+            # The rows are there to choose by.
+            keywords = {"keep_best": "loss", **keywords}
+        else:
+            train, test = rows, rows.limit(_TEST_ROWS)
+        with _TRAINING, self._initial() as initial:
             fitted = Trainer(
                 self.getModel(),
-                {"table": rows, "test_table": rows.limit(_TEST_ROWS), **given},
+                {"table": train, "test_table": test, **given},
                 workers=self.getWorkers(),
                 batch=self.getBatch(),
                 epochs=self.getEpochs(),
+                **initial,
                 **keywords,
             ).fit(rows.sparkSession)
         return fitted.model("best" if keywords.get("keep_best", "off") != "off" else "last")
@@ -163,7 +271,7 @@ class _TrainedModel(_Shared, MLWritable):
 
     def __init__(self, net: Model | None = None) -> None:
         super().__init__()
-        self._setDefault(handleInvalid="error")
+        self._setDefault(handleInvalid="error", featuresCols=[])
         self._net = net
 
     @property
@@ -203,6 +311,7 @@ class SparkDLClassifier(
 
     Args:
         featuresCol: a column of arrays or vectors, or one of numbers.
+        featuresCols: numeric columns, in place of `featuresCol`.
         labelCol: the classes' numbers.
         predictionCol, probabilityCol, rawPredictionCol: as in `LogisticRegression`; "" leaves a column out.
         model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
@@ -210,7 +319,11 @@ class SparkDLClassifier(
         batch: rows per step over all workers.
         epochs: passes over the rows.
         classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
-        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`.
+        validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
+            that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
+        initialModel: a trained model, or the path of one or of its weights, to start from.
+        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`; learning-rate schedules
+            (`schedule`) and checkpoints (`checkpoint`) among them.
         handleInvalid: `error`, `skip` or `keep`.
     """
 
@@ -224,7 +337,7 @@ class SparkDLClassifier(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(classWeights=[])
+        self._setDefault(classWeights=[], featuresCols=[], initialModel=None)
         self.setParams(**params)
 
     def setClassWeights(self, value: str | Sequence[float]) -> SparkDLClassifier:
@@ -238,9 +351,9 @@ class SparkDLClassifier(
     def _fit(self, dataset: DataFrame) -> SparkDLClassificationModel:
         frames.check(dataset, "fit")
         _check_rule(self.getHandleInvalid())
-        features, label = self.getFeaturesCol(), self.getLabelCol()
+        label = self.getLabelCol()
         names = _label_names(dataset, label)
-        rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
+        rows = self._rows(dataset, label)
         asked = self._keywords()
         if weights := self.getClassWeights():
             asked["class_weights"] = weights
@@ -283,7 +396,7 @@ class SparkDLClassificationModel(
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return self.net.transform(
             dataset,
-            self.getFeaturesCol(),
+            self._features(),
             raw_prediction=self.getRawPredictionCol(),
             probability=self.getProbabilityCol(),
             prediction=self.getPredictionCol(),
@@ -309,6 +422,7 @@ class SparkDLRegressor(
 
     Args:
         featuresCol: a column of arrays or vectors, or one of numbers.
+        featuresCols: numeric columns, in place of `featuresCol`.
         labelCol: the numbers to predict.
         predictionCol: as in `LinearRegression`.
         loss: `mean-squared`, `absolute` or `huber` (whose `delta` stands in settings: `{"delta": 0.5}`).
@@ -316,7 +430,11 @@ class SparkDLRegressor(
         workers: number of ranks, each one Spark task.
         batch: rows per step over all workers.
         epochs: passes over the rows.
-        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`.
+        validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
+            that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
+        initialModel: a trained model, or the path of one or of its weights, to start from.
+        settings: further keywords of `Trainer`, as a dict: `{"learning_rate": 0.1, "seed": 7}`; learning-rate schedules
+            (`schedule`) and checkpoints (`checkpoint`) among them.
         handleInvalid: `error`, `skip` or `keep`.
     """
 
@@ -327,7 +445,7 @@ class SparkDLRegressor(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(loss="mean-squared")
+        self._setDefault(loss="mean-squared", featuresCols=[], initialModel=None)
         self.setParams(**params)
 
     def setLoss(self, value: str) -> SparkDLRegressor:
@@ -341,7 +459,7 @@ class SparkDLRegressor(
     def _fit(self, dataset: DataFrame) -> SparkDLRegressionModel:
         frames.check(dataset, "fit")
         _check_rule(self.getHandleInvalid())
-        features, label = self.getFeaturesCol(), self.getLabelCol()
+        label = self.getLabelCol()
         _check_number(dataset, label)
         asked = self._keywords()
         if "loss" in asked:
@@ -354,7 +472,7 @@ class SparkDLRegressor(
                 "loss is 'cross-entropy', which tells classes apart. Use SparkDLClassifier, or one of the losses "
                 "mean-squared, absolute and huber."
             )
-        rows = dataset.select(_column(features).alias(_FEATURES), _column(label).cast("double").alias(_LABEL))
+        rows = self._rows(dataset, label)
         model = SparkDLRegressionModel(self._train(rows, {}, loss=self.getLoss(), **asked))
         model._resetUid(self.uid)
         return self._copyValues(model)
@@ -372,7 +490,7 @@ class SparkDLRegressionModel(_TrainedModel, RegressionModel[Vector], MLReadable[
     def _transform(self, dataset: DataFrame) -> DataFrame:
         return self.net.transform(
             dataset,
-            self.getFeaturesCol(),
+            self._features(),
             prediction=self.getPredictionCol(),
             handle_invalid=self.getHandleInvalid(),
         )
@@ -425,6 +543,11 @@ class _ModelReader(MLReader[Any]):
 def _check_rule(rule: str) -> None:
     if rule not in ("error", "skip", "keep"):
         raise ConfigurationError(f"handleInvalid is {rule!r}; valid are 'error', 'skip' and 'keep'.")
+
+
+def _feature_name(at: int, name: str) -> str:
+    """Of a feature's column while it trains, and in the net: its own, unless that cannot stand beside the others."""
+    return f"{_FEATURES}_{at}" if name in (_LABEL, _VALIDATION) or "," in name else name
 
 
 def _column(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkdl_bench import _jvm, engines, exports, frames, models, saved
+from sparkdl_bench import _jvm, connect, engines, evaluation, exports, frames, models, saved
 from sparkdl_bench.config import as_text
 from sparkdl_bench.engines.numpy import KINDS, NumpyEngine
 from sparkdl_bench.errors import ConfigurationError
@@ -37,8 +38,13 @@ class Model:
         self._spec = models.read(model.specification)
         self._input = model.input or {"shape": list(self._spec.input_shape)}
         self._folder: Path | None = None
+        self._onnx: Any = None
         _check_weights(self._spec, model.weights)
         _check_input(self._spec, self._input)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which has neither this one's files nor its session of ONNX Runtime."""
+        return {**self.__dict__, "_folder": None, "_onnx": None}
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
@@ -69,6 +75,11 @@ class Model:
     def shape(self) -> tuple[int, ...]:
         """Of a row, before the model's own preprocessing."""
         return tuple(int(size) for size in self._input["shape"])
+
+    @property
+    def needs_numpy_alone(self) -> bool:
+        """Whether `predict` of an array needs neither a JVM nor ONNX Runtime: the net is a perceptron."""
+        return _is_chain(self._spec)
 
     @property
     def specification(self) -> dict[str, Any]:
@@ -136,10 +147,11 @@ class Model:
         A regression gives the column `prediction` alone: the number. The others below are of classes.
 
         The executors' JVMs compute, without a Python worker, each task for itself: any number of tasks, in batch and in
-        Structured Streaming.
+        Structured Streaming. In a Spark Connect session Python workers compute, as `predict` does: they need this
+        package, PyArrow and pandas, and for other nets than perceptrons `onnx` and `onnxruntime`.
 
         Args:
-            frame: of a classic session with our jar; a stream's, too.
+            frame: of a classic session with our jar, or of a Spark Connect session; a stream's, too.
             features: a column with an array or a vector, or names of numeric columns in the order of the training;
                 none: the columns that the model was trained on.
             raw_prediction: name of the column of class scores before the softmax, a vector; "" for none.
@@ -147,7 +159,7 @@ class Model:
             prediction: of the most likely class's number, a double, as Spark ML has it; "" for none. Where classes have
                 names, the column's metadata has them for `IndexToString`.
             label: of that class's name, a string; "" for none.
-            batch: rows that are computed at once.
+            batch: rows that are computed at once; with Spark Connect Spark's own batches are.
             handle_invalid: what a row does whose values are null, NaN, infinite or of the wrong number: `error` ends
                 the job and names row and column, `skip` leaves the row out, `keep` keeps it with null predictions.
             engine: keys of the engine: `engine__name="numpy"`, `engine__blas="openblas"`.
@@ -155,6 +167,17 @@ class Model:
         Raises:
             ConfigurationError: columns that are not there, or not what the model takes; no job was started.
         """
+        columns = [features] if isinstance(features, str) else list(features)
+        if connect.is_frame(frame):
+            if engine:
+                raise ConfigurationError(
+                    f"{', '.join(engine)}: in a Spark Connect session Python workers compute the predictions, with "
+                    "NumPy or ONNX Runtime, and there is no engine to choose. Leave it out."
+                )
+            named = {"raw_prediction": raw_prediction, "probability": probability, "prediction": prediction}
+            named["label"] = label
+            size = sum(array.nbytes for array in self._saved.weights.values())
+            return connect.transformed(frame, self, columns, named, handle_invalid, size)
         frames.check(frame, "transform", " For an array call predict(array).")
         spark = frame.sparkSession
         api = check_session(spark)
@@ -167,15 +190,50 @@ class Model:
             "handle_invalid": handle_invalid,
             **{_engine_key(key): as_text(key, value, "the call of transform") for key, value in engine.items()},
         }
-        columns = [features] if isinstance(features, str) else list(features)
         with frames.view_of(frame) as view, frames.result_view(spark) as result:
             api.transform(str(self._on_disk()), view, result, columns, settings)
             return spark.table(result)
 
+    def evaluate(
+        self, frame: DataFrame, features: str | Sequence[str] = (), *, label: str = "label", weight: str = ""
+    ) -> dict[str, float]:
+        """How good the predictions on a DataFrame are, by Spark jobs; the numbers are scikit-learn's within rounding.
+
+        Args:
+            frame: rows at rest, with a label. Rows whose features or labels are null or not finite do not count.
+            features: as in `transform`.
+            label: the column of class numbers, or of their names where the model has such; of numbers for a regression.
+            weight: a column of numbers of at least 0, how much each row counts; "": all alike.
+
+        Returns:
+            `rows` that counted, and
+
+            - of classes `accuracy`, `log_loss`, and `precision`, `recall` and `f1` as means over the classes
+              (`f1_macro`) and by the classes' rows (`f1_weighted`); of two classes also those of class 1 (`f1`) and
+              `auc`, the area under the ROC curve;
+            - of a regression `mae`, `rmse` and `r2`.
+
+        Raises:
+            ConfigurationError: columns that are not there; labels that are none of the model's classes.
+        """
+        prediction, probability = "sparkdl_prediction", "sparkdl_probability"
+        predicted = self.transform(
+            evaluation.with_label(frame, label),
+            features,
+            raw_prediction="",
+            prediction=prediction,
+            probability=probability,
+            handle_invalid="skip",
+        )
+        if self.is_regression:
+            return evaluation.of_numbers(predicted, label, prediction, weight)
+        return evaluation.of_classes(predicted, label, prediction, probability, weight, self.labels, self.classes)
+
     def predict(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Labels and probabilities of an array's rows, computed in this process: for a few rows.
 
-        A perceptron needs NumPy alone. Other nets are computed by the JVM of the Spark session that this process has.
+        A perceptron needs NumPy alone. Other nets are computed by the JVM of the Spark session that this process has,
+        or else by ONNX Runtime, where it and `onnx` are installed.
 
         Args:
             rows: rows × values, or rows × the row's shape; one row may come alone.
@@ -236,11 +294,16 @@ class Model:
         if _is_chain(self._spec):
             return self._numpy_scores(self._features(stored))
         if not _jvm.is_running() or not _jvm.has_api(_jvm.running()):
+            if self._onnx is None and _has_onnx():
+                self._onnx = self._onnx_session()
+            if self._onnx is not None:
+                return self._onnx_scores(stored)
             kinds = sorted({layer.kind for layer in self._spec.layers} - set(KINDS))
             raise ConfigurationError(
                 f"The model has layers of kind {', '.join(kinds)}, which the JVM computes, and this process has none "
                 "with our jar. Start a session first: "
-                "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()."
+                "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate(). To predict without Spark, "
+                "install ONNX and its runtime: pip install 'sparkdl-bench[mlflow]'."
             )
         api = _jvm.Api(_jvm.running())
         with tempfile.TemporaryDirectory(prefix="sparkdl-bench-") as folder:
@@ -248,6 +311,21 @@ class Model:
             stored.astype("<f4").tofile(rows)
             api.scores(str(self._on_disk()), str(rows), str(scores))
             return np.fromfile(scores, dtype="<f4").astype(np.float32, copy=False).reshape(len(stored), self.classes)
+
+    def _onnx_session(self) -> Any:
+        """ONNX Runtime's session of the exported model; a session keeps the file in memory."""
+        import onnxruntime
+
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-") as folder:
+            file = Path(folder) / "model.onnx"
+            self.export(file)
+            return onnxruntime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"])
+
+    def _onnx_scores(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        rows = stored.reshape(len(stored), *self.shape)
+        some = range(0, len(rows), _ROWS_AT_ONCE)
+        parts = [self._onnx.run(["scores"], {"rows": rows[at : at + _ROWS_AT_ONCE]})[0] for at in some]
+        return np.concatenate(parts).astype(np.float32, copy=False).reshape(len(stored), self.classes)
 
     def _features(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """As RowInput.features in the JVM."""
@@ -288,6 +366,10 @@ def load_model(folder: str | Path) -> Model:
         ConfigurationError: the folder holds no saved model, or one that is not whole.
     """
     return Model(saved.load(folder))
+
+
+def _has_onnx() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("onnx", "onnxruntime"))
 
 
 def _engine_key(keyword: str) -> str:

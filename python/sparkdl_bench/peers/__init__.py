@@ -89,6 +89,39 @@ class FitCase:
 
 
 @dataclass(frozen=True)
+class PredictCase:
+    """Predict rows that lie in memory with a multilayer perceptron; a sample is one pass over `rows`: its
+    milliseconds per 1,000 rows.
+
+    Attributes:
+        rows: predicted in a pass, over all workers.
+        held_rows: in memory, over all workers; a pass goes over them as often as it needs.
+        batch: rows that are computed at once.
+        samples: measured passes, after one that is not counted.
+        others: as in `TrainCase`.
+    """
+
+    rows: int = 1_000_000
+    held_rows: int = 100_000
+    batch: int = 256
+    hidden: tuple[int, ...] = (1024,)
+    features: int = 784
+    classes: int = 10
+    workers: int = 2
+    threads: int = 1
+    samples: int = 3
+    kind: str = field(default="predict", init=False)
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "rows", "batch", "workers", "threads", "samples")
+        if not self.workers <= self.held_rows <= self.rows:
+            raise ConfigurationError(
+                f"held_rows = {self.held_rows} is not valid; it is a number from workers ({self.workers}) to rows "
+                f"({self.rows})."
+            )
+
+
+@dataclass(frozen=True)
 class CollectiveCase:
     """All-reduce (sum) of a vector of fp32; a sample is one all-reduce, the mean over the ranks of each one's time.
 
@@ -113,7 +146,7 @@ class CollectiveCase:
             raise ConfigurationError(f"elements = {self.elements} is not valid; it is a number of values, 0 or more.")
 
 
-Case: TypeAlias = TrainCase | FitCase | CollectiveCase
+Case: TypeAlias = TrainCase | FitCase | PredictCase | CollectiveCase
 
 
 @dataclass(frozen=True)
@@ -141,7 +174,7 @@ class Peer(Protocol):
     def doc(self) -> str: ...
     @property
     def kinds(self) -> frozenset[str]:
-        """Which cases it can run: `train`, `fit`, `allreduce`."""
+        """Which cases it can run: `train`, `fit`, `predict`, `allreduce`."""
         ...
 
     @property

@@ -1,7 +1,7 @@
 package sparkdlbench.predict
 
-import org.apache.spark.ml.linalg.{SQLDataTypes, Vector}
-import org.apache.spark.sql.Row
+import org.apache.spark.ml.linalg.SQLDataTypes
+import org.apache.spark.sparkdlbench.HeldRow
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.data.{RowConverter, RowInput}
@@ -11,43 +11,47 @@ import sparkdlbench.data.{RowConverter, RowInput}
  *
  * @param places
  *   of the columns in a row
+ * @param kinds
+ *   their types
  */
 private[predict] final class FeatureColumns private (
     names: Seq[String],
     places: Array[Int],
+    kinds: Array[DataType],
     isList: Boolean,
     input: RowInput
 ) extends Serializable {
 
   /** The row's values, as they are stored; Left: why there are none. */
-  def values(row: Row): Either[String, Array[Float]] =
+  def values(row: HeldRow): Either[String, Array[Float]] =
     (if (isList) list(row) else numbers(row)).flatMap(finite)
 
-  private def list(row: Row): Either[String, Array[Float]] = row.get(places.head) match {
-    case null => Left(s"column '${names.head}' is null")
-    // A sparse vector of another size is not made dense: it may be of any size.
-    case vector: Vector => if (vector.size == input.width) Right(vector.toArray.map(_.toFloat)) else wrong(vector.size)
-    case other =>
-      val found = RowConverter.numbers(other)
-      if (found.length == input.width) Right(found) else wrong(found.length)
+  private def list(row: HeldRow): Either[String, Array[Float]] = {
+    val (place, kind) = (places.head, kinds.head)
+    if (row.isNullAt(place)) Left(s"column '${names.head}' is null")
+    else {
+      // A sparse vector of another size is not made dense: it may be of any size.
+      val size = row.size(place, kind)
+      if (size == input.width) Right(row.floats(place, kind))
+      else Left(s"column '${names.head}' has $size values, and the model takes rows of ${FeatureColumns.values(input)}")
+    }
   }
 
-  private def wrong(size: Int) =
-    Left(s"column '${names.head}' has $size values, and the model takes rows of ${FeatureColumns.values(input)}")
-
-  private def numbers(row: Row): Either[String, Array[Float]] = {
+  private def numbers(row: HeldRow): Either[String, Array[Float]] = {
     val found = new Array[Float](places.length)
     var at = 0
     while (at < places.length && !row.isNullAt(places(at))) {
-      found(at) = RowConverter.float(row.get(places(at)))
+      found(at) = row.float(places(at), kinds(at))
       at += 1
     }
     if (at == places.length) Right(found) else Left(s"column '${names(at)}' is null")
   }
 
   private def finite(found: Array[Float]): Either[String, Array[Float]] = {
-    val wrong = found.indexWhere(value => value.isNaN || value.isInfinite)
-    if (wrong < 0) Right(found)
+    var wrong = 0
+    // A difference of what is not finite is NaN.
+    while (wrong < found.length && found(wrong) - found(wrong) == 0f) wrong += 1
+    if (wrong == found.length) Right(found)
     else {
       val place = if (isList) s"value $wrong of column '${names.head}'" else s"column '${names(wrong)}'"
       Left(s"$place is ${if (isList && found(wrong).isNaN) "null or NaN" else found(wrong).toString}, no finite number")
@@ -84,7 +88,7 @@ private[predict] object FeatureColumns {
           (if (input.columns.size == input.width) s"It was trained on ${some(input.columns)}."
            else "Name as many numeric columns, or one column with an array or a vector of them.")
       )
-    new FeatureColumns(names, places.toArray, lists, input)
+    new FeatureColumns(names, places.toArray, types.toArray, lists, input)
   }
 
   /** How many values a row has, for people. */

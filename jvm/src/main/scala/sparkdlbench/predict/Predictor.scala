@@ -43,7 +43,14 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
       at += 1
     }
     engine.predict(Batch(at, features.floats, labels), FloatBuffer.wrap(scores))
-    (0 until at).map(row => Array.tabulate(spec.classes)(index => scores(row * spec.classes + index).toDouble))
+    (0 until at).map(scoresOf)
+  }
+
+  private def scoresOf(row: Int): Array[Double] = {
+    val found = new Array[Double](spec.classes)
+    var at = 0
+    while (at < found.length) { found(at) = scores(row * found.length + at).toDouble; at += 1 }
+    found
   }
 
   private var closed = false

@@ -2,9 +2,10 @@ package sparkdlbench.predict
 
 import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
-import org.apache.spark.ml.linalg.{SQLDataTypes, Vectors}
+import org.apache.spark.ml.linalg.SQLDataTypes
+import org.apache.spark.sparkdlbench.HeldRow
 import org.apache.spark.sql.types._
-import org.apache.spark.sql.{Column, DataFrame, Encoders, Row, SparkSession}
+import org.apache.spark.sql.{DataFrame, SparkSession}
 import sparkdlbench.config.Settings
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.results.SavedModel
@@ -39,16 +40,8 @@ object Transform {
     val columns = FeatureColumns.of(schema, settings.features, model.input)
     val context = frame.sparkSession.sparkContext
     val (engine, threads) = PredictSettings.engine(model, context.getConf.getAll.toMap, raw)
-    val fields = schema.fields.toSeq ++ added(settings, model)
-    // Names that no frame makes ambiguous, while the rows are in our hands.
-    val plain = fields.zipWithIndex.map { case (field, at) => field.copy(name = s"c$at", metadata = Metadata.empty) }
     val rows = new PredictingRows(context.broadcast(model), columns, settings, engine, threads)
-    val predicted =
-      frame.toDF(plain.take(schema.size).map(_.name): _*).mapPartitions(rows)(Encoders.row(StructType(plain)))
-    val named: Seq[Column] = fields.zip(plain).map { case (field, own) =>
-      predicted.col(own.name).as(field.name, field.metadata)
-    }
-    predicted.select(named: _*)
+    HeldRow.mapped(frame, added(settings, model), rows)
   }
 
   /** Vectors are Spark ML's; an application of the JVM may have Spark SQL alone. */
@@ -114,10 +107,10 @@ private[predict] class PredictingRows(
     settings: PredictSettings,
     engine: Settings,
     threads: Int
-) extends (Iterator[Row] => Iterator[Row])
+) extends (Iterator[HeldRow] => Iterator[HeldRow])
     with Serializable {
 
-  def apply(rows: Iterator[Row]): Iterator[Row] = if (rows.isEmpty) Iterator.empty
+  def apply(rows: Iterator[HeldRow]): Iterator[HeldRow] = if (rows.isEmpty) Iterator.empty
   else {
     val predictor = newPredictor()
     Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => predictor.close()))
@@ -128,18 +121,18 @@ private[predict] class PredictingRows(
   protected def newPredictor(): Predictor = new Predictor(model.value, settings.batch, threads, engine)
 
   /** No rows; asked for only after all others. */
-  private def closing(predictor: Predictor): Iterator[Row] = {
+  private def closing(predictor: Predictor): Iterator[HeldRow] = {
     predictor.close()
     Iterator.empty
   }
 
-  private def predicted(rows: Seq[(Row, Int)], predictor: Predictor): Seq[Row] = {
+  private def predicted(rows: Seq[(HeldRow, Int)], predictor: Predictor): Seq[HeldRow] = {
     val read = rows.map { case (row, number) => columns.values(row).left.map(reason => refuse(reason, number)) }
     val scores = predictor.scores(read.collect { case Right(values) => values }).iterator
     rows.map(_._1).zip(read).flatMap {
-      case (row, Right(_)) => Some(Row.fromSeq(row.toSeq ++ results(scores.next())))
+      case (row, Right(_)) => Some(row.and(results(scores.next())))
       case (_, Left(_)) if settings.handleInvalid == "skip" => None
-      case (row, Left(_)) => Some(Row.fromSeq(row.toSeq ++ settings.added.map(_ => null)))
+      case (row, Left(_)) => Some(row.and(Array.fill[Any](settings.added.size)(null)))
     }
   }
 
@@ -149,17 +142,25 @@ private[predict] class PredictingRows(
         "(they are left out) or keep (their predictions are null)."
     )
 
-  private def results(scores: Array[Double]): Seq[Any] = {
-    val best = if (model.value.isRegression) 0 else Predictor.best(scores)
-    Seq(
-      settings.rawPrediction -> (() => Vectors.dense(scores)),
-      settings.probability -> (() => Vectors.dense(Predictor.softmax(scores))),
-      settings.prediction -> (() =>
-        if (model.value.isRegression) scores.head else if (best < 0) Double.NaN else best.toDouble
+  /** As `settings.added` names them. */
+  private def results(scores: Array[Double]): Array[Any] = {
+    val best = if (isRegression) 0 else Predictor.best(scores)
+    written.map(_(scores, best))
+  }
+
+  private def isRegression: Boolean = model.value.isRegression
+
+  @transient private lazy val written: Array[(Array[Double], Int) => Any] = {
+    val labels = model.value.input.labels
+    Seq[(String, (Array[Double], Int) => Any)](
+      settings.rawPrediction -> ((scores, _) => HeldRow.vector(scores)),
+      settings.probability -> ((scores, _) => HeldRow.vector(Predictor.softmax(scores))),
+      settings.prediction -> ((scores, best) =>
+        if (isRegression) scores.head else if (best < 0) Double.NaN else best.toDouble
       ),
-      settings.label -> (() =>
-        if (best < 0) null else model.value.input.labels.applyOrElse(best, (at: Int) => at.toString)
+      settings.label -> ((_, best) =>
+        if (best < 0) null else HeldRow.text(labels.applyOrElse(best, (at: Int) => at.toString))
       )
-    ).collect { case (name, value) if name.nonEmpty => value() }
+    ).collect { case (name, value) if name.nonEmpty => value }.toArray
   }
 }

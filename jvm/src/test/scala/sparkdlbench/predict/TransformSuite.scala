@@ -2,6 +2,8 @@ package sparkdlbench.predict
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.ml.linalg.{Vector, Vectors}
+import org.apache.spark.sparkdlbench.HeldRow
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.{DataFrame, Row, SparkSession}
 import org.scalatest.funsuite.AnyFunSuite
@@ -150,7 +152,7 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     val rows = new PredictingRows(sc.broadcast(trained), columns, PredictSettings(batch = 16), engine, threads) {
       override protected def newPredictor(): Predictor = { made = made :+ super.newPredictor(); made.last }
     }
-    val results = rows(small.collect().iterator)
+    val results = rows(small.collect().iterator.map(row => new HeldRow(InternalRow.fromSeq(row.toSeq))))
     assert(results.take(39).size == 39 && made.head.scores(Seq(Array(1f, 2f, 3f))).size == 1)
     assert(results.size == 1)
     intercept[IllegalStateException](made.head.scores(Seq(Array(1f, 2f, 3f))))

@@ -1,0 +1,135 @@
+package org.apache.spark.sparkdlbench
+
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.objects.Invoke
+import org.apache.spark.sql.catalyst.expressions.{
+  Alias,
+  AttributeReference,
+  CreateNamedStruct,
+  GenericInternalRow,
+  GetStructField,
+  JoinedRow,
+  Literal,
+  UnsafeArrayData
+}
+import org.apache.spark.sql.catalyst.plans.logical.{DeserializeToObject, MapPartitions, SerializeFromObject}
+import org.apache.spark.sql.catalyst.util.ArrayData
+import org.apache.spark.sql.sparkdlbench.Plans
+import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
+
+/**
+ * A row of a DataFrame as Spark holds it, a copy that stays valid. `Dataset.mapPartitions` would make an object of each value of an array, in
+ * and out again, which takes longer than a small net's predictions.
+ */
+final class HeldRow(private val values: InternalRow) {
+  def isNullAt(place: Int): Boolean = values.isNullAt(place)
+
+  /** A number or a boolean, not null, of the column's type `kind`. */
+  def float(place: Int, kind: DataType): Float = kind match {
+    case DoubleType => values.getDouble(place).toFloat
+    case FloatType => values.getFloat(place)
+    case IntegerType => values.getInt(place).toFloat
+    case LongType => values.getLong(place).toFloat
+    case ShortType => values.getShort(place).toFloat
+    case ByteType => values.getByte(place).toFloat
+    case BooleanType => if (values.getBoolean(place)) 1f else 0f
+    case decimal: DecimalType => values.getDecimal(place, decimal.precision, decimal.scale).toDouble.toFloat
+    case other => throw new IllegalArgumentException(s"column $place is of type ${other.simpleString}, no number")
+  }
+
+  /** Number of values of an array or a vector, not null. */
+  def size(place: Int, kind: DataType): Int = kind match {
+    case _: ArrayType => values.getArray(place).numElements()
+    case _ =>
+      val vector = values.getStruct(place, HeldRow.VectorFields)
+      if (vector.getByte(0) == 0) vector.getInt(1) else vector.getArray(3).numElements()
+  }
+
+  /** The values of an array of numbers, or of a vector of MLlib's, old or new; not null. A null among them is NaN. */
+  def floats(place: Int, kind: DataType): Array[Float] = kind match {
+    case ArrayType(element, mayHaveNulls) => HeldRow.floats(values.getArray(place), element, mayHaveNulls)
+    case _ =>
+      val vector = values.getStruct(place, HeldRow.VectorFields)
+      if (vector.getByte(0) == 0) HeldRow.sparse(vector.getInt(1), vector.getArray(2), vector.getArray(3))
+      else HeldRow.floats(vector.getArray(3), DoubleType, mayHaveNulls = false)
+  }
+
+  /**
+   * The row with more values behind its own.
+   *
+   * @param more
+   *   numbers, null, and what `HeldRow.vector` and `HeldRow.text` make
+   */
+  def and(more: Array[Any]): HeldRow = new HeldRow(new JoinedRow(values, new GenericInternalRow(more)))
+}
+
+object HeldRow {
+
+  /** As VectorUDT stores a vector: 0 sparse or 1 dense, its size, indices, values. */
+  private val VectorFields = 4
+
+  /** A dense vector as a column of Spark ML's vectors holds it. */
+  def vector(values: Array[Double]): Any =
+    new GenericInternalRow(Array[Any](1.toByte, null, null, UnsafeArrayData.fromPrimitiveArray(values)))
+
+  def text(value: String): Any = UTF8String.fromString(value)
+
+  /**
+   * The frame's rows through `change`, partition by partition; nothing is computed before it is asked for. Works on streams, too.
+   *
+   * @param added
+   *   columns behind the frame's own, which each row that `change` returns has values of
+   */
+  def mapped(frame: DataFrame, added: Seq[StructField], change: Iterator[HeldRow] => Iterator[HeldRow]): DataFrame = {
+    val before = Plans.of(frame)
+    val schema = StructType(frame.schema.fields ++ added)
+    val fields = before.output.zipWithIndex.flatMap { case (column, at) => Seq(Literal(s"c$at"), column) }
+    // With a type of its own that no other plan has, so that the optimizer leaves it be; the copy is in memory of its own.
+    val read = Invoke(CreateNamedStruct(fields), "copy", ObjectType(classOf[InternalRow]))
+    val rows = DeserializeToObject(read, AttributeReference("row", read.dataType, nullable = false)(), before)
+    val changed = MapPartitions(
+      found =>
+        change(found.map(row => new HeldRow(row.asInstanceOf[InternalRow])))
+          .map(_.values),
+      AttributeReference("changed", schema, nullable = false)(),
+      rows
+    )
+    val columns = schema.fields.toSeq.zipWithIndex.map { case (field, at) =>
+      Alias(GetStructField(changed.outputObjAttr, at), field.name)(explicitMetadata = Some(field.metadata))
+    }
+    Plans.frame(frame, SerializeFromObject(columns, changed))
+  }
+
+  private def floats(array: ArrayData, element: DataType, mayHaveNulls: Boolean): Array[Float] = {
+    val found = element match {
+      case FloatType => array.toFloatArray()
+      case DoubleType => array.toDoubleArray().map(_.toFloat)
+      case IntegerType => array.toIntArray().map(_.toFloat)
+      case LongType => array.toLongArray().map(_.toFloat)
+      case ShortType => array.toShortArray().map(_.toFloat)
+      case ByteType => array.toByteArray().map(_.toFloat)
+      case BooleanType => array.toBooleanArray().map(if (_) 1f else 0f)
+      case decimal: DecimalType =>
+        Array.tabulate(array.numElements()) { at =>
+          if (array.isNullAt(at)) Float.NaN
+          else array.getDecimal(at, decimal.precision, decimal.scale).toDouble.toFloat
+        }
+      case other => throw new IllegalArgumentException(s"the array has values of type ${other.simpleString}")
+    }
+    var at = if (mayHaveNulls) 0 else found.length
+    while (at < found.length) {
+      if (array.isNullAt(at)) found(at) = Float.NaN
+      at += 1
+    }
+    found
+  }
+
+  private def sparse(size: Int, indices: ArrayData, values: ArrayData): Array[Float] = {
+    val found = new Array[Float](size)
+    var at = 0
+    while (at < indices.numElements()) { found(indices.getInt(at)) = values.getDouble(at).toFloat; at += 1 }
+    found
+  }
+}

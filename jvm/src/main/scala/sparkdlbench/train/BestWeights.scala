@@ -29,10 +29,31 @@ object Best {
     "Also keep the weights of the evaluation with the highest test accuracy, or with the lowest test loss"
   )
 
+  val patience: Key[Int] = Key.int(
+    "early_stopping",
+    "0",
+    0,
+    "End the run after so many evaluations in a row that were no better than the best (keep_best says by what); 0: never"
+  )
+
   def kept(settings: Settings): Boolean = settings(keep) != Off
 
+  /** @param waited evaluations since the best one */
+  private[train] def isOver(settings: Settings, waited: Int): Boolean =
+    settings(patience) > 0 && waited >= settings(patience)
+
   def refuses(settings: Settings): Option[String] =
-    if (kept(settings) && Ps.own(settings))
+    if (settings(patience) > 0 && !kept(settings))
+      Some(
+        s"early_stopping = ${settings(patience)} ends a run whose evaluations get no better, and keep_best = off does not say by what they are compared. Set " +
+          "keep_best = loss or accuracy, or early_stopping = 0."
+      )
+    else if (settings(patience) > 0 && settings(RunKeys.evaluateEvery) == 0)
+      Some(
+        s"early_stopping = ${settings(patience)} looks at evaluations, and with evaluate_every = 0 there is one alone, at the end. Set evaluate_every = 1, or " +
+          "early_stopping = 0."
+      )
+    else if (kept(settings) && Ps.own(settings))
       Some(
         s"keep_best = ${settings(keep)} has all ranks compare each evaluation, and servers with tasks of their own (ps.place = own) take no part in " +
           "evaluations. Set keep_best = off, or ps.place = workers."
@@ -64,6 +85,10 @@ object Best {
 /** One rank's side. Each evaluation is summed over the ranks, so that all agree: 24 bytes to rank 0 and back, once an evaluation. */
 private[train] final class BestKeeper(settings: Settings, sums: Option[NumberSums]) {
   var best: Option[Best] = None
+  private var waited = 0
+
+  /** Whether the run is over (`early_stopping`): the same at all ranks, which have compared the same sums. */
+  def isOver: Boolean = Best.isOver(settings, waited)
 
   /** A collective call. @param own this rank's part of the test rows */
   def look(epoch: Int, own: Evaluation, weights: => Seq[(Int, Array[Float])], statistics: => Array[Float]): Unit =
@@ -71,7 +96,10 @@ private[train] final class BestKeeper(settings: Settings, sums: Option[NumberSum
       val numbers = Array(own.rows.toDouble, own.lossSum, own.correct.toDouble)
       sums.foreach(_.sum(numbers))
       val found = Evaluation(numbers(0).toLong, numbers(1), numbers(2).toLong)
-      if (Best.isBetter(settings, found, best.map(_.test))) best = Some(Best(epoch, found, weights, statistics))
+      if (Best.isBetter(settings, found, best.map(_.test))) {
+        best = Some(Best(epoch, found, weights, statistics))
+        waited = 0
+      } else waited += 1
     }
 }
 
@@ -84,5 +112,5 @@ private[train] object BestKeeper {
 }
 
 final class BestKeys extends KeyGroup {
-  def keys: Seq[Key[_]] = Seq(Best.keep)
+  def keys: Seq[Key[_]] = Seq(Best.keep, Best.patience)
 }

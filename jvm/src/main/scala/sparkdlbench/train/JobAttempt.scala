@@ -68,7 +68,8 @@ private[train] final class JobAttempt(
     recorder.placed(group.placements)
     recorder.begins(step)
     group.takePhases()
-    while (step < steps) {
+    def isOver = step == steps || Best.isOver(setup.settings, epochs.waited)
+    while (!isOver) {
       val epoch = (step / setup.stepsPerEpoch).toInt
       val first = epoch.toLong * setup.stepsPerEpoch
       val end = math.min(steps, first + setup.stepsPerEpoch)
@@ -88,7 +89,7 @@ private[train] final class JobAttempt(
         recorder.epochStopped(epoch, losses / rows, (System.nanoTime() - stepped) / 1e9, checkpoints.takeSeconds())
       }
       losses = 0.0
-      if (step == steps || checkpoints.due(step)) checkpoints.write(step, losses)
+      if (isOver || checkpoints.due(step)) checkpoints.write(step, losses)
     }
     checkpoints.await()
     trained(group, exchange)
@@ -109,8 +110,11 @@ private[train] final class JobAttempt(
     val (evaluations, bytes) = group.states(rank => (rank.evaluate(), rank.bytes.toMap)).unzip
     val found = evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _)
     NonFinite.check(setup, step - 1, found)
-    if (Best.kept(setup.settings) && Best.isBetter(setup.settings, found, epochs.best.map(_.test)))
-      epochs.best = Some(Best(epoch, found, Seq((0, exchange.weights())), JobStatistics.of(setup, group)))
+    if (Best.kept(setup.settings))
+      if (Best.isBetter(setup.settings, found, epochs.best.map(_.test))) {
+        epochs.best = Some(Best(epoch, found, Seq((0, exchange.weights())), JobStatistics.of(setup, group)))
+        epochs.waited = 0
+      } else if (epochs.isNew(epoch)) epochs.waited += 1
     recorder.sent(ByteCounter.sum(bytes :+ exchange.unrankedBytes))
     group.takePhases()
     found

@@ -76,8 +76,13 @@ private[train] final class JobEpochs {
   private var started = -1
   var best: Option[Best] = None
 
+  /** Evaluations since the best one. */
+  var waited = 0
+
+  def isNew(epoch: Int): Boolean = epoch > told
+
   /** Whether an epoch ends for the first time. */
-  def ends(epoch: Int): Boolean = epoch > told && { told = epoch; true }
+  def ends(epoch: Int): Boolean = isNew(epoch) && { told = epoch; true }
   def starts(epoch: Int): Boolean = epoch > started && { started = epoch; true }
 }
 

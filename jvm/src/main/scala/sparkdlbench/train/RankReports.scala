@@ -66,6 +66,8 @@ final case class DoingReport(runId: String, attempt: Int, doing: String) extends
  *   of the epoch's rows that were the rank's
  * @param lastLossSum
  *   of those in its last step
+ * @param isLast
+ *   whether no epoch follows it
  */
 final case class EpochReport(
     runId: String,
@@ -78,7 +80,8 @@ final case class EpochReport(
     lossSum: Double,
     lastLossSum: Double,
     evaluation: Option[Evaluation],
-    status: RankStatus
+    status: RankStatus,
+    isLast: Boolean
 ) extends RankReport
 
 /**

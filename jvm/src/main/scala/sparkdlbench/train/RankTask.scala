@@ -202,7 +202,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     var step = from
     var losses = lossesSoFar
     var ended = System.nanoTime()
-    while (step < steps) {
+    while (step < steps && !keeper.isOver) {
       val epoch = (step / setup.stepsPerEpoch).toInt
       val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
@@ -225,13 +225,14 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
         losses,
         lastLoss,
         evaluation,
-        status(rank, transport)
+        status(rank, transport),
+        isLast = step == steps || keeper.isOver
       )
       epochs += done
       report(done)
       losses = 0.0
       // All ranks know the last step; an announcement then might find a rank that has left already.
-      checkpoints.filter(_ => step == steps || times.due(step)).foreach(write(_, step, losses, algorithm))
+      checkpoints.filter(_ => done.isLast || times.due(step)).foreach(write(_, step, losses, algorithm))
     }
   }
 

@@ -71,6 +71,6 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     progressed(reports)
     recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), seconds(reports))
     next = epoch + 1
-    if (next * setup.stepsPerEpoch.toLong < setup.totalSteps) recorder.epochStarted(next)
+    if (!reports.head.isLast) recorder.epochStarted(next)
   }
 }

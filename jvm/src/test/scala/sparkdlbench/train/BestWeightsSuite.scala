@@ -27,6 +27,37 @@ class BestWeightsSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
+  test("a run ends after evaluations in a row that are no better, with what a run of so many epochs has") {
+    for (
+      (transport, algorithm) <- Seq(
+        "block-stream" -> "sync-sgd",
+        "block-stream" -> "local-sgd",
+        "block-manager" -> "sync-sgd"
+      )
+    ) {
+      val how = Seq("transport" -> transport, "algorithm" -> algorithm)
+      val asked = how ++ Seq("keep_best" -> "loss", "early_stopping" -> "2", "epochs" -> "30")
+      val result = run(asked: _*)
+      val summary = Json.read(result.summary)
+      val epochs = summary.path("history").size
+      assert(epochs < 30 && epochs == summary.path("best").path("epoch").asInt + 2)
+      assert(summary.path("status").asText == "success")
+      val shorter = run((how :+ ("epochs" -> epochs.toString)): _*)
+      assert(result.weights === shorter.weights)
+      val started =
+        Files.readAllLines(Paths.get(result.folder, "events.jsonl")).asScala.count(_.contains("\"epoch_start\""))
+      assert(started == epochs)
+    }
+  }
+
+  test("early_stopping needs evaluations, and something to compare them by") {
+    def refused(settings: (String, String)*) = intercept[ConfigurationException](
+      Combination.check(RunKeys.resolve(Map("early_stopping" -> "3") ++ settings))
+    ).getMessage
+    assert(refused().contains("Set keep_best = loss or accuracy, or early_stopping = 0."))
+    assert(refused("keep_best" -> "loss", "evaluate_every" -> "0").contains("Set evaluate_every = 1, or"))
+  }
+
   test("without a folder the model goes to a temporary one") {
     val result = run("transport" -> "block-stream", "epochs" -> "0").copy(folder = "/proc/none")
     val model = result.saveModels()

@@ -49,7 +49,11 @@ class PredictContestant:
             given, out = Path(name, "case.json"), Path(name, "out.json")
             given.write_text(json.dumps({"how": self.how, "case": asdict(self.case)}), encoding="utf-8")
             command = [sys.executable, "-m", "sparkdl_bench.bench.predicting", str(given), str(out)]
-            variables = {"SPARK_LOCAL_IP": "127.0.0.1", **thread_variables(self.case.threads)}
+            variables = {
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+                **thread_variables(self.case.threads),
+            }
             run_to_end(self.name, command, timeout_s, variables)
             found = json.loads(out.read_text(encoding="utf-8"))
         return Trial(found.pop("samples_ms"), 1, found)
@@ -124,7 +128,6 @@ def measured(how: str, case: PredictCase) -> dict[str, Any]:
         "spark.master": f"local-cluster[{case.workers},1,3072]",
         "spark.executor.memory": "3g",
         "spark.ui.enabled": "false",
-        "spark.pyspark.python": sys.executable,
     }
     _, settings = session.start_jvm(properties)
     with session.open_session(settings) as spark:

@@ -30,7 +30,7 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
 def test_items_stand_apart_in_words_too() -> None:
     """Sections in a line, and what is counted in a heading: their text alone, as it is copied or read aloud."""
     text = TEMPLATE.read_text()
-    assert 'nav li + li::before { content: "·";' in text
+    assert 'nav li:not(:last-child)::after { content: "·";' in text
     assert (
         text.count('.append(" ");\n')
         == len(re.findall(r'`\(\$\{\w+\.length\}[^`]*\)`, \{ className: "count" \}', text))

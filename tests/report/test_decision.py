@@ -206,6 +206,22 @@ class TestVerdict:
             "compare(…, resume=True, minutes=…))."
         )
 
+    def test_a_recommendation_says_how_to_train_so(self) -> None:
+        trials = [
+            comparisons.trial(
+                name, number, seconds, workers, settings={"workers": str(workers), "batch": "32", "name": name}
+            )
+            for name, workers, times in (("one", 1, (20, 20.4, 19.7, 20.1, 20)), ("two", 2, (10, 10.2, 9.9, 10, 10.1)))
+            for number, seconds in enumerate(times, start=1)
+        ]
+        analysis = comparisons.comparison(trials)
+        assert decide(analysis).verdict == "recommended"
+        assert answer(analysis).next_steps[0] == "Train like this: sparkdl-bench run CONF --set workers=2"
+        peer = [{**each, "variant": {"peer": "pytorch"}} if each["group"] == "two" else each for each in trials]
+        assert answer(comparisons.comparison(peer)).next_steps[0] == (
+            "Train with two, without Spark, while the rows fit on one machine."
+        )
+
     def test_the_number_of_trials_that_is_named_is_enough_in_most_comparisons(self) -> None:
         random = np.random.default_rng(6)
         decided = asked = 0

@@ -213,6 +213,26 @@ def test_curves_of_a_run_are_read_by_keys_and_over_steps(page: chromium.Page, ru
     assert page.evaluate("document.querySelector('#plots g').style.display") == "none"
 
 
+def test_curves_of_a_run_are_as_wide_as_a_phone_that_is_turned(page: chromium.Page, runs: dict[str, Path]) -> None:
+    box = "document.querySelector('#plots svg').viewBox.baseVal.width"
+    page.window(400, 800)
+    page.open(runs["finished"])
+    upright = page.evaluate(box)
+    assert upright <= 400
+    page.evaluate("document.querySelector('#axis [value=steps]').click()")
+    page.evaluate("document.querySelector('#plots .keys input').click()")
+    page.window(800, 400)
+    page.wait_for(f"{box} > {upright}")
+    # What was chosen before stays chosen.
+    assert "over steps" in page.evaluate("document.querySelector('#plots svg').getAttribute('aria-label')")
+    assert not page.evaluate("document.querySelector('#plots .keys input').checked")
+    assert page.evaluate("document.querySelector('#plots g').style.display") == "none"
+    page.window(400, 800)
+    page.wait_for(f"{box} === {upright}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.complaints == []
+
+
 def findings(page: chromium.Page) -> list[list[Any]]:
     """What axe-core calls serious or critical: rule, impact, and where."""
     spec = importlib.util.find_spec("axe_playwright_python")

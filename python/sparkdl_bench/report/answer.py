@@ -10,6 +10,7 @@ from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
 from sparkdl_bench.report.break_even import FEWEST_TRIALS, BreakEven
 from sparkdl_bench.report.decision import Beside, Decision, decide
+from sparkdl_bench.report.load import OF_A_TRIAL
 from sparkdl_bench.report.numbers import between, counted, number
 from sparkdl_bench.statistics import sequential
 
@@ -212,6 +213,8 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
             f"{remedy}: sparkdl-bench report … --target-accuracy X, a share of the test rows such as 0.95. Then the "
             "time until it was reached counts, and who did not reach it is not recommended."
         )
+    if decision.verdict == "recommended":
+        lines.append(_train_so(analysis, _chosen(decision)))
     if decision.verdict == "not-decided" and decision.more_trials is not None:
         most = max(len(group.records) for group in analysis.groups) + decision.more_trials
         lines.append(_measure_more(analysis, most))
@@ -243,6 +246,24 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
     return lines
 
 
+def _train_so(analysis: Analysis, chosen: Group) -> str:
+    """How to train as the chosen group did: the settings in which it differs from the others."""
+    if chosen.first.get("variant", {}).get("peer"):
+        return f"Train with {chosen.name}, without Spark, while the rows fit on one machine."
+    mine = chosen.first.get("settings", {})
+    others = [group.first.get("settings", {}) for group in analysis.groups if group is not chosen]
+    varied = {
+        key: value
+        for key, value in mine.items()
+        if key not in OF_A_TRIAL and any(key in other and other[key] != value for other in others)
+    }
+    if not varied:
+        return f"Train as {chosen.name} did: Configuration and machine, below, has its settings."
+    return (
+        f"Train like this: sparkdl-bench run CONF {' '.join(f'--set {key}={value}' for key, value in varied.items())}"
+    )
+
+
 def _measure_more(analysis: Analysis, most: int) -> str:
     if str(analysis.comparison.plan.get("name", "")).startswith(QUICK):
         return (
@@ -270,7 +291,7 @@ def break_even(found: BreakEven) -> str:
     start = f"{number(abs(more))} s {'more' if more > 0 else 'less'} to start"
     step = f"{number(abs(less))} ms {'less' if less > 0 else 'more'} per step"
     one, other = found.group.name, found.other.name
-    many = one.endswith(" workers")
+    many = one.endswith((" workers", " hosts", " executors", " processes"))
     wins, overtakes, ahead = ("win", "overtake", "are") if many else ("wins", "overtakes", "is")
     its = "their" if many else "its"
     if found.kind == "never":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from sparkdl_bench import machine
@@ -56,8 +57,16 @@ def circumstances(content: Mapping[str, Any]) -> list[str]:
     return [
         f"{host.get('cpu', 'unknown processor')}, {host.get('cores', '?')} cores{memory}",
         f"commit {content.get('commit', 'unknown')}",
-        f"begun {content.get('started', 'unknown')}",
+        f"begun {_when(str(content.get('started', 'unknown')))}",
     ]
+
+
+def _when(moment: str) -> str:
+    """`2026-11-24 19:26 UTC` of a moment with its zone; what is none stays as it is."""
+    try:
+        return datetime.fromisoformat(moment).astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return moment
 
 
 def summary(analysis: Analysis) -> list[str]:
@@ -191,9 +200,14 @@ def _largest_phases(ours: Mapping[str, float], theirs: Mapping[str, float]) -> l
         covered += share
         said.append(
             f"{number(ours.get(name, 0.0))} ms {PHASES[name]} instead of {number(theirs.get(name, 0.0))} ms "
-            f"({share:.0%} of the difference)"
+            f"({_share(share)} of the difference)"
         )
     return said
+
+
+def _share(share: float) -> str:
+    """What others take back in part is no share above all of it."""
+    return f"{share:.0%}" if share < 1 else "all"
 
 
 def _too_few(analysis: Analysis) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from html import escape
+from html import escape as _escape
 from pathlib import Path
 
 from sparkdl_bench.report import findings, plots, tables, vega
@@ -15,6 +16,8 @@ from sparkdl_bench.report.load import Results
 from sparkdl_bench.report.tables import Cell, Table
 from sparkdl_bench.report.vega import Plot, Series
 
+# A number and its unit stand on one line.
+_WITH_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|GiB|MB|kB|cores?|steps?)(?![\w-]))")
 _TEMPLATE = Path(__file__).with_name("page.html")
 _OPEN = ("groups",)
 # A table of so many rows has a field that filters them.
@@ -37,6 +40,11 @@ class _Page:
             f'<li{" class=top" if is_comparison else ""}><a href="#{anchor}">{escape(text)}</a></li>'
             for anchor, text, is_comparison in self.links
         )
+
+
+def escape(text: str, quote: bool = False) -> str:
+    """As HTML, with a number and its unit kept together."""
+    return _escape(_WITH_UNIT.sub("\u00a0", text), quote=quote)
 
 
 def page(results: Results) -> str:
@@ -155,7 +163,7 @@ def _figure(plot: Plot, prefix: str) -> str:
 def _legend(series: Series) -> str:
     kind = "dashed" if series.dash else "solid"
     return (
-        f'<li data-series="{escape(series.name, quote=True)}"><span class="swatch" '
+        f'<li data-series="{_escape(series.name, quote=True)}"><span class="swatch" '
         f'style="border-top: 4px {kind} {series.colour}"></span><span>{escape(series.name)}</span></li>'
     )
 
@@ -201,7 +209,7 @@ def _row(row: Sequence[Cell], numeric: Sequence[bool]) -> str:
 
 
 def _configuration(analysis: Analysis, prefix: str) -> str:
-    text = escape(json.dumps(analysis.comparison.configuration, indent=2, ensure_ascii=False))
+    text = _escape(json.dumps(analysis.comparison.configuration, indent=2, ensure_ascii=False))
     anchor = f"{prefix}-configuration"
     return (
         f"<details><summary>{_heading(3, anchor, 'Configuration and machine')}</summary>"

@@ -20,7 +20,7 @@ from sparkdl_bench.results import RunResults
 _NET_KEYS = {"transport", "elements", "busbw_gbps", "median_ms", "workers"}
 # What a run's group is told by already, and what makes no other training of it.
 _TOLD = {"algorithm", "transport", "topology", "codec", "workers", "batch", "batch_per_worker", "engine.threads"}
-_OF_A_TRIAL = {
+OF_A_TRIAL = {
     "name",
     "seed",
     "results",
@@ -235,7 +235,7 @@ def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, st
 
 def _varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys in which the runs' configurations differ, but for those that trials may differ in."""
-    keys = sorted({key for run in runs for key in run.get("configuration", {})} - _TOLD - _OF_A_TRIAL)
+    keys = sorted({key for run in runs for key in run.get("configuration", {})} - _TOLD - OF_A_TRIAL)
     return [key for key in keys if len({_configured(run, key) for run in runs}) > 1]
 
 

@@ -106,6 +106,16 @@ def test_a_missing_file_names_those_beside_it(tmp_path: Path) -> None:
         load_run_file(tmp_path / "digit.toml")
 
 
+@pytest.mark.parametrize("typed", ["mine.tml", "min", "mine", "mien.tolm"])
+def test_a_bare_name_near_a_file_of_this_folder_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.toml").write_text("")
+    with pytest.raises(ConfigurationError, match=r"No such file or directory\. Did you mean 'mine\.toml'\? A run file"):
+        load_run_file(Path(typed))
+
+
 def test_a_folder_or_binary_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a folder"):
         load_run_file(tmp_path)

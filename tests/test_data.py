@@ -112,6 +112,60 @@ def test_a_bad_row_of_a_frame_is_told(spark: SparkSession, tmp_path: Path) -> No
     assert run["data"]["skipped"]["count"] == 1
 
 
+def test_the_classes_of_a_frame_are_those_that_it_holds(spark: SparkSession, tmp_path: Path) -> None:
+    named = frame(spark).selectExpr("CASE y WHEN 0 THEN 'low' WHEN 1 THEN 'high' ELSE 'mid' END AS kind", "x", "y")
+    settings = {"epochs": 1, "batch": 30, "results": str(tmp_path)}
+    # Without a session: the active one.
+    fitted = Trainer("softmax", named.select("kind", "x"), label="kind", **settings).fit()
+    run = json.loads((fitted.results_dir / "run.json").read_text())
+    assert run["configuration"]["data.label_names"] == "high,low,mid"
+    assert fitted.weights()["fc1.bias"].shape == (3,)
+    for column, found in (
+        ("y", {"data.classes": "3"}),
+        ("CAST(y AS double) AS y", {"data.classes": "3"}),
+        ("CAST(y AS string) AS y", {"data.classes": "3"}),
+        ("y = 1 AS y", {"data.classes": "2"}),
+        ("0 AS y", {"data.classes": "2"}),
+        ("-y AS y", {"data.classes": "2"}),
+        ("1e9 * y AS y", {}),
+        ("CAST(NULL AS int) AS y", {}),
+        ("array(y) AS y", {}),
+    ):
+        label = {"data.label": "y"}
+        assert frames.classed(label, named.selectExpr(column, "x")) == {**label, **found}, column
+    for told in ({"data.classes": "7"}, {"data.label_names": "a,b"}, {"loss.name": "huber"}):
+        label = {"data.label": "y", **told}
+        assert frames.classed(label, named) == label
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (
+            "'a,b' || y",
+            "The label's column 'y' holds 'a,b0', which cannot be the name of a class: names are not empty and have no "
+            "comma and no space at either end. Rename it, or number the words with StringIndexer of pyspark.ml.feature "
+            "and name its output with label='…'.",
+        ),
+        (
+            "'yes'",
+            "The label's column 'y' holds one word only, 'yes', so there is nothing to tell apart. Name another column "
+            "with label='…', or bring rows of another class.",
+        ),
+        (
+            "'w' || lpad(id, 4, '0')",
+            "The label's column 'y' holds more than 1000 different words, such as w0000, w0001, w0002 and 998 more, so "
+            "it is no class. Name another column with label='…'.",
+        ),
+    ],
+)
+def test_words_that_are_no_classes_are_refused(spark: SparkSession, label: str, said: str) -> None:
+    rows = spark.range(1001).selectExpr("id", "id % 3 AS y").selectExpr(f"{label} AS y", "id AS x")
+    with pytest.raises(ConfigurationError) as refused:
+        frames.classed({"data.label": "y"}, rows)
+    assert str(refused.value) == said
+
+
 def test_wrong_settings_are_refused_without_a_job(spark: SparkSession, tmp_path: Path, jobs: Callable[[], int]) -> None:
     before = jobs()
     with pytest.raises(ConfigurationError, match=r"'data\.label' names the column 'z'"):

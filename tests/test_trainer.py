@@ -145,6 +145,11 @@ def test_the_label_of_a_frame() -> None:
     assert frames.standardised({"data.normalize": "none"}, Frame("a", "label")) == {"data.normalize": "none"}
     assert frames.standardised({}, {"table": Frame("a", "label")}) == frames.standardised({}, "digits") == {}
     assert frames.labelled({}, "digits") == frames.labelled({}, {"source": "csv"}) == {}
+    with pytest.raises(ConfigurationError) as refused:
+        frames.labelled({"data.label": "clas"}, Frame("a", "class"))
+    assert str(refused.value) == (
+        "The DataFrame has no column 'clas', which label='clas' names. Did you mean 'class'? Its columns are a, class."
+    )
     with pytest.raises(ConfigurationError, match=r"has no column 'label', .* Add label='…'\. Its columns are a, b\."):
         frames.labelled({}, {"table": Frame("a", "b")})
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sparkdl_bench.exports import load_weights
     from sparkdl_bench.launching.driver import LaunchResult, launch
     from sparkdl_bench.launching.reporting import launch_attempt, report
+    from sparkdl_bench.ml import SparkDLClassifier, SparkDLRegressor
     from sparkdl_bench.prediction import Model, load_model
     from sparkdl_bench.saved import SavedModel, load
     from sparkdl_bench.session import check_session, configure
@@ -37,6 +38,8 @@ _HOMES = {
     "LaunchResult": "launching.driver",
     "Model": "prediction",
     "SavedModel": "saved",
+    "SparkDLClassifier": "ml",
+    "SparkDLRegressor": "ml",
     "Trainer": "trainer",
     "check_session": "session",
     "compare": "comparison_api",
@@ -60,7 +63,9 @@ __all__ = [
     "RunCancelledError",
     "RunFailedError",
     "SavedModel",
+    "SparkDLClassifier",
     "SparkDLError",
+    "SparkDLRegressor",
     "Trainer",
     "__version__",
     "check_session",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import listed, suggestion
 
+# Columns of more values than this are no classes.
+_MOST_CLASSES = 1000
+_WHOLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
+_CLASSES = "cross-entropy"
 # Libraries whose rows people hand in, and how `createDataFrame` takes their kinds.
 _LIBRARIES: dict[str, dict[str, str]] = {
     "pandas": {"Series": "data.to_frame()"},
@@ -67,17 +73,80 @@ def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
     Raises:
         ConfigurationError: no label is named and no column has that name; or a frame has no columns besides.
     """
-    table: Any = data if is_frame(data) else data.get("table") if isinstance(data, Mapping) else None
-    if not is_frame(table) or "data.label" in settings or settings.get("data.decoded_dir"):
+    table = _table(data)
+    if table is None or settings.get("data.decoded_dir"):
         return settings
     columns = list(table.columns)
+    shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+    label = settings.get("data.label")
+    if label is not None:
+        near = suggestion(label, columns) if label not in columns else ""
+        if near:
+            raise ConfigurationError(
+                f"The DataFrame has no column '{label}', which label='{label}' names.{near} Its columns are {shown}."
+            )
+        return settings
     if "label" in columns:
         return {**settings, "data.label": "label"}
-    shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
     raise ConfigurationError(
         "The DataFrame has no column 'label', and the call of Trainer does not say which column is the label. Add "
         f"label='…'. Its columns are {shown}."
     )
+
+
+def classed(settings: dict[str, str], data: Any) -> dict[str, str]:
+    """The settings with the classes of the label's column where `data` holds DataFrames and nothing says them: their
+    names where they are words (in the order of the alphabet), else their number, the largest label and one.
+
+    Raises:
+        ConfigurationError: the words cannot be names of classes, or are too many.
+    """
+    table = _table(data)
+    told = {"data.classes", "data.label_names", "data.decoded_dir"} & set(settings)
+    if table is None or told or settings.get("loss.name", _CLASSES) != _CLASSES:
+        return settings
+    column = settings.get("data.label", "")
+    kind = dict(table.dtypes).get(column, "")
+    quoted = f"`{column.replace('`', '``')}`"
+    if kind == "string":
+        found = table.select(quoted).distinct().limit(_MOST_CLASSES + 1).collect()
+        return {**settings, **_of_words(column, sorted(row[0] for row in found if row[0] is not None))}
+    if kind not in _WHOLE and not kind.startswith("decimal"):
+        return settings
+    largest = table.selectExpr(f"max({quoted})").first()[0]
+    if largest is None or not math.isfinite(largest) or not 0 <= largest < _MOST_CLASSES:
+        return settings  # the JVM says which label of which row is none
+    return {**settings, "data.classes": str(max(2, int(largest) + 1))}
+
+
+def _of_words(column: str, words: list[str]) -> dict[str, str]:
+    if all(word.strip().removesuffix(".0").isdigit() for word in words):
+        largest = max((int(word.strip().removesuffix(".0")) for word in words), default=_MOST_CLASSES)
+        return {"data.classes": str(max(2, largest + 1))} if largest < _MOST_CLASSES else {}
+    if len(words) > _MOST_CLASSES:
+        raise ConfigurationError(
+            f"The label's column '{column}' holds more than {_MOST_CLASSES} different words, such as "
+            f"{listed(words, 3)}, so it is no class. Name another column with label='…'."
+        )
+    wrong = [word for word in words if "," in word or word.strip() != word or not word]
+    if wrong:
+        raise ConfigurationError(
+            f"The label's column '{column}' holds {wrong[0]!r}, which cannot be the name of a class: names are not "
+            "empty and have no comma and no space at either end. Rename it, or number the words with StringIndexer of "
+            "pyspark.ml.feature and name its output with label='…'."
+        )
+    if len(words) == 1:
+        raise ConfigurationError(
+            f"The label's column '{column}' holds one word only, {words[0]!r}, so there is nothing to tell apart. Name "
+            "another column with label='…', or bring rows of another class."
+        )
+    return {"data.label_names": ",".join(words)}
+
+
+def _table(data: Any) -> Any:
+    """The DataFrame that somebody trains on, if any."""
+    table = data.get("table") if isinstance(data, Mapping) else data
+    return table if is_frame(table) else None
 
 
 def standardised(settings: dict[str, str], data: Any) -> dict[str, str]:

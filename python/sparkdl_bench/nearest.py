@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
 
 # Of two words' letters, how many are the same and in order: at 0.6 `gpus` would be `n_push`, and `loss` be `tls`.
 _NEAR = 0.75
 # Longer words are no typing errors of anything, and take long to compare.
 _LONGEST = 60
+# Of a folder with more files the rest is not looked at.
+_MOST_FILES = 1000
 
 
 def ranked(typed: str, candidates: Iterable[str], *, by_parts: bool = False) -> list[tuple[float, str]]:
@@ -27,6 +31,15 @@ def suggestion(typed: str, candidates: Iterable[str], *, by_parts: bool = False,
     """` Did you mean 'x'?`, with the space before it; empty where none is near enough to be what was meant."""
     found = ranked(typed, candidates, by_parts=by_parts) if len(typed) <= _LONGEST else []
     return f" Did you mean {quote}{found[0][1]}{quote}?" if found and found[0][0] >= _NEAR else ""
+
+
+def near_file(path: Path, others: Iterable[str] = ()) -> str:
+    """` Did you mean 'rows.csv'?` for a path where nothing is, of what lies beside it and the other words."""
+    try:
+        beside = sorted(each.name for each in islice(path.parent.iterdir(), _MOST_FILES))
+    except OSError:
+        beside = []
+    return suggestion(path.name, [*beside, *others])
 
 
 def cut(typed: str) -> str:

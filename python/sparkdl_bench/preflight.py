@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from sparkdl_bench import catalogue, datafiles
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.nearest import cut
+from sparkdl_bench.nearest import cut, near_file
 
 _REACH_S = 5.0
 _MIB = 1024 * 1024
@@ -228,7 +228,7 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
         text = settings.get(key, "")
         if not text or any(mark in text for mark in "*?[{,"):
             continue
-        path = _local_path(text)
+        path = local_path(text)
         if path is None:
             continue
         if not path.exists():
@@ -237,7 +237,7 @@ def _paths(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]
             header = settings.get("data.header", "false").lower() == "true"
             if said := datafiles.fault(settings.get("data.source", ""), path, f"'{text}' ({key})", header=header):
                 yield "data", said
-    resumed = _local_path(settings.get("resume", "")) if settings.get("resume") else None
+    resumed = local_path(settings.get("resume", "")) if settings.get("resume") else None
     if resumed is not None and (said := _no_checkpoint(resumed)):
         yield (
             "settings",
@@ -270,17 +270,9 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _no_path(key: str, text: str, path: Path) -> str:
-    from sparkdl_bench.nearest import suggestion
-
-    parent = next((each for each in path.parents if each.is_dir()), None)
-    try:
-        beside = sorted(each.name for each in parent.iterdir())[:1000] if parent == path.parent and parent else []
-    except OSError:
-        beside = []
-    near = suggestion(path.name, beside)
     return (
-        f"{key} is '{text}', and there is no such file or folder on this host.{near} Set it with --set {key}=PATH, or "
-        "give the URI of another file system (hdfs://…)."
+        f"{key} is '{text}', and there is no such file or folder on this host.{near_file(path)} Set it with "
+        f"--set {key}=PATH, or give the URI of another file system (hdfs://…)."
     )
 
 
@@ -301,7 +293,7 @@ def _results(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Faul
         )
 
 
-def _local_path(text: str) -> Path | None:
+def local_path(text: str) -> Path | None:
     """The path on this host that a text names; None for another file system, or where Hadoop's default may be one."""
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))

@@ -29,6 +29,8 @@ def nearby(path: Path) -> str:
     """What somebody may have meant by a path where no file is: a file beside it, or one of ours by its name."""
     beside = sorted(file.name for file in path.parent.glob(f"*{_SUFFIX}")) if path.parent.is_dir() else []
     bare = path.name == str(path) and path.suffix != _SUFFIX
+    if bare and (near := suggestion(path.stem, [Path(name).stem for name in beside], quote="")):
+        return f" Did you mean '{near.removeprefix(' Did you mean ').removesuffix('?')}{_SUFFIX}'?"
     if beside and not bare:
         # By their stems: names with one ending are all a little alike.
         found = [f"{stem}{_SUFFIX}" for _, stem in ranked(path.stem, [Path(name).stem for name in beside])]

@@ -46,9 +46,10 @@ class Trainer:
             - a dict of the `data` keys: `{"source": "csv", "path": …, "label": "class"}`;
             - a DataFrame, with the `label` column's name as a further keyword; or, to test on rows of their own,
               `{"table": frame, "test_table": another, "label": "class"}`. Without a name the label is the column
-              `label`. Its rows are decoded once for the run (docs/reference/data.md), into the folder that
-              `FitResult.decoded_dir` names; it is removed when the session ends. A DataFrame alone is standardised
-              unless `normalize` says otherwise.
+              `label`. Its classes are those that the column holds, words or whole numbers from 0 on, unless `classes`
+              or `label_names` says otherwise. Its rows are decoded once for the run (docs/reference/data.md), into the
+              folder that `FitResult.decoded_dir` names; it is removed when the session ends. A DataFrame alone is
+              standardised unless `normalize` says otherwise.
         workers: number of ranks, each one Spark task.
         batch: rows per step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
@@ -120,11 +121,14 @@ class Trainer:
             raise ConfigurationError(_not_a_model(model))
         return {**keywords_to_settings(self._keywords, keys), **data_to_settings(chosen, sources)}
 
-    def fit(self, spark: SparkSession, on_progress: Callable[[Progress], None] | None = None) -> FitResult:
+    def fit(
+        self, spark: SparkSession | None = None, on_progress: Callable[[Progress], None] | None = None
+    ) -> FitResult:
         """Trains, and returns when the run has ended. With matplotlib installed, its results folder holds `plot.png`.
 
         Args:
-            spark: a classic session with our jar, as `sparkdl_bench.configure` makes it.
+            spark: a classic session with our jar, as `sparkdl_bench.configure` makes it; without one the session that
+                is active in this thread.
             on_progress: called about ten times a second, in place of the display that notebooks and terminals get.
 
         Raises:
@@ -132,11 +136,12 @@ class Trainer:
                 a rank could tell.
             RunFailedError: the run failed; DivergedError where its loss is NaN or infinite.
         """
-        api = check_session(spark)
+        api = check_session(_active_session() if spark is None else spark)
         keys = [str(key["name"]) for key in api.all_keys()]
         sources = [str(source["name"]) for source in api.variants("data")]
         with frames.named(self._data) as data:
-            settings = frames.standardised(frames.labelled(self.settings(keys, sources, data), self._data), self._data)
+            settings = frames.labelled(self.settings(keys, sources, data), self._data)
+            settings = frames.standardised(frames.classed(settings, self._data), self._data)
             with _display_decoding() as show_decoding:
                 run_id = start(api, settings, show_decoding)
         if transport := api.transport_line(run_id):
@@ -151,6 +156,12 @@ class Trainer:
         except (ConfigurationError, OSError) as error:  # the weights count, whatever becomes of a picture
             print(f"sparkdl-bench: The picture of the run was not drawn: {error}", file=sys.stderr)
         return result
+
+
+def _active_session() -> SparkSession | None:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
 
 
 def _say(line: str) -> None:

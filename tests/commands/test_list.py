@@ -34,6 +34,11 @@ def test_all_keys_are_told_and_in_the_documentation(command_line: CommandLine) -
     done = command_line.run("list", "keys")
     assert done.returncode == 0, done.stderr
     assert "workers  Number of ranks" in done.stdout
+    (algorithm,) = (line for line in done.stdout.splitlines() if line.startswith("algorithm  "))
+    assert algorithm.endswith("Valid: downpour, easgd, gossip, lbfgs, local-sgd, sync-sgd.")
+    (transport,) = (line for line in done.stdout.splitlines() if line.startswith("transport  "))
+    assert "block-stream" in transport
+    assert transport.endswith(", auto.")
     lines = [line for name in ("configuration", "data") for line in (DOCS / f"{name}.md").read_text().splitlines()]
     names = [line.split("  ")[0] for line in done.stdout.splitlines()]
     assert len(names) > 100

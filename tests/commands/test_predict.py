@@ -29,7 +29,7 @@ def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Pa
     rows.write_text("b,id,a\n2,first,1\n-1,second,0.5\n")
     out = tmp_path / "out.csv"
     done = command_line.run("predict", str(model), str(rows), "-o", str(out), "--master", "local[1]")
-    assert (done.returncode, done.stdout) == (0, f"predictions  {out}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{out}  predictions, a folder of CSV files\n"), done.stderr
     (part,) = out.glob("part-*.csv")
     with part.open(encoding="utf-8") as file:
         found = list(csv.DictReader(file))
@@ -49,8 +49,20 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     assert "holds no saved model" in done.stderr
     rows = tmp_path / "rows.csv"
     rows.write_text("b,id,a\n2,first,1\n,second,0.5\n")
+    done = command_line.run("predict", str(model), str(tmp_path / "row.csv"), "-o", str(tmp_path / "out"))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"There is no file or folder '{tmp_path / 'row.csv'}'. Did you mean 'rows.csv'? Name the rows to predict, or "
+        "give the URI of another file system (hdfs://…).\n",
+    )
+    done = command_line.run("predict", str(model), str(rows), "-o", str(model))
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"'{model}' is there already. Name another folder, or --overwrite this one.\n",
+    )
     words = ("predict", str(model), str(rows), "-o", str(tmp_path / "out"), "--master", "local[1]")
     done = command_line.run(*words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
+    assert "give --handle-invalid skip (they are left out) or keep" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

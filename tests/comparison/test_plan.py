@@ -113,6 +113,13 @@ def test_places_are_filled_from_the_cell(tmp_path: Path) -> None:
         cells_of(load_plan(wrong))
 
 
+def test_a_place_whose_key_is_mistyped_names_the_mistyped_key(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", "wokers = [1, 2]")
+    wrong = fakes.write_conf(tmp_path, conf, fakes.BASE.replace("workers = 2\n", ""))
+    with pytest.raises(ConfigurationError, match=r"^Unknown configuration key 'wokers'\. Did you mean 'workers'\?"):
+        cells_of(load_plan(wrong))
+
+
 def test_another_base_takes_the_place_of_the_file_s(tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(fakes.BASE.replace("epochs = 3", "epochs = 7"))

@@ -124,7 +124,7 @@ def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter
     assert (found.rows, found.passes) == pytest.approx((32 * 5800 / 1.8, 32 * 5800 / 1.8 / 6400))
     (said,) = [line for line in answer(analysis).details if "wins" in line]
     assert said.startswith(
-        "two wins over one after about 3,200 steps (about 16.1 passes over the training set, 100,000 rows): 5.8 s more "
+        "two wins over one after about 3,200 steps (about 16 passes over the training set, 100,000 rows): 5.8 s more "
         "to start, 1.8 ms less per step; 95 % CI "
     )
     shown = tables.break_evens(analysis).rows[0]

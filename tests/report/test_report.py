@@ -573,6 +573,9 @@ class TestLoad:
             load([tmp_path / "x.jsonl"])
         with pytest.raises(ConfigurationError, match=r"There is no file or folder .*nothing'\. Give the folder that"):
             load([tmp_path / "nothing"])
+        (tmp_path / "answer").mkdir()
+        with pytest.raises(ConfigurationError, match=r"answr'\. Did you mean 'answer'\? Give the folder that"):
+            load([tmp_path / "answr"])
         empty = tmp_path / "empty"
         empty.mkdir()
         with pytest.raises(ConfigurationError, match="neither a comparison nor a run"):

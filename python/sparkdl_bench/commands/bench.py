@@ -50,6 +50,11 @@ class _Suites(SuggestingGroup):
         super().format_epilog(ctx, formatter)
 
 
-@click.group(name="bench", cls=_Suites, short_help="Measure ours beside the peers, as `make bench` does.")
+@click.group(
+    name="bench",
+    cls=_Suites,
+    hidden=checkout() is None,
+    short_help="Measure ours beside the peers, as `make bench` does.",
+)
 def command() -> None:
     """Measure ours beside the peers on this machine, in a checkout, and keep all samples."""

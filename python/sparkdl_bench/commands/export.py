@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 
-@click.command("export")
+@click.command("export", short_help="Write a trained model for other programs: ONNX, PyTorch, safetensors, NumPy.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.option(
     "-o",

@@ -11,7 +11,11 @@ from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.config import RunFile
 
 
-@click.command("launch", context_settings={"ignore_unknown_options": False})
+@click.command(
+    "launch",
+    short_help="Run a PyTorch script of yours in the workers.",
+    context_settings={"ignore_unknown_options": False},
+)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Ranks, each a Spark task.")

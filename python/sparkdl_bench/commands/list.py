@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -80,7 +80,12 @@ class _Found:
         return self._found.variants[axis]
 
     def all_keys(self) -> list[dict[str, Any]]:
-        return [dict(key) for key in self._found.keys.values()]
+        return [{**key, "valid": self._valid(key)} for key in self._found.keys.values()]
+
+    def _valid(self, key: Mapping[str, Any]) -> str:
+        """Of a key that chooses a variant their names; "any text" would hide them."""
+        names = self._found.named_by.get(str(key["name"]))
+        return ", ".join(dict.fromkeys([*names, str(key["default"])])) if names else str(key["valid"])
 
 
 @contextmanager

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sparkdl_bench import preflight
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import near_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 _FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".json": "json", ".libsvm": "libsvm", ".svm": "libsvm"}
 
 
-@click.command("predict")
+@click.command("predict", short_help="Predict the rows of files with a trained model.")
 @click.argument("model", type=click.Path(path_type=Path))
 @click.argument("data")
 @click.option("-o", "--output", required=True, metavar="OUT", help="Folder to write, on any file system of Hadoop's.")
@@ -61,7 +63,9 @@ def command(
     """
     from sparkdl_bench import prediction, session
 
-    trained = prediction.load_model(model)  # before a JVM starts
+    # All this before a JVM starts.
+    trained = prediction.load_model(model)
+    _check_paths(data, output, overwrite)
     form = source or _FORMATS.get(Path(data).suffix.lower(), "parquet")
     written = target or ("csv" if output.lower().endswith(".csv") else "parquet")
     options = {"spark.app.name": "sparkdl-bench predict"}
@@ -79,8 +83,26 @@ def command(
                 batch=batch,
                 handle_invalid=handle_invalid,
             )
-            _write(predicted, trained, output, written, overwrite)
-    click.echo(f"predictions  {output}")
+            try:
+                _write(predicted, trained, output, written, overwrite)
+            except ConfigurationError as error:
+                # Said as Python's argument is called.
+                said = str(error).replace("set handle_invalid to skip", "give --handle-invalid skip")
+                raise ConfigurationError(said) from error
+    other = "" if target or written == "csv" else "; --to csv writes CSV"
+    click.echo(f"{output}  predictions, a folder of {'CSV' if written == 'csv' else 'Parquet'} files{other}")
+
+
+def _check_paths(data: str, output: str, overwrite: bool) -> None:
+    """What is wrong with files of this host."""
+    rows, out = preflight.local_path(data), preflight.local_path(output)
+    if rows is not None and not any(mark in data for mark in "*?[{,") and not rows.exists():
+        raise ConfigurationError(
+            f"There is no file or folder '{data}'.{near_file(rows)} Name the rows to predict, or give the URI of "
+            "another file system (hdfs://…)."
+        )
+    if out is not None and out.exists() and not overwrite:
+        raise ConfigurationError(f"'{output}' is there already. Name another folder, or --overwrite this one.")
 
 
 def _read(spark: SparkSession, path: str, form: str, header: bool, model: Model) -> DataFrame:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkdl_bench import preflight
+from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
@@ -198,6 +198,7 @@ def _filled(key: str, value: str, settings: Mapping[str, str]) -> str:
     def replace(found: re.Match[str]) -> str:
         name = found.group(1)
         if name not in settings:
+            catalogue.check(settings)  # perhaps it stands there with a typing error
             raise ConfigurationError(
                 f"'{key}' is {value!r}, and the run has no key '{name}'. Valid in braces: "
                 f"{', '.join(sorted(settings))}."

@@ -14,7 +14,7 @@ from pathlib import Path
 from sparkdl_bench import datafiles, helper_process
 from sparkdl_bench.comparison import labels, look_csv
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.nearest import listed, suggestion
+from sparkdl_bench.nearest import listed, near_file
 
 _IMAGES = (".png", ".jpg", ".jpeg")
 _LARGEST_SIDE = 32
@@ -70,10 +70,7 @@ def _unknown(data: str, path: Path) -> str:
 
 
 def _nothing(data: str, path: Path) -> str:
-    beside = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
-    if path.name == data:
-        beside.append("digits")
-    near = suggestion(path.name, beside)
+    near = near_file(path, ["digits"] if path.name == data else [])
     return f"There is no file or folder '{data}'.{near} Give a path of this host, or digits for the embedded set."
 
 

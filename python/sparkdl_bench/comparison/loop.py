@@ -106,7 +106,7 @@ def run_cells(
     try:
         for index, cell in enumerate(todo):
             if until is not None and _is_over(cell, cells, folder, estimate, until):
-                display.tell(f"The time is over: {done + index} of {len(cells)} cells are measured.")
+                display.tell(f"The time is over: {done + index} of {len(cells)} trials are measured.")
                 break
             display.begin(done + index, cell, _until(estimate.seconds_left(todo[index:]), until))
             folder.forget(cell)

@@ -309,7 +309,7 @@ def break_even(found: BreakEven) -> str:
             f"how far both vary. That takes {FEWEST_TRIALS} trials of each at least, and {sequential.ENOUGH_TRIALS} to "
             "know it well."
         )
-    passes = "" if found.passes is None else f"about {number(found.passes)} passes over the training set, "
+    passes = "" if found.passes is None else f"about {number(found.passes, 2)} passes over the training set, "
     rows = "" if found.rows is None else f" ({passes}{_about(found.rows)} rows)"
     sure = "" if found.interval is None else f"; {between(found.interval)} steps"
     after = (

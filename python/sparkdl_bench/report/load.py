@@ -14,6 +14,7 @@ from sparkdl_bench.comparison.cells import NOT_VARIED, Cell
 from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import near_file
 from sparkdl_bench.report import kept
 from sparkdl_bench.results import RunResults
 
@@ -157,7 +158,7 @@ def _read(path: Path, results: Results, runs: list[Path]) -> None:
         for each in known:
             _read(each, results, runs)
     else:
-        raise ConfigurationError(f"There is no file or folder '{path}'. {_WHAT}")
+        raise ConfigurationError(f"There is no file or folder '{path}'.{near_file(path)} {_WHAT}")
 
 
 def _kept(path: Path, results: Results) -> None:

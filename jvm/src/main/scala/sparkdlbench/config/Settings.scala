@@ -90,7 +90,7 @@ object Settings {
 
   /** One wrong letter of three, two of six, and no more than three: `mpi` is no typing error of `tcp`. */
   private def isNear(typed: String, length: Int, edits: Int): Boolean =
-    edits <= math.min(3, math.max(1, math.max(typed.length, length) / 3))
+    edits < math.max(typed.length, length) && edits <= math.min(3, math.max(1, math.max(typed.length, length) / 3))
 
   private def edits(typed: String, candidate: String): Int =
     if (typed.sorted == candidate.sorted) 0

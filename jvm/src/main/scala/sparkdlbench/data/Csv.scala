@@ -117,7 +117,8 @@ final class Csv extends DataSource with FileSource {
         case at if at >= 0 && at < names.length => at
         case _ =>
           throw new ConfigurationException(
-            s"Configuration key 'data.label' is '$wanted', and '${file.path}' has no such column. Its ${names.length} columns are " +
+            s"Configuration key 'data.label' is '$wanted', and '${file.path}' has no such column." +
+              s"${if (settings(header)) Settings.suggestion(wanted, names.toSeq) else ""} Its ${names.length} columns are " +
               (if (settings(header)) s"${names.take(20).mkString(", ")}; give one of these names, or "
                else "not named (`data.header` = false); give ") +
               s"a number from 0 to ${names.length - 1}, or from -1 (the last) back."

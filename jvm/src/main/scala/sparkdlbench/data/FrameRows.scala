@@ -121,7 +121,7 @@ private[data] object FrameRows {
     val names = frame.columns.toSeq
     val wanted = settings(TableKeys.label)
     def unknown(key: String, name: String) = throw new ConfigurationException(
-      s"Configuration key '$key' names the column '$name', which is not there. The columns are ${names.take(20).mkString(", ")}" +
+      s"Configuration key '$key' names the column '$name', which is not there.${Settings.suggestion(name, names)} The columns are ${names.take(20).mkString(", ")}" +
         s"${if (names.size > 20) ", …" else ""}."
     )
     val label =

@@ -145,7 +145,7 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
     val text = s"${if (file.isEmpty) "Record" else s"File '$file', record"} $record$part$place: $reason."
     if (!skip)
       throw new BadRecordException(
-        s"$text Correct ${if (file.isEmpty) "the rows" else "the file"}, or leave bad records out with data.on_error=skip (they are counted and listed " +
+        s"$text Fix ${if (file.isEmpty) "the rows" else "the file"}, or leave bad records out with data.on_error=skip (they are counted and listed " +
           "in run.json)."
       )
     count += 1

@@ -180,7 +180,7 @@ private[data] trait FileSource extends RecordSource {
     val reasons = parts.map(_.file).distinct.flatMap(file => unfit(file, layout, settings, hadoop).map(file -> _))
     reasons.headOption.filterNot(_ => RecordSource.badRecords(settings).skip).foreach { case (file, reason) =>
       throw new ConfigurationException(
-        s"File '${file.path}' is none of this data set: $reason. Correct the file, or leave such files out with data.on_error=skip (they are " +
+        s"File '${file.path}' is none of this data set: $reason. Fix the file, or leave such files out with data.on_error=skip (they are " +
           "counted and listed in run.json)."
       )
     }

@@ -41,5 +41,5 @@ object Skipped {
 
   def overLimit(found: Skipped, limit: Int): String =
     s"The data set has ${found.count} bad records or more, over the limit `data.max_skipped` = $limit. The first: " +
-      s"${found.listed.take(3).mkString(" ")} Correct the files, or raise the limit."
+      s"${found.listed.take(3).mkString(" ")} Fix the files, or raise the limit."
 }

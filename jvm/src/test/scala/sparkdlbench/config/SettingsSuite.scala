@@ -39,6 +39,7 @@ class SettingsSuite extends AnyFunSuite {
     for (far <- Seq("gpus", "loss", "hosts", "patience", "metrics"))
       assert(!complaint(far -> "1").contains("Did you mean"), far)
     assert(Settings.suggestion("mpi", Seq("tcp", "ucx")) === "")
+    assert(Settings.suggestion("z", Seq("x", "y")) === "")
     assert(Settings.suggestion("tcq", Seq("tcp", "ucx")) === " Did you mean 'tcp'?")
   }
 

@@ -168,7 +168,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       message,
       s"/two files/$added', record ",
       " of the training rows: the row has 1 values",
-      "Correct the file"
+      "Fix the file"
     )
     assert(!message.contains("byte offset"))
     val (facts, _) = load(
@@ -185,7 +185,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     assertSays(
       told,
       "Record 1 of partition 0 of the training rows (table global_temp.broken): the row has 1 values",
-      "Correct the rows"
+      "Fix the rows"
     )
     assert(!told.contains("byte offset") && !told.contains("File '"))
   }
@@ -265,6 +265,7 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
       refusal(new Parquet, "data.path" -> fine, "data.label" -> "y", "data.columns" -> "q"),
       "'data.columns' names the column 'q'"
     )
+    assertSays(refusal(new Parquet, "data.path" -> fine, "data.label" -> "yy"), "Did you mean 'y'?")
     assertSays(refusal(new Parquet, "data.path" -> folder.resolve("none").toString), "none", "cannot be read")
     assertSays(refusal(new Table, "data.table" -> "nope"), "'nope'", "cannot be read")
     assertSays(refusal(new Table), "'data.table' is not set")

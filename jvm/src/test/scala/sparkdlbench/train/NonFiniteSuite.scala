@@ -28,6 +28,8 @@ class NonFiniteSuite extends AnyFunSuite with LocalRuns {
         error.getMessage.contains("Lower optimizer.learning_rate (it is 1.0E30), warm it up (schedule.warmup_steps")
       )
       assert(error.getMessage.endsWith("or bound the gradient (clip_norm = 1)."))
+      // Executors log what a task throws, in local sessions on the user's own screen.
+      assert(new DivergedException("Step 3.").getStackTrace.isEmpty)
       val progress = Json.read(run.progressJson)
       assert((progress.path("state").asText, progress.path("error_kind").asText) == (("diverged", "diverged")))
       val told = summary(run.progressJson)

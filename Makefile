@@ -9,12 +9,13 @@
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
+#   make sbom            of what wheel and jars are made (CycloneDX), in target/sbom; make audit: what is known against it
 #   make newcomer        the newcomer's path, from the wheel in a fresh environment to a report, each step timed
 #   make wheel | docs | clean | distclean
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release docs clean distclean
+.PHONY: demo test test-torch test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release sbom audit docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -176,6 +177,19 @@ release: wheel $(VENV)/.release
 
 $(VENV)/.release: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[release]' $(foreach each,$(PYSPARK),'$(each)')
+	touch $@
+
+# Bills of materials of the wheel and of both jars; the hashes of native code in them are the pinned ones.
+sbom: wheel $(VENV)/.supply
+	project/sbt $(foreach scala,2.13.16 2.12.18,++$(scala) jvm/makePom)
+	$(BIN)/python project/supply_chain.py sbom --version $(VERSION) --spark '$(firstword $(PYSPARK))'
+
+# Exit status 3 where no advisories could be reached: then nothing is known, good or bad.
+audit: sbom
+	$(BIN)/python project/supply_chain.py audit --version $(VERSION) --spark '$(firstword $(PYSPARK))'
+
+$(VENV)/.supply: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[supply]' $(foreach each,$(PYSPARK),'$(each)')
 	touch $@
 
 # The documentation as a site in target/docs, with the APIs of Scala and Python; a link that leads nowhere ends it.

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Options of Spark's, Ivy's, MPI's, NVIDIA's, pip's, twine's and GnuPG's own programs.
 OTHERS = {"--class", "--conf", "--jars", "--master", "--mca", "--packages", "--properties-file", "--repositories"}
-OTHERS |= {"--query-gpu", "--no-deps", "--strict", "--list-secret-keys"}
+OTHERS |= {"--query-gpu", "--no-deps", "--strict", "--list-secret-keys", "--require-hashes"}
 OTHERS |= {"--parts", "--targets"}  # of project/mutants.py and project/fuzz.py
 
 

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from sparkdl_bench import jars, ucx
 from sparkdl_bench.bench import hdfs
+from sparkdl_bench.commands import jars as jars_command
 from sparkdl_bench.commands.jars import command
 from sparkdl_bench.errors import ConfigurationError
 
@@ -32,6 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(jars, "_homes", lambda: [folder])  # not that of the password file
     for name in ("COURSIER_CACHE", "XDG_CACHE_HOME", jars.SETTINGS_VARIABLE):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(jars, "pinned", dict)  # the jars of these tests are not the real ones
     return folder
 
 
@@ -96,15 +98,75 @@ def test_x86_64_linux_gets_mkl_and_every_native_part() -> None:
     } | {("mkl", "linux-x86_64-redist")}
 
 
-@pytest.mark.parametrize("platform", ["linux-arm64", "macosx-arm64"])
-def test_other_platforms_get_openblas_alone(platform: str) -> None:
+def test_a_mac_gets_openblas_alone() -> None:
+    platform = "macosx-arm64"
     names = {(jar.name, jar.classifier) for jar in jars.coordinates(platform)}
     assert names == {(name, part) for name in ("javacpp", "openblas", "pytorch") for part in ("", platform)}
 
 
 def test_unknown_platform_lists_the_valid_ones() -> None:
-    with pytest.raises(ConfigurationError, match=r"'windows'.*linux-x86_64, linux-arm64, macosx-arm64"):
+    with pytest.raises(ConfigurationError, match=r"'windows'.*linux-x86_64, macosx-arm64"):
         jars.coordinates("windows")
+
+
+@pytest.mark.parametrize("platform", jars.PLATFORMS)
+def test_every_file_of_native_code_has_its_hash(platform: str) -> None:
+    digests = jars.pinned()
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests.values())
+    names = [jar.file_name for jar in (*jars.coordinates(platform), ucx.JUCX)]
+    assert [name for name in names if name not in digests] == []
+    assert any(name.startswith(f"libucx_cu12-{ucx.VERSION}-") for name in digests)
+
+
+def test_no_hash_is_of_a_version_that_nothing_brings() -> None:
+    wanted = {jar.file_name for platform in jars.PLATFORMS for jar in jars.coordinates(platform)}
+    others = {name for name in jars.pinned() if not name.startswith(f"libucx_cu12-{ucx.VERSION}-")}
+    assert others == wanted | {ucx.JUCX.file_name}
+
+
+def test_what_a_registry_serves_under_the_name_is_refused_where_it_is_another_file(
+    registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = jars.coordinates(PLATFORM)[1]
+    monkeypatch.setattr(jars, "pinned", lambda: {jar.file_name: "0" * 64})
+    with pytest.raises(jars.FetchFailedError, match=rf"sent for {jar} is not the file.*{'0' * 64} is expected"):
+        jars.fetch(tmp_path / "jars", PLATFORM)
+    assert not list(tmp_path.glob(f"jars/{jar.file_name}"))
+    assert not list(tmp_path.glob(f"home/**/{jar.file_name}")), "nothing of it is kept for later either"
+
+
+def test_a_copy_of_another_tool_that_is_another_file_is_passed_over(
+    home: Path, ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = jars.coordinates(PLATFORM)[1]
+    changed = home / ".m2" / "repository" / jar.path
+    whole = home / ".ivy2" / "cache" / jar.organization / jar.name / "jars" / jar.file_name
+    for path, text in ((changed, "changed"), (whole, "as published")):
+        path.parent.mkdir(parents=True)
+        write_jar(path, text)
+    monkeypatch.setattr(jars, "pinned", lambda: {jar.file_name: hashlib.sha256(whole.read_bytes()).hexdigest()})
+    assert text_in(jars.fetch(tmp_path / "jars", PLATFORM)[1]) == "as published"
+
+
+def test_pip_takes_the_libraries_of_ucx_by_their_hash_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(Path(command[-1]).read_text())
+        assert "--require-hashes" in command
+        return SimpleNamespace(returncode=1, stdout="", stderr="THESE PACKAGES DO NOT MATCH THE HASHES")
+
+    asked: list[str] = []
+    monkeypatch.setattr(ucx.subprocess, "run", run)
+    with pytest.raises(jars.FetchFailedError, match="DO NOT MATCH THE HASHES"):
+        ucx._download(tmp_path)
+    (digest,) = [digest for name, digest in jars.pinned().items() if name.startswith("libucx")]
+    assert asked == [f"libucx-cu12=={ucx.VERSION} --hash=sha256:{digest}\n"]
+
+
+def test_a_host_that_has_no_native_code_is_told_what_trains_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars_command.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(jars_command.platform, "machine", lambda: "aarch64")
+    with pytest.raises(ConfigurationError, match=r"this host, linux-arm64.*engine\.name=numpy"):
+        jars_command.host_platform()
 
 
 def test_ivy_brings_every_jar_under_its_own_name(registry: Path, tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Brings the jars of native code by their Maven coordinates, through the Ivy that every pyspark holds.
 
 `--packages` takes no classifiers and clusters may have no way out, so the jars can be brought once, before a run. Their
-coordinates stand in `natives.properties`, which the build reads too. Nothing is brought twice to one host: what Ivy has
-brought is kept in the user's cache, for whatever folder wants it next, and what Maven, sbt or `spark-submit --packages`
-has brought is taken from where they keep it. No registry is named here: Ivy's own default is asked, or, where
-`SPARKDL_IVY_SETTINGS` names an Ivy settings file (a company's mirror), what that file says.
+coordinates stand in `natives.properties`, which the build reads too, and the SHA-256 of each file in `natives.sha256`:
+this is code that every executor loads, so another file is never placed. Nothing is brought twice to one host: what Ivy
+has brought is kept in the user's cache, for whatever folder wants it next, and what Maven, sbt or `spark-submit
+--packages` has brought is taken from where they keep it. No registry is named here: Ivy's own default is asked, or,
+where `SPARKDL_IVY_SETTINGS` names an Ivy settings file (a company's mirror), what that file says.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
 import pwd
@@ -27,9 +29,11 @@ from xml.sax.saxutils import quoteattr
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import cache_folder
 
-PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
+# Those that libtorch is published for under these coordinates; there is none for Linux on ARM.
+PLATFORMS = ("linux-x86_64", "macosx-arm64")
 SETTINGS_VARIABLE = "SPARKDL_IVY_SETTINGS"
 _COORDINATES = Path(__file__).with_name("natives.properties")
+_PINNED = Path(__file__).with_name("natives.sha256")
 _FETCH_TIMEOUT_SECONDS = 3600
 # Folders between a registry's host and its groups in the cache of sbt: `maven2`, or a mirror's own path.
 _REGISTRY_DEPTHS = range(4)
@@ -83,7 +87,7 @@ def fetch(directory: Path, platform: str = "linux-x86_64", tell: Tell = _silent)
 
     Raises:
         ConfigurationError: an unknown platform, no Java, no pyspark, or a directory that cannot be written.
-        FetchFailedError: Ivy could not bring one of them.
+        FetchFailedError: Ivy could not bring one of them, or brought another file than the pinned one.
     """
     return fetch_jars(directory, coordinates(platform), tell)
 
@@ -144,10 +148,31 @@ def _properties(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def pinned() -> dict[str, str]:
+    """SHA-256 (hexadecimal) of the files of native code, by file name."""
+    lines = _PINNED.read_text(encoding="utf-8").splitlines()
+    pairs = (line.split() for line in lines if line and not line.startswith("#"))
+    return {name: digest for digest, name in pairs}
+
+
+def is_as_pinned(path: Path) -> bool:
+    """Whether a file holds what `natives.sha256` says of its name; True where it says nothing (not native code)."""
+    digest = pinned().get(path.name)
+    return digest is None or digest == _sha256(path)
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def place_copy(jar: Coordinates, room: Path) -> bool:
-    """Places a jar in `room` that was brought to this host before; False where it was not."""
+    """Places a jar in `room` that was brought to this host before; False where it was not, or is another file."""
     for path in _copies(jar):
-        if path.is_file():
+        if path.is_file() and is_as_pinned(path):
             _link(path, room / jar.file_name)
             return True
     return False
@@ -216,6 +241,14 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
         raise FetchFailedError(
             f"Ivy could not bring {', '.join(absent)}. Check that this host reaches a Maven registry; behind a mirror, "
             f"name an Ivy settings file in {SETTINGS_VARIABLE}. Ivy said:\n{messages[-3000:]}"
+        )
+    refused = [jar for jar in jars if not is_as_pinned(arrived / jar.file_name)]
+    if refused:
+        raise FetchFailedError(
+            f"What the registry sent for {', '.join(str(jar) for jar in refused)} is not the file that this version "
+            f"was made with: its SHA-256 is {_sha256(arrived / refused[0].file_name)}, and "
+            f"{pinned()[refused[0].file_name]} is expected. Nothing of it was kept. Try again; where it stays so, the "
+            "registry or a mirror in between serves something else under this name: ask those who run it."
         )
     for jar in jars:
         (arrived / jar.file_name).replace(room / jar.file_name)

@@ -54,7 +54,10 @@ def fetch(directory: Path, platform: str) -> list[Path]:
 def _download(room: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-input", "--quiet", "--disable-pip-version-check"]
     tags = [word for tag in _PLATFORM_TAGS for word in ("--platform", tag)]
-    command += ["--no-deps", "--only-binary=:all:", *tags, "--dest", str(room), REQUIREMENT]
+    digests = [digest for name, digest in jars.pinned().items() if name.startswith(f"libucx_cu12-{VERSION}-")]
+    required = room / "required.txt"
+    required.write_text(f"{REQUIREMENT} {' '.join(f'--hash=sha256:{digest}' for digest in digests)}\n")
+    command += ["--no-deps", "--only-binary=:all:", *tags, "--dest", str(room), "--require-hashes", "-r", str(required)]
     try:
         done = subprocess.run(  # noqa: S603 (the command is ours)
             command, capture_output=True, text=True, timeout=_PIP_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL

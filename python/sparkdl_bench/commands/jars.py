@@ -11,7 +11,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.jarfiles import cache_folder, optional_folder, spark_line
 from sparkdl_bench.lazy import SuggestingGroup
 
-PLATFORMS = ("linux-x86_64", "linux-arm64", "macosx-arm64")
+PLATFORMS = ("linux-x86_64", "macosx-arm64")
 _SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -67,6 +67,8 @@ def host_platform() -> str:
     )
     if name not in PLATFORMS:
         raise ConfigurationError(
-            f"There is no native code for this host, {name}. Valid with --platform: {', '.join(PLATFORMS)}."
+            f"There is no native code for this host, {name}. Fetch for the hosts that will train with --platform "
+            f"{' or --platform '.join(PLATFORMS)}; to train on this one, choose an engine that needs none: "
+            "engine.name=numpy, or engine.name=torch with PyTorch installed."
         )
     return name

@@ -36,13 +36,22 @@ def standalone_cluster(folder: Path, *, workers: int, cores: int = 1, memory: st
         master = stack.enter_context(_daemon(arguments, folder / "master.log"))
         address = _wait_for(master, folder / "master.log", r"Starting Spark master at (spark://\S+)\n")
         for number in range(workers):
-            log = folder / f"worker-{number}.log"
-            arguments = ["org.apache.spark.deploy.worker.Worker", "--host", _LOOPBACK, "--webui-port", "0"]
-            arguments += ["--cores", str(cores), "--memory", memory]
-            arguments += ["--work-dir", str(folder / f"work-{number}"), address]
-            worker = stack.enter_context(_daemon(arguments, log))
-            _wait_for(worker, log, r"(Successfully registered with master)")
+            stack.enter_context(standalone_worker(folder, address, number, cores=cores, memory=memory))
         yield address
+
+
+@contextmanager
+def standalone_worker(
+    folder: Path, address: str, number: int, *, cores: int = 1, memory: str = "2g"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One more worker for the master at `address`, which SIGPWR decommissions; gives its process and ends it."""
+    log = folder / f"worker-{number}.log"
+    arguments = ["org.apache.spark.deploy.worker.Worker", "--host", _LOOPBACK, "--webui-port", "0"]
+    arguments += ["--cores", str(cores), "--memory", memory]
+    arguments += ["--work-dir", str(folder / f"work-{number}"), address]
+    with _daemon(arguments, log) as worker:
+        _wait_for(worker, log, r"(Successfully registered with master)")
+        yield worker
 
 
 @contextmanager
@@ -54,7 +63,9 @@ def _daemon(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[by
             stdout=stream,
             stderr=subprocess.STDOUT,
             # The script replaces itself by java, so that this process id is the daemon's.
-            env=spark_environment(SPARK_DAEMON_MEMORY="512m"),
+            env=spark_environment(
+                SPARK_DAEMON_MEMORY="512m", SPARK_DAEMON_JAVA_OPTS="-Dspark.decommission.enabled=true"
+            ),
         )
     try:
         yield process

@@ -198,6 +198,12 @@ def _is_valid(facts: Mapping[str, Any], value: str) -> bool:
     if kind == "whole-number":
         number = _whole(value)
         return number is not None and facts["min"] <= number <= facts["max"]
+    if kind == "whole-number-or-range":
+        bounds = [_whole(part.strip()) for part in value.split("..")]
+        return len(bounds) <= 2 and all(
+            number is not None and least <= number <= facts["max"]
+            for number, least in zip(bounds, (facts["min"], bounds[0] or facts["min"]), strict=False)
+        )
     if kind == "whole-numbers":
         numbers = [_whole(part.strip()) for part in value.split(",") if part.strip()]
         return all(number is not None and number > 0 for number in numbers)

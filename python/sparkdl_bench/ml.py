@@ -95,8 +95,11 @@ class _Trained(_Shared, HasValidationIndicatorCol):
     model: Param[Any] = Param(
         Params._dummy(), "model", "name of a model family, or a dict of its keys", typeConverter=TypeConverters.identity
     )
-    workers: Param[int] = Param(
-        Params._dummy(), "workers", "number of ranks, each one Spark task", typeConverter=TypeConverters.toInt
+    workers: Param[int | str] = Param(
+        Params._dummy(),
+        "workers",
+        "number of ranks, each one Spark task; or a range, 2..8",
+        typeConverter=lambda value: value if isinstance(value, str) else TypeConverters.toInt(value),
     )
     batch: Param[int] = Param(
         Params._dummy(), "batch", "rows per step over all workers", typeConverter=TypeConverters.toInt
@@ -131,11 +134,11 @@ class _Trained(_Shared, HasValidationIndicatorCol):
         """Gets the value of `model` or its default value."""
         return self.getOrDefault(self.model)
 
-    def setWorkers(self, value: int) -> Any:
+    def setWorkers(self, value: int | str) -> Any:
         """Sets the value of `workers`."""
         return self._set(workers=value)
 
-    def getWorkers(self) -> int:
+    def getWorkers(self) -> int | str:
         """Gets the value of `workers` or its default value."""
         return self.getOrDefault(self.workers)
 
@@ -315,7 +318,7 @@ class SparkDLClassifier(
         labelCol: the classes' numbers.
         predictionCol, probabilityCol, rawPredictionCol: as in `LogisticRegression`; "" leaves a column out.
         model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
-        workers: number of ranks, each one Spark task.
+        workers: number of ranks, each one Spark task; or a range, `"2..8"`.
         batch: rows per step over all workers.
         epochs: passes over the rows.
         classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
@@ -427,7 +430,7 @@ class SparkDLRegressor(
         predictionCol: as in `LinearRegression`.
         loss: `mean-squared`, `absolute` or `huber` (whose `delta` stands in settings: `{"delta": 0.5}`).
         model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
-        workers: number of ranks, each one Spark task.
+        workers: number of ranks, each one Spark task; or a range, `"2..8"`.
         batch: rows per step over all workers.
         epochs: passes over the rows.
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then

@@ -136,18 +136,18 @@ def _knows_yarn() -> bool:
 
 
 def _batch(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
-    workers, batch = _whole(settings.get("workers")), _whole(settings.get("batch"))
+    workers, batch = _bounds(settings.get("workers"))[-1], _whole(settings.get("batch"))
     if _whole(settings.get("batch_per_worker")) or workers is None or batch is None or batch >= workers:
         return
     yield (
         "batch",
-        f"batch = {batch} is the global batch and less than workers = {workers}, so some workers would never see a "
-        f"row. Set batch to {workers} or more, or use fewer workers.",
+        f"batch = {batch} is the global batch and less than workers = {settings['workers']}, so some workers would "
+        f"never see a row. Set batch to {workers} or more, or use fewer workers.",
     )
 
 
 def _slots(conf: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
-    workers, cpus = _whole(settings.get("workers")), _whole(conf.get("spark.task.cpus", "1")) or 1
+    workers, cpus = _bounds(settings.get("workers"))[0], _whole(conf.get("spark.task.cpus", "1")) or 1
     slots = _known_slots(conf, cpus)
     if workers is None or slots is None or workers <= slots:
         return
@@ -157,7 +157,7 @@ def _slots(conf: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fau
     per_task = f" of {cpus} cores" if cpus > 1 else ""
     yield (
         "slots",
-        f"workers = {workers} must all run at once, and the master {master} has {slots} task "
+        f"workers = {settings['workers']} must all run at once, and the master {master} has {slots} task "
         f"slot{'s' if slots != 1 else ''}{per_task}. {remedy}",
     )
 
@@ -380,6 +380,11 @@ def _bytes(text: str) -> int | None:
     if found is None:
         return None
     return int(found.group(1)) * (_UNITS[found.group(2)] if found.group(2) else _MIB)
+
+
+def _bounds(text: str | None) -> list[int | None]:
+    """Of a number of workers: it alone, or the bounds of a range of them (`2..8`)."""
+    return [_whole(part.strip()) for part in text.split("..")] if text else [None]
 
 
 def _whole(text: str | None) -> int | None:

@@ -50,7 +50,8 @@ class Trainer:
               or `label_names` says otherwise. Its rows are decoded once for the run (docs/reference/data.md), into the
               folder that `FitResult.decoded_dir` names; it is removed when the session ends. A DataFrame alone is
               standardised unless `normalize` says otherwise.
-        workers: number of ranks, each one Spark task.
+        workers: number of ranks, each one Spark task; or a range, `"2..8"`: as many as there are slots while it trains
+            (docs/how-to/failures.md).
         batch: rows per step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
         settings: any other key of a run (`sparkdl-bench list` shows all):
@@ -72,7 +73,7 @@ class Trainer:
         model: str | Mapping[str, Any] = "mlp",
         data: str | Path | DataFrame | Mapping[str, Any] = "digits",
         *,
-        workers: int = 2,
+        workers: int | str = 2,
         batch: int = 128,
         epochs: int = 5,
         **settings: Any,

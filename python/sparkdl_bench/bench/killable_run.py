@@ -104,6 +104,23 @@ class KillableRun:
         """
         self._wait(lambda: self.newest_checkpoint() >= step, f"a whole checkpoint after step {step}")
 
+    def wait_for_event(self, key: str, count: int) -> None:
+        """Until `events.jsonl` has so many events of that key, or the run has ended."""
+        self._wait(lambda: len(self.events(key)) >= count, f"{count} events {key}")
+
+    def events(self, key: str) -> list[dict[str, Any]]:
+        """The events of that key so far, oldest first."""
+        found = []
+        for file in (self.folder / "results").glob("*/events.jsonl"):
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    event = json.loads(line)
+                except ValueError:
+                    continue  # the run is writing it
+                if event["key"] == key:
+                    found.append(event)
+        return found
+
     def newest_step(self) -> int:
         written = (each for each in self.checkpoints.glob("step-*") if _files(each))
         return max((_step(each) for each in written), default=0)

@@ -116,11 +116,17 @@ def cells_of(plan: Plan) -> list[Cell]:
 
 
 def check_without_jvm(cells: Sequence[Cell]) -> None:
-    """Refuses the first cell of ours that is known to be wrong without a JVM.
+    """Refuses the first cell that is known to be wrong without a JVM.
 
     Raises:
         ConfigurationError: which cell, and what is wrong with it.
     """
+    for cell in cells:
+        if ".." in (workers := cell.run.settings.get("workers", "")):
+            raise ConfigurationError(
+                f"{cell.group}: workers = {workers} lets the number of workers change while a run goes on, and a "
+                "comparison is of runs with one number each. Name numbers in the matrix: workers = [2, 4]."
+            )
     for cell in {each.group: each for each in cells if not each.peer}.values():
         try:
             preflight.check(cell.run)

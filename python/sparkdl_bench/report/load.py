@@ -228,7 +228,8 @@ def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, st
         name = f"{chosen['algorithm']} {name}"
     return {
         VARIANT: name,
-        "workers": str(summary["workers"]),
+        # A run whose number of workers may change is no trial of those with one number.
+        "workers": str(summary.get("workers_range") or summary["workers"]),
         "batch": str(summary["batch"]),
         "engine.threads": str(run.get("threads_per_worker", 1)),
     }

@@ -6,7 +6,15 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{ExecutorAddress, ExecutorFolder, ShuffleManagers, TrainingTab}
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.metrics.{ResourceGauges, ResourceLog, ResourceReport}
-import sparkdlbench.train.{DriverChannel, MeetingMessage, RankMeetings, RankReport, RankReports, RendezvousClient}
+import sparkdlbench.train.{
+  DriverChannel,
+  LeaveQuestion,
+  MeetingMessage,
+  RankMeetings,
+  RankReport,
+  RankReports,
+  RendezvousClient
+}
 import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}
 
 import java.util.{Collections, Map => JMap}
@@ -35,6 +43,7 @@ final class SparkDLPlugin extends SparkPlugin {
 
     override def receive(message: Any): AnyRef = message match {
       case meeting: MeetingMessage => RankMeetings.answer(meeting)
+      case question: LeaveQuestion => java.lang.Boolean.valueOf(RankMeetings.answer(question))
       case report: RankReport =>
         RankReports.deliver(report)
         null

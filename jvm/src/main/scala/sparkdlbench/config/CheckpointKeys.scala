@@ -21,6 +21,12 @@ object CheckpointKeys {
     1,
     "Longest wait for an executor in place of a lost one, seconds; then training goes on with the workers that are left"
   )
+  val settleSeconds: Key[Int] = Key.int(
+    "elastic.settle",
+    "5",
+    1,
+    "How long the number of slots must be another one before a run with a range of workers changes theirs, seconds"
+  )
   val startSeconds: Key[Int] = Key.int(
     "start_timeout",
     "1800",
@@ -28,5 +34,5 @@ object CheckpointKeys {
     "Longest time from the first rank's start until all have opened their data and are connected, seconds"
   )
   val all: Seq[Key[_]] =
-    Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds, startSeconds)
+    Seq(folder, every, everySeconds, keep, resume, resubmissions, replacementSeconds, settleSeconds, startSeconds)
 }

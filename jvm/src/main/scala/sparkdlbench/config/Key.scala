@@ -49,6 +49,17 @@ object Key {
       Kind.Whole(min.toLong, Int.MaxValue.toLong)
     )
 
+  /** A number of workers, or a range of them (`2..8`), whose value is its lower bound: `RunKeys.workerRange` has both. */
+  def workers(name: String, default: String, doc: String): Key[Int] =
+    Key(
+      name,
+      default,
+      "a whole number, at least 1, or a range of them such as 2..8",
+      doc,
+      value => Try(value.toInt).toOption.filter(_ >= 1).orElse(WorkerRange.read(value).map(_.least)),
+      Kind.WholeOrRange(1, Int.MaxValue.toLong)
+    )
+
   def long(name: String, default: String, min: Long, doc: String): Key[Long] =
     Key(
       name,

@@ -16,6 +16,10 @@ object Kind {
   case object Wholes extends Kind("whole-numbers", ListMap.empty)
   final case class Choice(values: Seq[String]) extends Kind("choice", ListMap("values" -> values))
   final case class Whole(min: Long, max: Long) extends Kind("whole-number", ListMap("min" -> min, "max" -> max))
+
+  /** A whole number, or two of them as the bounds of a range, the lower one first: `2..8`. */
+  final case class WholeOrRange(min: Long, max: Long)
+      extends Kind("whole-number-or-range", ListMap("min" -> min, "max" -> max))
   final case class Number(min: Double, below: Option[Double])
       extends Kind("number", ListMap[String, Any]("min" -> min) ++ below.map("below" -> _))
 }

@@ -5,7 +5,11 @@ object RunKeys {
   val name: Key[String] = Key.text("name", "run", "Name of the run; part of its results folder")
   val seed: Key[Long] = Key.long("seed", "0", 0, "Seed of the initial weights and of the order of the rows")
   val results: Key[String] = Key.text("results", "results", "Folder under which each run makes a folder of its own")
-  val workers: Key[Int] = Key.int("workers", "2", 1, "Number of ranks, each one Spark task")
+  val workers: Key[Int] = Key.workers(
+    "workers",
+    "2",
+    "Number of ranks, each one Spark task; 2..8: as many as there are slots, within these bounds, while the run goes on"
+  )
   val batch: Key[Int] =
     Key.int("batch", "128", 1, "Global batch: rows per step over all workers; any number >= workers")
   val batchPerWorker: Key[Int] =
@@ -94,6 +98,13 @@ object RunKeys {
     Axis.all.foreach(_.check(settings))
     settings
   }
+
+  /** Of a run whose number of workers may change while it goes on. */
+  def workerRange(settings: Settings): Option[WorkerRange] =
+    WorkerRange.read(settings.entries.getOrElse(workers.name, "")).filter(range => range.least < range.most)
+
+  /** The most workers that the run may ever have. */
+  def mostWorkers(settings: Settings): Int = workerRange(settings).fold(settings(workers))(_.most)
 
   def globalBatch(settings: Settings): Int =
     if (settings(batchPerWorker) > 0) Math.multiplyExact(settings(batchPerWorker), settings(workers))

@@ -53,6 +53,9 @@ private[train] final class CheckpointTimes(everySteps: Long, clock: Option[Check
     byTime || stepsMade % everySteps == 0
   }
 
+  /** Whether the attempt ends at the checkpoint that is due; the same at every rank, after `due`. */
+  def ends: Boolean = clock.exists(_.ends)
+
   /** A checkpoint was made. */
   def restart(): Unit = clock.foreach(_.restart())
 }

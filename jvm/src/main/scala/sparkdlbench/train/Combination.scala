@@ -15,7 +15,12 @@ object Combination {
   def check(settings: Settings): Unit = refusal(settings).foreach(reason => throw new ConfigurationException(reason))
 
   /** None where the variants go together, otherwise why not and what to do. With transport auto, where one goes with the others. */
-  def refusal(settings: Settings): Option[String] =
+  def refusal(settings: Settings): Option[String] = RunKeys.workerRange(settings) match {
+    case Some(range) => WorkerNumbers.refusal(settings, range)
+    case None => ofOneNumber(settings)
+  }
+
+  private def ofOneNumber(settings: Settings): Option[String] =
     if (settings(RunKeys.transport) == TransportVariant.Auto) {
       val each = TransportChoice.candidates.map(name => refusalOf(settings.updated(RunKeys.transport, name)))
       if (each.contains(None)) None else each.head

@@ -20,6 +20,10 @@ private[sparkdlbench] object DriverChannel {
    */
   def report(report: RankReport): Unit = if (executor != null) send(report) else RankReports.deliver(report): Unit
 
+  /** The same, and returns once the driver has it. */
+  def reportAwaited(report: RankReport): Unit =
+    if (executor != null) ask(report): Unit else RankReports.deliver(report): Unit
+
   /**
    * Sends what this executor used, likewise; without the plugin only the driver's own use is recorded.
    *
@@ -36,6 +40,10 @@ private[sparkdlbench] object DriverChannel {
       override def tell(message: MeetingLeft): Unit = plugin.send(message)
     }
   }
+
+  /** Whether the driver wants this attempt to end at a checkpoint. With a local master the driver is here. */
+  def leaves(question: LeaveQuestion): Boolean =
+    if (executor == null) RankMeetings.answer(question) else ask(question) == java.lang.Boolean.TRUE
 
   /** One way; nothing where there is no plugin. */
   def send(message: AnyRef): Unit = {

@@ -16,6 +16,8 @@ import scala.util.Failure
  *   what submissions before have told of
  * @param placing
  *   watches the job that takes the slots
+ * @param executors
+ *   those that there were before it
  */
 private[train] final class JobAttempt(
     sc: SparkContext,
@@ -24,6 +26,7 @@ private[train] final class JobAttempt(
     recorder: Recorder,
     epochs: JobEpochs,
     placing: WatchedJob,
+    executors: ExecutorsThen,
     cancelled: () => Boolean
 ) {
   private val notices = new StageNotices(setup.runId)
@@ -32,14 +35,15 @@ private[train] final class JobAttempt(
   /** Whether its jobs were ended here, so that another submission is of no use. */
   def isEnded: Boolean = placed.exists(_.isEnded)
 
-  def run(): Trained = {
+  /** Left: steps made, where it ended at a checkpoint so that another number of workers goes on from there. */
+  def run(): Either[Long, Trained] = {
     sc.setJobGroup(setup.runId, "sparkdl-bench training", interruptOnCancel = false)
     sc.addSparkListener(notices)
     Outcome.after(Outcome.of(inGroup()))(() => sc.removeSparkListener(notices), () => note())
   }
 
-  private def inGroup(): Trained = {
-    val group = new RankGroup(sc, setup, placing, () => note())
+  private def inGroup(): Either[Long, Trained] = {
+    val group = new RankGroup(sc, setup, placing, () => look())
     placed = Some(group)
     val trained = Outcome.of {
       val exchange = transport.exchange(group, Topology.of(setup.settings))
@@ -48,6 +52,11 @@ private[train] final class JobAttempt(
     }
     val told = trained.recoverWith { case cause => Failure(group.explained(cause)) }
     Outcome.after(told)(() => group.close())
+  }
+
+  private def look(): Unit = {
+    if (setup.range.nonEmpty) executors.look()
+    note()
   }
 
   /** An executor that is lost is told of when it happens, by the thread that watches; its tasks' failures are the run's reason. */
@@ -60,7 +69,9 @@ private[train] final class JobAttempt(
     }
   }
 
-  private def train(group: RankGroup, exchange: Exchange, checkpoints: JobCheckpoints): Trained = {
+  private def train(group: RankGroup, exchange: Exchange, checkpoints: JobCheckpoints): Either[Long, Trained] = {
+    val watch = WorkersWatch.of(sc, setup)
+    var ends = false
     val steps = setup.totalSteps
     val begun = checkpoints.begin()
     var step = begun.step
@@ -69,30 +80,44 @@ private[train] final class JobAttempt(
     recorder.begins(step)
     group.takePhases()
     def isOver = step == steps || Best.isOver(setup.settings, epochs.waited)
-    while (!isOver) {
+    while (!isOver && !ends) {
       val epoch = (step / setup.stepsPerEpoch).toInt
-      val first = epoch.toLong * setup.stepsPerEpoch
-      val end = math.min(steps, first + setup.stepsPerEpoch)
+      val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
       if (epochs.starts(epoch)) recorder.epochStarted(epoch)
-      while (step < end) {
+      while (step < end && !ends) {
         if (cancelled()) throw new CancelledException
         losses += makeStep(group, exchange, step)
         step += 1
-        if (step < end && checkpoints.due(step)) checkpoints.write(step, losses)
+        ends = step < steps && watch.exists(_.wantsChange())
+        if (step < end && (checkpoints.due(step) || ends)) checkpoints.write(step, losses)
       }
-      val stepped = System.nanoTime()
-      val found =
-        if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(group, exchange, epoch, step)) else None
-      if (epochs.ends(epoch)) {
-        found.foreach(recorder.evaluated(epoch, _))
-        val rows = math.max(1L, (first until end).map(setup.rowsOf(_).toLong).sum)
-        recorder.epochStopped(epoch, losses / rows, (System.nanoTime() - stepped) / 1e9, checkpoints.takeSeconds())
+      if (step == end) {
+        endEpoch(group, exchange, checkpoints, epoch, step, losses, ends)
+        losses = 0.0
       }
-      losses = 0.0
-      if (isOver || checkpoints.due(step)) checkpoints.write(step, losses)
     }
     checkpoints.await()
-    trained(group, exchange)
+    if (ends && !isOver) Left(step) else Right(trained(group, exchange))
+  }
+  private def endEpoch(
+      group: RankGroup,
+      exchange: Exchange,
+      checkpoints: JobCheckpoints,
+      epoch: Int,
+      step: Long,
+      losses: Double,
+      ends: Boolean
+  ): Unit = {
+    val isLast = step == setup.totalSteps
+    val stepped = System.nanoTime()
+    val found = if (Evaluations.due(setup, epoch, isLast)) Some(evaluate(group, exchange, epoch, step)) else None
+    if (epochs.ends(epoch)) {
+      found.foreach(recorder.evaluated(epoch, _))
+      val rows = math.max(1L, (epoch.toLong * setup.stepsPerEpoch until step).map(setup.rowsOf(_).toLong).sum)
+      recorder.epochStopped(epoch, losses / rows, (System.nanoTime() - stepped) / 1e9, checkpoints.takeSeconds())
+    }
+    val isOver = isLast || Best.isOver(setup.settings, epochs.waited)
+    if (isOver || checkpoints.due(step) || ends) checkpoints.write(step, 0.0)
   }
 
   private def makeStep(group: RankGroup, exchange: Exchange, step: Long): Double = {

@@ -53,10 +53,15 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
 
   @tailrec
   private def submit(setup: RunSetup, recorder: Recorder, epochs: JobEpochs, cancelled: () => Boolean): Trained = {
+    val executors = new ExecutorsThen(sc)
     val placing = new WatchedJob(sc, setup)
-    val attempt = new JobAttempt(sc, transport, setup, recorder, epochs, placing, cancelled)
+    val attempt = new JobAttempt(sc, transport, setup, recorder, epochs, placing, executors, cancelled)
     Outcome.of(attempt.run()) match {
-      case Success(trained) => trained
+      case Success(Right(trained)) => trained
+      case Success(Left(step)) =>
+        val next = new Resubmission(sc, cancelled).changed(setup, step)
+        recorder.goesOn(next, step, executors.changes)
+        submit(next, recorder, epochs, cancelled)
       case Failure(cause) =>
         if (cancelled()) throw new CancelledException
         Failures.diverged(cause).foreach(throw _)
@@ -64,7 +69,7 @@ final class JobLoop(sc: SparkContext, transport: JobTransport) extends TrainingL
         val reason = Failures.reason(cause)
         val isFinal = attempt.isEnded || placing.complaint.nonEmpty
         val next = new Resubmission(sc, cancelled).next(setup, reason, cause, placing.lackedSlots, isFinal)
-        recorder.resubmitted(reason, next)
+        recorder.resubmitted(reason, next, executors.changes)
         submit(next, recorder, epochs, cancelled)
     }
   }

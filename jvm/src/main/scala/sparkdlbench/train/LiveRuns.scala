@@ -36,20 +36,30 @@ final class LiveRun private[train] (val application: String, val setup: RunSetup
   private var phases = Array.fill(Phase.names.size)(0L)
   private var stepsDone = 0L
   private var allBytes = Map.empty[String, Long]
-  private var fewerWorkers: Option[Int] = None
+  private var otherWorkers: Option[Int] = None
+  private var changes = Vector.empty[String]
 
   def runId: String = setup.runId
   def variant: ListMap[String, String] = Recorder.variant(setup)
 
-  /** Now: a loss may have left fewer than the run began with. */
-  def workers: Int = synchronized(fewerWorkers.getOrElse(setup.workers))
+  /** Now: the run may have begun with another number. */
+  def workers: Int = synchronized(otherWorkers.getOrElse(setup.workers))
+
+  /** How the number of workers has changed, a line each time. */
+  def workerChanges: Seq[String] = synchronized(changes)
 
   /** A rank of a one-stage run told where it is. */
   def told(status: RankStatus): Unit = synchronized { ranks(status.rank) = status }
 
-  /** The training was submitted again; what the ranks told before is over. */
-  def resubmitted(workers: Int): Unit = synchronized {
-    fewerWorkers = Some(workers)
+  /**
+   * The training was submitted again; what the ranks told before is over.
+   *
+   * @param change
+   *   in words, where there are more or fewer workers now
+   */
+  def resubmitted(workers: Int, change: Option[String] = None): Unit = synchronized {
+    otherWorkers = Some(workers)
+    changes ++= change
     ranks.clear()
   }
 

@@ -54,6 +54,13 @@ object RankMeetings {
 
   def close(runId: String): Unit = runs.remove(runId): Unit
 
+  /** Whether the ranks that train now shall end at a checkpoint (`LeaveQuestion`). Each submission of the run begins with no. */
+  def leave(runId: String, leaves: Boolean): Unit = Option(runs.get(runId)).foreach(_.leaves = leaves)
+
+  /** The driver's answer. */
+  def answer(question: LeaveQuestion): Boolean =
+    Option(runs.get(question.runId)).exists(boards => boards.leaves && question.attempt >= boards.first)
+
   /**
    * All texts, by rank; none while somebody is missing; null where nobody meets any more, and to a rank that leaves. Of the JDK's types,
    * because Spark's RPC does not find this package's classes in an executor that has them by `spark.jars`.
@@ -66,7 +73,8 @@ object RankMeetings {
 }
 
 /** Those of one run, of its newest attempt alone. */
-private final class RunMeetings(first: Int) {
+private final class RunMeetings(val first: Int) {
+  @volatile var leaves = false
   private var attempt = first
   private val gathers = mutable.Map.empty[(String, Int), AllGather]
 

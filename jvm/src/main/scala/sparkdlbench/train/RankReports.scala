@@ -94,6 +94,16 @@ final case class EpochReport(
  */
 final case class DivergedReport(runId: String, attempt: Int, step: Long, text: String) extends RankReport
 
+/**
+ * From every rank of an attempt that ends at a checkpoint, once its part of that is written.
+ *
+ * @param ranks
+ *   how many ranks tell it
+ * @param step
+ *   steps made
+ */
+final case class LeftReport(runId: String, attempt: Int, rank: Int, ranks: Int, step: Long) extends RankReport
+
 /** The driver's letter boxes for reports, one a run; the plugin's RPC end delivers here. */
 object RankReports {
   private val boxes = new ConcurrentHashMap[String, LinkedBlockingQueue[RankReport]]()

@@ -35,6 +35,9 @@ import scala.util.Try
  *   the same of the best evaluation, where it is kept
  * @param change
  *   the rows' normalisation, of rank 0 alone
+ * @param left
+ *   steps made when the attempt ended at a checkpoint, so that another number of workers goes on from there; then there are no
+ *   `weights`. None: it trained to the end
  */
 final case class RankOutcome(
     rank: Int,
@@ -51,7 +54,8 @@ final case class RankOutcome(
     groups: GroupsReport,
     counts: Map[String, Seq[Long]],
     best: Option[Best],
-    change: Option[Normalization.Change] = None
+    change: Option[Normalization.Change] = None,
+    left: Option[Long] = None
 )
 
 /** One rank of a one-stage run: the whole training loop, in a task of the barrier stage. */
@@ -67,6 +71,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var checkpointNanos = 0L
   private var reportedAt = System.nanoTime()
 
+  /** When the newest epoch ended, or the attempt began to train. */
+  private var ended = 0L
+
   /** Of the newest step: the sum over its rows that were this rank's. */
   private var lastLoss = 0.0
   private var evaluationNanos = 0L
@@ -74,6 +81,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private var times: CheckpointTimes = _
   private var statistics: RunningStatistics = _
   private var keeper: BestKeeper = _
+  private var asks: Option[LeaveWatch] = None
+
+  /** Steps made, once the attempt has ended at a checkpoint. */
+  private var left: Option[Long] = None
 
   def run(): RankOutcome = {
     checkComplete()
@@ -106,6 +117,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
   private def connected(rank: RankState): RankOutcome = {
     val transport = OneStageTransport.of(setup.settings).connect(group)
     Outcome.after(Outcome.of(trained(rank, transport)))(
+      () => asks.foreach(_.close()),
       () => checkpoints.foreach(_.close()),
       () => transport.close()
     )
@@ -131,7 +143,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val seconds =
       if (setup.settings(CheckpointKeys.folder).isEmpty) 0.0 else setup.settings(CheckpointKeys.everySeconds)
     // Each opens lanes of its own, at every rank in this order.
-    val announcements = if (seconds > 0) Some(new Announcements(timed)) else None
+    val announcements = if (seconds > 0 || setup.range.nonEmpty) Some(new Announcements(timed)) else None
     statistics = new RunningStatistics(rank.engine.statistics, group.rank, meanOf(rank, timed))
     gatherOver(timed).foreach(rank.engine.join)
     keeper = new BestKeeper(setup.settings, BestKeeper.sums(setup.settings, timed))
@@ -141,10 +153,23 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       statistics.restore(one.snapshot)
     }
     val step = found.fold(0L)(_.snapshot.step)
-    val clock = announcements.map(new CheckpointClock(_, (seconds * 1e9).toLong, step))
+    if (setup.range.nonEmpty && group.rank == 0)
+      asks = Some(new LeaveWatch(setup.runId, () => DriverChannel.leaves(LeaveQuestion(setup.runId, attempt))))
+    val clock = announcements.map(checkpointClock(_, (seconds * 1e9).toLong, step))
     checkpoints = openCheckpoints(groups.groups)
     times = new CheckpointTimes(setup.settings(CheckpointKeys.every), clock)
     Beginning(algorithm, groups, step, found.fold(0.0)(_.lossesSoFar(group)))
+  }
+
+  private def checkpointClock(announcements: Announcements, everyNanos: Long, step: Long): CheckpointClock = {
+    val lookNanos = if (setup.range.isEmpty) Long.MaxValue else RankTask.ReportNanos
+    new CheckpointClock(
+      announcements,
+      everyNanos,
+      step,
+      wantsEnd = () => asks.exists(_.leaves),
+      lookNanos = lookNanos
+    )
   }
 
   private def skipped(rank: RankState): Map[String, Seq[Long]] =
@@ -201,39 +226,52 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val steps = setup.totalSteps
     var step = from
     var losses = lossesSoFar
-    var ended = System.nanoTime()
-    while (step < steps && !keeper.isOver) {
+    ended = System.nanoTime()
+    while (step < steps && left.isEmpty && !keeper.isOver) {
       val epoch = (step / setup.stepsPerEpoch).toInt
       val end = math.min(steps, (epoch + 1L) * setup.stepsPerEpoch)
       losses = trainUntil(rank, algorithm, transport, step, end, losses)
-      step = end
-      val stepped = System.nanoTime()
-      val evaluation =
-        if (Evaluations.due(setup, epoch, step == steps)) Some(evaluate(rank, algorithm, epoch, step)) else None
-      val now = System.nanoTime()
-      val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)
-      ended = now
-      checkpointNanos = 0
-      val done = EpochReport(
-        setup.runId,
-        attempt,
-        group.rank,
-        group.size,
-        setup.workers,
-        epoch,
-        seconds,
-        losses,
-        lastLoss,
-        evaluation,
-        status(rank, transport),
-        isLast = step == steps || keeper.isOver
-      )
-      epochs += done
-      report(done)
-      losses = 0.0
-      // All ranks know the last step; an announcement then might find a rank that has left already.
-      checkpoints.filter(_ => done.isLast || times.due(step)).foreach(write(_, step, losses, algorithm))
+      if (left.isEmpty) {
+        step = end
+        endEpoch(rank, algorithm, transport, epoch, step, losses)
+        losses = 0.0
+      }
     }
+  }
+  private def endEpoch(
+      rank: RankState,
+      algorithm: RankAlgorithm,
+      transport: Transport,
+      epoch: Int,
+      step: Long,
+      losses: Double
+  ): Unit = {
+    val isLast = step == setup.totalSteps
+    val stepped = System.nanoTime()
+    val evaluation =
+      if (Evaluations.due(setup, epoch, isLast)) Some(evaluate(rank, algorithm, epoch, step)) else None
+    val now = System.nanoTime()
+    val seconds = EpochSeconds((now - ended) / 1e9, (now - stepped) / 1e9, checkpointNanos / 1e9)
+    ended = now
+    checkpointNanos = 0
+    val done = EpochReport(
+      setup.runId,
+      attempt,
+      group.rank,
+      group.size,
+      setup.workers,
+      epoch,
+      seconds,
+      losses,
+      lastLoss,
+      evaluation,
+      status(rank, transport),
+      isLast = isLast || keeper.isOver
+    )
+    epochs += done
+    report(done)
+    // All ranks know the last step; an announcement then might find a rank that has left already.
+    checkpoints.filter(_ => done.isLast || times.due(step)).foreach(write(_, step, 0.0, algorithm))
   }
 
   private def trainUntil(
@@ -247,7 +285,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     var losses = lossesSoFar
     var step = from
     rank.timer.restart(Phase.Data)
-    while (step < until) {
+    while (step < until && left.isEmpty) {
       if (context.isInterrupted()) throw new CancelledException
       val loss = made(algorithm, step)
       losses += loss
@@ -267,8 +305,10 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     val start = System.nanoTime()
     val state = algorithm.state // first: until it is there, other ranks may still need this one
     statistics.share(step)
+    val ends = step < setup.totalSteps && times.ends
     times.restart()
     writer.write(step, losses, state ++ statistics.state)
+    if (ends) left = Some(step)
     checkpointNanos += System.nanoTime() - start
   }
 
@@ -337,13 +377,17 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       groups: GroupsReport
   ): RankOutcome = {
     algorithm.drain()
-    statistics.share(setup.totalSteps)
+    left.foreach { step =>
+      // Its executor may be on its way out, and what the task brings back be lost with it.
+      Try(DriverChannel.reportAwaited(LeftReport(setup.runId, attempt, group.rank, group.size, step)))
+    }
+    statistics.share(left.getOrElse(setup.totalSteps))
     val facts = rank.engine.facts
     RankOutcome(
       group.rank,
       rank.host,
       rank.executorId,
-      algorithm.weights,
+      if (left.isEmpty) algorithm.weights else Nil,
       statistics.result,
       stepNanos.result(),
       phases.record,
@@ -354,7 +398,8 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       groups,
       algorithm.counts ++ refusedHere(groups) ++ skipped(rank),
       keeper.best,
-      if (group.rank == 0) rank.run.data.change else None
+      if (group.rank == 0) rank.run.data.change else None,
+      left
     )
   }
 }

@@ -48,11 +48,12 @@ final class Recorder(
 ) {
   private val progress = live.progress
   private val notices = ArrayBuffer.empty[ListMap[String, Any]]
+  private val changes = ArrayBuffer.empty[ListMap[String, Any]]
   private val epochs = ArrayBuffer.empty[EpochRecord]
   private val stepNanos = ArrayBuffer.empty[Long]
   private val phases = Array.fill(Phase.names.size)(0L)
 
-  /** The setup of the newest submission: a loss may have left fewer workers. */
+  /** The setup of the newest submission, which may have another number of workers. */
   private var current = setup
   private var epochStart = 0.0
   private var firstEnd: Option[Double] = None
@@ -183,15 +184,45 @@ final class Recorder(
     )
   }
 
-  /** Spark gave the training up, and it is submitted anew. */
-  def resubmitted(reason: String, next: RunSetup): Unit = {
-    progress.noticed(
-      s"training submitted again (${next.submission} of ${next.settings(CheckpointKeys.resubmissions)}) with ${next.workers} workers: $reason"
-    )
-    current = next
-    live.resubmitted(next.workers)
+  /**
+   * Spark gave the training up, and it is submitted anew.
+   *
+   * @param executors
+   *   which came and which left since the submission before, in words
+   */
+  def resubmitted(reason: String, next: RunSetup, executors: String = ""): Unit = {
+    val counted =
+      if (next.range.nonEmpty) ""
+      else s" (${next.submission} of ${next.settings(CheckpointKeys.resubmissions)})"
+    progress.noticed(s"training submitted again$counted with ${next.workers} workers: $reason")
     folder.event("resubmitted", None, "reason" -> reason, "workers" -> next.workers)
+    goesOn(next, next.begunAt, if (executors.isEmpty) reason else executors)
   }
+
+  /**
+   * The training goes on under its next submission, from a checkpoint; with another number of workers that is told.
+   *
+   * @param step
+   *   steps made
+   * @param reason
+   *   why the number is another one
+   */
+  def goesOn(next: RunSetup, step: Long, reason: String): Unit = {
+    val (from, to) = (current.workers, next.workers)
+    current = next
+    if (from == to) live.resubmitted(to)
+    else {
+      val why = if (reason.isEmpty) "the number of slots changed" else reason
+      val line = s"workers changed from $from to $to after step $step: $why"
+      progress.noticed(line)
+      live.resubmitted(to, Some(line))
+      folder.event("workers_changed", to, "from" -> from, "to" -> to, "step" -> step, "reason" -> why)
+      changes += ListMap[String, Any]("seconds" -> seconds, "from" -> from, "to" -> to, "step" -> step, "reason" -> why)
+    }
+  }
+
+  /** Each change of the number of workers: when, from and to which, after which step, and why. */
+  def workerChanges: Seq[ListMap[String, Any]] = changes.toList
 
   /** A job-per-step run trains, or goes on after `from` steps. */
   def begins(from: Long): Unit = {
@@ -333,6 +364,8 @@ final class Recorder(
       "variant" -> Recorder.variant(setup),
       "workers" -> current.workers,
       "workers_at_start" -> setup.workers,
+      "workers_range" -> setup.range.map(_.toString),
+      "worker_changes" -> workerChanges,
       "servers" -> (current.ranks - current.workers),
       "batch" -> setup.batch,
       "notices" -> notices.synchronized(notices.toList),

@@ -8,7 +8,7 @@ import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings}
 import sparkdlbench.topology.Ps
 
 /**
- * How a training goes on after Spark has given it up: from its newest checkpoint, a bounded number of times, with as many workers as there are slots
+ * How a training goes on after Spark has given it up, or with another number of workers within their range: from its newest checkpoint, a bounded number of times, with as many workers as there are slots
  * when no executor has come in place of a lost one for `recovery.replacement_wait`. The same for both execution shapes.
  */
 private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boolean) {
@@ -30,27 +30,56 @@ private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boole
     if (isFinal && !lackedSlots) failed("")
     if (setup.settings(CheckpointKeys.folder).isEmpty)
       failed("No checkpoint.dir was set, so the run cannot go on from where it was.")
-    if (setup.submission >= limit)
-      failed(s"The training was submitted ${setup.submission + 1} times; recovery.resubmissions is $limit.")
+    val (counted, madeSteps) = (setup.submission - setup.uncounted, newest(setup))
+    if (counted >= limit)
+      failed(s"The training was submitted ${counted + 1} times; recovery.resubmissions is $limit.")
     // A job that has waited for slots has waited long enough.
     val slots = if (lackedSlots) SparkFacts.slots(sc) else awaitSlots(setup)
-    val workers = math.min(setup.workers, slots - (setup.ranks - setup.workers))
-    if (workers < 1)
-      failed(
-        s"$slots slots are left, too few for the run to go on, and no executor came in place of those that were lost."
+    val workers = Resubmission
+      .number(setup, slots)
+      .getOrElse(
+        failed(
+          s"$slots slots are left, too few for the run to go on${Resubmission.least(setup)}, and no executor came in place of those that were lost."
+        )
       )
-    val next = setup.copy(
-      submission = setup.submission + 1,
-      settings = if (workers == setup.workers) setup.settings else Resubmission.withWorkers(setup, workers)
-    )
-    Combination.check(next.settings)
-    next
+    // In days of training many executors come and go; only losses before any new checkpoint are a training that cannot go on.
+    val uncounted = if (setup.range.nonEmpty && madeSteps > setup.begunAt) 1 else 0
+    Resubmission.after(setup, workers, madeSteps, uncounted)
   }
+
+  /**
+   * The setup of the submission after one that ended at a checkpoint, so that another number of workers goes on from there.
+   *
+   * @param step
+   *   steps made
+   * @throws sparkdlbench.common.RunFailedException
+   *   meanwhile there are too few slots, and none came for `recovery.replacement_wait`
+   */
+  def changed(setup: RunSetup, step: Long): RunSetup = {
+    val slots = awaitSlots(setup)
+    val workers = Resubmission
+      .number(setup, slots)
+      .getOrElse(
+        throw new RunFailedException(
+          s"The training ended after step $step to go on with another number of workers, and the session has $slots slots now, too few for it" +
+            s"${Resubmission.least(setup)}. Give the session more executors, and go on with --resume ${setup.settings(CheckpointKeys.folder)}."
+        )
+      )
+    Resubmission.after(setup, workers, step, uncounted = 1)
+  }
+
+  /** The step of the newest checkpoint of the run; 0 where there is none. */
+  private def newest(setup: RunSetup): Long =
+    Checkpointing.store(setup, CheckpointKeys.folder).flatMap(_.complete(Some(setup.runId)).headOption).getOrElse(0L)
 
   /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */
   private def awaitSlots(setup: RunSetup): Int = {
-    val end = System.nanoTime() + setup.settings(CheckpointKeys.replacementSeconds) * 1000000000L
-    while (SparkFacts.slots(sc) < setup.ranks && System.nanoTime() < end) {
+    val (begun, settings) = (System.nanoTime(), setup.settings)
+    def passed(seconds: Int): Boolean = System.nanoTime() - begun >= seconds * 1000000000L
+    def willDo: Boolean =
+      setup.range.exists(WorkerNumbers.fitting(settings, _, SparkFacts.slots(sc)).nonEmpty) &&
+        passed(settings(CheckpointKeys.settleSeconds))
+    while (SparkFacts.slots(sc) < setup.ranks && !willDo && !passed(settings(CheckpointKeys.replacementSeconds))) {
       if (cancelled()) throw new CancelledException
       Thread.sleep(WatchedJob.PollMillis)
     }
@@ -59,6 +88,25 @@ private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boole
 }
 
 private[train] object Resubmission {
+
+  /** How many workers go on; None where the slots are too few. */
+  private def number(setup: RunSetup, slots: Int): Option[Int] = setup.range match {
+    case Some(range) => WorkerNumbers.fitting(setup.settings, range, slots)
+    case None => Some(math.min(setup.workers, slots - (setup.ranks - setup.workers))).filter(_ >= 1)
+  }
+
+  private def least(setup: RunSetup): String = setup.range.fold("")(range => s" (workers = $range)")
+
+  private def after(setup: RunSetup, workers: Int, step: Long, uncounted: Int): RunSetup = {
+    val next = setup.copy(
+      submission = setup.submission + 1,
+      settings = if (workers == setup.workers) setup.settings else withWorkers(setup, workers),
+      uncounted = setup.uncounted + uncounted,
+      begunAt = step
+    )
+    Combination.check(next.settings)
+    next
+  }
 
   /** The batch stays, and with it what the numbers of steps mean. */
   def withWorkers(setup: RunSetup, workers: Int): Settings = setup.settings

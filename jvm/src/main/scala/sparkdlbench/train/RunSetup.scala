@@ -4,7 +4,7 @@ import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.codec.{ChosenCodecs, Codec}
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.config.{RunKeys, Settings, Variants, WorkerRange}
 import sparkdlbench.data.{BatchPlan, DataFacts, DataSource}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.loss.Loss
@@ -26,6 +26,12 @@ import sparkdlbench.vector.FlatBuffer
  *   by which ranks of a transport of its own prove to each other that they belong to the run
  * @param submission
  *   how many times the driver has submitted the training anew after Spark gave it up
+ * @param range
+ *   the numbers of workers that it may have, where the number may change while it trains; `settings` has that of this submission
+ * @param uncounted
+ *   of `submission`, those that `recovery.resubmissions` does not count: for another number of workers, with new steps made
+ * @param begunAt
+ *   steps made when this submission began
  * @param initial
  *   parameters and running statistics that the run starts from; None where the model's initialisers make them
  */
@@ -38,7 +44,10 @@ final case class RunSetup(
     hadoop: SerializableConfiguration,
     secret: RunSecret,
     submission: Int = 0,
-    initial: Option[Broadcast[Array[Array[Float]]]] = None
+    initial: Option[Broadcast[Array[Array[Float]]]] = None,
+    range: Option[WorkerRange] = None,
+    uncounted: Int = 0,
+    begunAt: Long = 0
 ) extends RunContext {
 
   def workers: Int = settings(RunKeys.workers)

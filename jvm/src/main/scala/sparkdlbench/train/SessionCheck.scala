@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.SparkFacts
 import sparkdlbench.common.{ConfigurationException, Facts}
-import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings, Variants}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.topology.Ps
 import sparkdlbench.transport.{OneStageTransport, TransportVariant}
@@ -12,6 +12,7 @@ import sparkdlbench.transport.{OneStageTransport, TransportVariant}
 /** What a session must offer before any Spark job of a run starts. Every complaint says what to do. */
 object SessionCheck extends Logging {
   private val PollMillis = 100L
+  private val Plugin = "sparkdlbench.SparkDLPlugin"
   private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
   private val StableMillis = 15000L
 
@@ -32,6 +33,7 @@ object SessionCheck extends Logging {
       () => ShuffleManagerCheck.check(sc.getConf.getAll.toMap, executorsRun = SparkFacts.slots(sc) > 0)
     ),
     ("dynamic-allocation", () => dynamicAllocation(sc.getConf.getOption)),
+    ("worker-range", () => workerRange(sc, settings)),
     ("encryption", () => encryption(SparkFacts.encrypts(sc.getConf), settings)),
     ("batch", () => batch(settings)),
     ("engine", () => if (sc.master.startsWith("local")) engine(settings)),
@@ -62,9 +64,34 @@ object SessionCheck extends Logging {
   private[sparkdlbench] def dynamicAllocation(property: String => Option[String]): Unit =
     if (property("spark.dynamicAllocation.enabled").exists(_.trim.equalsIgnoreCase("true")))
       throw new ConfigurationException(
-        "The session has spark.dynamicAllocation.enabled=true, and a rank's weights live in its executor for the whole run. Set " +
-          "spark.dynamicAllocation.enabled=false and spark.executor.instances (or spark.cores.max) for this session."
+        "The session has spark.dynamicAllocation.enabled=true, and Spark runs no barrier stage then (SPARK-24942), which all ranks of a run are; besides, it " +
+          "would take executors away whose ranks' weights are there. Set spark.dynamicAllocation.enabled=false and spark.executor.instances (or " +
+          "spark.cores.max) for this session. A run that takes in executors that come and lets go those that are decommissioned or lost has a range of " +
+          "workers, such as workers = 2..8."
       )
+
+  /** Ranks ask the driver whether they shall end at a checkpoint, which only the plugin carries. */
+  private def workerRange(sc: SparkContext, settings: Settings): Unit =
+    RunKeys.workerRange(settings).foreach { range =>
+      if (!sc.isLocal && !hasPlugin(sc.getConf.getOption) && isOneStage(settings))
+        throw new ConfigurationException(
+          s"workers = $range has the ranks ask the driver whether their number shall change, and this session has no way for that. Start it with " +
+            "spark.plugins=sparkdlbench.SparkDLPlugin (from Python through sparkdl_bench.configure), or set workers to one number."
+        )
+    }
+
+  private[sparkdlbench] def hasPlugin(property: String => Option[String]): Boolean =
+    property("spark.plugins").exists(_.split(',').map(_.trim).contains(Plugin))
+
+  private def isOneStage(settings: Settings): Boolean =
+    Variants.find[TransportVariant]("transport", settings(RunKeys.transport)).isInstanceOf[OneStageTransport]
+
+  /** The settings with the number of workers that a run with a range of them begins with: as many as there are slots for now. */
+  private[sparkdlbench] def numbered(sc: SparkContext, settings: Settings): Settings =
+    RunKeys.workerRange(settings).fold(settings) { range =>
+      val number = WorkerNumbers.fitting(settings, range, SparkFacts.slots(sc)).getOrElse(range.least)
+      settings.updated(RunKeys.workers, number.toString)
+    }
 
   /** A session that encrypts must not get a transport that does not, unless somebody says so. */
   private[sparkdlbench] def encryption(sessionEncrypts: Boolean, settings: Settings): Unit =
@@ -86,10 +113,10 @@ object SessionCheck extends Logging {
     }
 
   private[sparkdlbench] def batch(settings: Settings): Unit = {
-    val (batch, workers) = (RunKeys.globalBatch(settings), settings(RunKeys.workers))
+    val (batch, workers) = (RunKeys.globalBatch(settings), RunKeys.mostWorkers(settings))
     if (batch < workers)
       throw new ConfigurationException(
-        s"batch = $batch is the global batch and less than workers = $workers, so some workers would never see a row. " +
+        s"batch = $batch is the global batch and less than workers = ${settings.entries(RunKeys.workers.name)}, so some workers would never see a row. " +
           s"Set batch to $workers or more, or use fewer workers."
       )
   }
@@ -112,14 +139,18 @@ object SessionCheck extends Logging {
   private[sparkdlbench] def slots(sc: SparkContext, settings: Settings): Unit = {
     val servers = Ps.ownServers(settings)
     val workers = settings(RunKeys.workers) + servers
+    val enough = RunKeys.mostWorkers(settings) + servers
     val end = System.nanoTime() + settings(RunKeys.slotsWaitSeconds) * 1000000000L
     var seen = SparkFacts.slots(sc)
     var since = System.nanoTime()
     def stable =
-      seen > 0 && (sc.isLocal || allHere(sc) || System.nanoTime() - since > StableMillis * 1000000L)
+      seen > 0 && (sc.isLocal || allHere(sc) || System.nanoTime() - since > quietMillis(seen) * 1000000L)
+    // Of a range what there is will do, once no more executors seem to come.
+    def quietMillis(slots: Int) =
+      if (slots < workers) StableMillis else settings(CheckpointKeys.settleSeconds) * 1000L
     Waiting.during { (say, cancelled) =>
-      while (seen < workers && !stable && !cancelled() && System.nanoTime() < end) {
-        say(waited(sc, workers, seen))
+      while (seen < enough && !stable && !cancelled() && System.nanoTime() < end) {
+        say(waited(sc, enough, seen))
         Thread.sleep(PollMillis)
         val now = SparkFacts.slots(sc)
         if (now != seen) since = System.nanoTime()
@@ -129,12 +160,14 @@ object SessionCheck extends Logging {
     if (seen < workers) seen = SparkFacts.slots(sc) // the last executor may have come between the two looks
     if (seen < workers)
       throw new ConfigurationException(
-        s"workers = ${settings(RunKeys.workers)}${if (servers > 0) s" and $servers servers (ps.place = own)" else ""}, but the session (master " +
+        s"workers = ${settings.entries(RunKeys.workers.name)}${if (servers > 0) s" and $servers servers (ps.place = own)"
+          else ""}, but the session (master " +
           s"${sc.master}) has $seen task slots now, and all ${if (servers > 0) "of them" else "workers"} must run at once. " +
           (if (seen == 0)
              "No executor registered: look at the master's page and the executors' logs, or wait longer with slots_wait."
            else
-             s"Set workers to ${math.max(1, seen - servers)} or less, or give the session more executors or cores (a slot is spark.task.cpus cores of an executor).")
+             s"Set workers to ${math.max(1, seen - servers)} or less${if (enough > workers) " (or a range that begins there)"
+               else ""}, or give the session more executors or cores (a slot is spark.task.cpus cores of an executor).")
       )
   }
 }

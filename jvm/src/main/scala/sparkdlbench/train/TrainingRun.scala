@@ -6,7 +6,7 @@ import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
 import sparkdlbench.common.{ConfigurationException, Facts, Failures, Json, Outcome, RunFailedException}
-import sparkdlbench.config.{CheckpointKeys, Redaction, RunKeys, Settings, Variants}
+import sparkdlbench.config.{CheckpointKeys, Redaction, RunKeys, Settings, Variants, WorkerRange}
 import sparkdlbench.data.{DataFacts, DataSource, RowInput}
 import sparkdlbench.engine.EngineVariant
 import sparkdlbench.metrics.{ResourceLog, ResourceReport, ResourceSampler, SessionStart, SparkLayers}
@@ -253,14 +253,18 @@ final class TrainingRun private (
     description ++ Json.fields(
       "engine" -> ListMap(trained.engine.toSeq.sorted: _*),
       "channels" -> Some(trained.channels.map(facts => ListMap(facts.toSeq.sorted: _*))).filter(_.nonEmpty),
-      "rank_groups" -> recorder.rankGroups.map(_.members)
+      "rank_groups" -> recorder.rankGroups.map(_.members),
+      "worker_changes" -> Some(recorder.workerChanges).filter(_.nonEmpty)
     )
 
   private def description: ListMap[String, Any] = Json.fields(
     "schema" -> RunFolder.Schema,
     "name" -> setup.settings(RunKeys.name),
     "run_id" -> setup.runId,
-    "configuration" -> ListMap(setup.settings.shown.toSeq.sorted: _*),
+    "configuration" -> ListMap(
+      (setup.settings.shown ++ setup.range.map(RunKeys.workers.name -> _.toString)).toSeq.sorted: _*
+    ),
+    "workers_at_start" -> setup.workers,
     "transport" -> transport.name,
     "transport_asked" -> transport.asked,
     "transport_reason" -> transport.reason,
@@ -304,7 +308,8 @@ object TrainingRun {
     val checked = choice.settings
     SessionCheck.check(sc, checked)
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
-    val (setup, memory) = plan(sc, checked)
+    val range = RunKeys.workerRange(checked)
+    val (setup, memory) = plan(sc, SessionCheck.numbered(sc, checked), range)
     Checkpointing.own(setup, sc.applicationId)
     try opened(sc, setup, choice, memory, startNanos, startMillis)
     catch { case cause: Throwable => Checkpointing.release(setup); throw cause }
@@ -336,10 +341,20 @@ object TrainingRun {
   }
 
   /** Reads the data's facts, builds the model's specification and holds the memory estimate against the session. */
-  private[sparkdlbench] def plan(sc: SparkContext, checked: Settings): (RunSetup, ListMap[String, Any]) = {
+  private[sparkdlbench] def plan(
+      sc: SparkContext,
+      checked: Settings,
+      range: Option[WorkerRange] = None
+  ): (RunSetup, ListMap[String, Any]) = {
     val source = Variants.find[DataSource]("data source", checked(RunKeys.data))
     val settings = source.prepare(source.qualified(checked, sc.hadoopConfiguration), sc)
-    val setup = planned(sc, settings, source.inspect(settings, sc.hadoopConfiguration))
+    val setup = planned(sc, settings, source.inspect(settings, sc.hadoopConfiguration)).copy(range = range)
+    range.foreach { each =>
+      // With fewer workers each owns more, and with more some layers may exchange.
+      Seq(each.least, each.most).map(Resubmission.withWorkers(setup, _)).foreach(Combination.check(_, setup.spec))
+      val fewest = setup.copy(settings = Resubmission.withWorkers(setup, each.least))
+      if (each.least < setup.workers) estimated(sc, fewest): Unit
+    }
     (setup, estimated(sc, setup))
   }
 

@@ -76,7 +76,7 @@ object TransportChoice {
   private def named(settings: Settings, transport: String): Settings = settings.updated(RunKeys.transport, transport)
 
   private def alone(sc: SparkContext, settings: Settings): Boolean =
-    sc.isLocal || settings(RunKeys.workers) + Ps.ownServers(settings) == 1
+    sc.isLocal || RunKeys.mostWorkers(settings) + Ps.ownServers(settings) == 1
 
   private def obstacle(sc: SparkContext, settings: Settings): Option[String] =
     if (alone(sc, settings) || SparkFacts.takesStreams) None else Some(ShuffleManagers.lacking)

@@ -95,6 +95,7 @@ private[train] object WatchedJob {
  */
 private final class SlotWatch(sc: SparkContext, setup: RunSetup, waits: String => Unit) extends AutoCloseable {
   private val limit = setup.settings(CheckpointKeys.replacementSeconds)
+  private val settleNanos = setup.settings(CheckpointKeys.settleSeconds) * 1000000000L
   private val stages = new BegunStages(setup.runId)
   private var idleSince = System.nanoTime()
   var complaint: Option[String] = None
@@ -107,14 +108,24 @@ private final class SlotWatch(sc: SparkContext, setup: RunSetup, waits: String =
   def look(): Unit = {
     val now = System.nanoTime()
     if (stages.anyRuns) idleSince = now
-    else if (now - idleSince > SlotWatch.QuietMillis * 1000000L)
+    else if (now - idleSince > SlotWatch.QuietMillis * 1000000L) {
       waits(s"waiting for ${setup.ranks} slots, ${SparkFacts.slots(sc)} registered")
+      if (complaint.isEmpty && now - idleSince > settleNanos) complaint = fewer
+    }
     if (complaint.isEmpty && now - idleSince > limit * 1000000000L)
       complaint = Some(
         s"The training's ${setup.ranks} tasks run at the same time or not at all, and for $limit s (recovery.replacement_wait) there were not as many " +
           "slots: other jobs of this session hold them, or an executor was lost and none came in its place. End the other jobs, give the session " +
           "more executors, or raise recovery.replacement_wait."
       )
+  }
+
+  /** Of a run with a range of workers, where there are slots for fewer: it waits for no replacement, as it takes in later what comes then. */
+  private def fewer: Option[String] = {
+    val slots = SparkFacts.slots(sc)
+    setup.range.filter(WorkerNumbers.fitting(setup.settings, _, slots).exists(_ < setup.workers)).map { range =>
+      s"The session has $slots slots now, and the training had ${setup.ranks} tasks; workers = $range lets it go on with fewer."
+    }
   }
 
   override def close(): Unit = sc.removeSparkListener(stages)

@@ -69,7 +69,7 @@ class AliasesSuite extends AnyFunSuite {
     val keys = whole.path("keys").elements.asScala.toSeq
     assert(keys.map(_.path("name").asText) === RunKeys.all.map(_.name))
     val workers = keys.find(_.path("name").asText == "workers").get
-    assert(workers.path("kind").asText === "whole-number" && workers.path("min").asLong === 1)
+    assert(workers.path("kind").asText === "whole-number-or-range" && workers.path("min").asLong === 1)
     assert(whole.path("variants").properties.asScala.map(_.getKey).toSet === Catalogue.axes.toSet)
     assert(whole.path("aliases").path("lr").get(0).asText === "optimizer.learning_rate")
     assert(whole.path("values").path("model.name").path("resnet18").asText === "resnet-18")

@@ -94,6 +94,35 @@ class CheckpointClockSuite extends OnOneLine {
     assert(told.forall(_ == (0L until 200L).map(number => number * number)))
   }
 
+  test(
+    "all ranks end at the same checkpoint, at most a look after rank 0 wants it, with checkpoints by time or without"
+  ) {
+    for (ranks <- Seq(1, 2, 3); everyNanos <- Seq(0L, 1000L); stepNanos <- Seq(1L, 30L, 700L)) {
+      val wanted = 5000L
+      val told = ThreadGroup.run(ranks) { transport =>
+        val announcements = new Announcements(transport)
+        val step = training(transport)
+        var now = 0L
+        val wants = () => { assert(transport.rank == 0); now >= wanted }
+        val clock =
+          new CheckpointClock(announcements, everyNanos, 0, () => now, wantsEnd = wants, lookNanos = 100)
+        var (made, checkpoints) = (0L, 0)
+        while (!clock.ends) {
+          assert(now < 2 * wanted, "it does not end")
+          step(made)
+          made += 1
+          now += stepNanos
+          if (clock.due(made)) { checkpoints += 1; clock.restart() }
+        }
+        (made, checkpoints, now)
+      }
+      assert(told.forall(_ == told.head))
+      val (_, checkpoints, ended) = told.head
+      assert(ended >= wanted && ended <= wanted + 100 + stepNanos, s"$stepNanos ns a step")
+      assert(if (everyNanos == 0) checkpoints == 1 else checkpoints >= 3)
+    }
+  }
+
   test("steps that become slower or faster do not make ranks disagree; groups of ranks either") {
     val groups = Some(RankGroups(IndexedSeq(IndexedSeq(0, 2), IndexedSeq(1, 3))))
     ThreadGroup.together(1L to 3L) { seed =>

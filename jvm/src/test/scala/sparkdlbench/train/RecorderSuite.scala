@@ -45,12 +45,21 @@ class RecorderSuite extends AnyFunSuite with LocalRuns {
     withRecorder { (setup, live, recorder) =>
       live.told(RankStatus(2, "h", "2", 5, new Array[Long](Phase.names.size), Map.empty))
       val fewer = setup.copy(submission = 1, settings = setup.settings.updated(RunKeys.workers, "2"))
-      recorder.resubmitted("an executor was lost", fewer)
+      recorder.resubmitted("an executor was lost", fewer.copy(begunAt = 7))
       assert(live.workers == 2 && live.rankStatuses.isEmpty)
+      val line = "workers changed from 3 to 2 after step 7: an executor was lost"
+      assert(live.workerChanges == Seq(line) && live.progress.noticesAfter(0).last == line)
+      recorder.goesOn(fewer, 8, "") // the same number: nothing to tell
+      val Seq(change) = recorder.workerChanges: @unchecked
+      assert(change("from") == 3 && change("to") == 2 && change("step") == 7L)
       val ranks = Seq(rank(1, 1), rank(3, 3))
       recorder.steps(ranks.map(_._1), ranks.map(_._2), Seq(("h", "0"), ("h", "1")))
       val summary = recorder.summary("success", Map.empty, None)
-      assert(summary("workers") == 2 && summary("workers_at_start") == 3 && summary("servers") == 0)
+      assert(
+        summary("workers") == 2 && summary("workers_at_start") == 3 && summary("worker_changes") == Seq(
+          change
+        ) && summary("servers") == 0
+      )
       assert(recorder.stepMillis == Seq(3.0, 3.0))
     }
   }

@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.spark.{SparkConf, SparkContext, SparkEnv}
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.internal.config.SECRET_REDACTION_PATTERN
+import org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend
 import org.apache.spark.util.Utils
 
 import sparkdlbench.config.Redaction
@@ -47,6 +48,12 @@ object SparkFacts {
   /** Names of the executors now, by Spark's own scheduler. */
   def living(sc: SparkContext): Set[String] =
     if (sc.isLocal) Set(SparkContext.DRIVER_IDENTIFIER) else sc.getExecutorIds().toSet
+
+  /** Names of the executors that get new tasks: those that are being decommissioned are living, and get none. */
+  def taking(sc: SparkContext): Set[String] = sc.schedulerBackend match {
+    case backend: CoarseGrainedSchedulerBackend => backend.getExecutorIds().filter(backend.isExecutorActive).toSet
+    case _ => living(sc)
+  }
 
   /**
    * Every executor that the listeners have heard of, without the driver; of those that are gone as many as Spark's pages keep.

@@ -39,7 +39,7 @@ private final class TrainingPage(tab: TrainingTab, application: () => String) ex
         aria-valuemin="0" aria-valuemax="100" style={s"width: $share%"}>{s"$share %"}</div></div>
       <p>{now.line}</p>
       <p>{
-      (run.variant.toSeq ++ Seq("workers" -> run.workers, "batch" -> run.setup.batch))
+      (run.variant.toSeq ++ Seq("workers" -> workers(run), "batch" -> run.setup.batch))
         .map { case (k, v) =>
           s"$k $v"
         }
@@ -52,11 +52,15 @@ private final class TrainingPage(tab: TrainingTab, application: () => String) ex
         .getOrElse("")
     }</p>
       {now.error.map(text => <p class="sparkdl-error"><strong>{text}</strong></p>).toSeq}
+      {run.workerChanges.map(line => <p class="sparkdl-workers">{line}</p>)}
       {phases(run)}
       {stragglers(run)}
       {channels(run)}
     </div>
   }
+
+  private def workers(run: LiveRun): String =
+    run.workers.toString + run.setup.range.fold("")(range => s" (of $range)")
 
   private def phases(run: LiveRun): Seq[Node] = {
     val ranks = run.rankStatuses.map(rank =>

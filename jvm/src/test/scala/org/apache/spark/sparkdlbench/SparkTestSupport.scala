@@ -1,6 +1,7 @@
 package org.apache.spark.sparkdlbench
 
-import org.apache.spark.{MapOutputTrackerMaster, SparkContext, SparkEnv}
+import org.apache.spark.{ExecutorAllocationClient, MapOutputTrackerMaster, SparkContext, SparkEnv}
+import org.apache.spark.scheduler.ExecutorDecommissionInfo
 import org.apache.spark.shuffle.sort.SortShuffleManager
 import org.apache.spark.util.Utils
 
@@ -41,6 +42,16 @@ object SparkTestSupport {
 
   /** Kills one executor; the master starts another in its place. */
   def killExecutor(sc: SparkContext): Unit = assert(sc.killAndReplaceExecutor(sc.getExecutorIds().head))
+
+  /** Asks one executor to leave once its tasks have ended, as a cluster manager does; none comes in its place before `wantExecutors`. */
+  def decommissionExecutor(sc: SparkContext): Unit = {
+    val client = sc.schedulerBackend.asInstanceOf[ExecutorAllocationClient]
+    val why = ExecutorDecommissionInfo("the test asks for it")
+    assert(client.decommissionExecutor(sc.getExecutorIds().head, why, adjustTargetNumExecutors = true))
+  }
+
+  /** Has the master start executors until there are so many. */
+  def wantExecutors(sc: SparkContext, number: Int): Unit = assert(sc.requestTotalExecutors(number, 0, Map.empty))
 
   /** Kills all executors; none comes in their place. */
   def killExecutors(sc: SparkContext): Unit = assert(sc.killExecutors(sc.getExecutorIds()))

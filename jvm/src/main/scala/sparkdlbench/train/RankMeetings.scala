@@ -59,7 +59,7 @@ object RankMeetings {
 
   /** The driver's answer. */
   def answer(question: LeaveQuestion): Boolean =
-    Option(runs.get(question.runId)).exists(boards => boards.leaves && question.attempt >= boards.first)
+    Option(runs.get(question.runId)).exists(run => run.leaves && question.attempt >= run.first)
 
   /**
    * All texts, by rank; none while somebody is missing; null where nobody meets any more, and to a rank that leaves. Of the JDK's types,

@@ -7,9 +7,12 @@ import sparkdlbench.common.{ConfigurationException, Failures, RunFailedException
 import sparkdlbench.config.{CheckpointKeys, RunKeys, Settings}
 import sparkdlbench.topology.Ps
 
+import java.io.IOException
+
 /**
- * How a training goes on after Spark has given it up, or with another number of workers within their range: from its newest checkpoint, a bounded number of times, with as many workers as there are slots
- * when no executor has come in place of a lost one for `recovery.replacement_wait`. The same for both execution shapes.
+ * How a training goes on after Spark has given it up, or with another number of workers of their range: from its newest checkpoint. After losses that
+ * is a bounded number of times, and with as many workers as there are slots when no executor has come in place of a lost one for
+ * `recovery.replacement_wait`. The same for both execution shapes.
  */
 private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boolean) {
 
@@ -70,7 +73,8 @@ private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boole
 
   /** The step of the newest checkpoint of the run; 0 where there is none. */
   private def newest(setup: RunSetup): Long =
-    Checkpointing.store(setup, CheckpointKeys.folder).flatMap(_.complete(Some(setup.runId)).headOption).getOrElse(0L)
+    try Checkpointing.store(setup, CheckpointKeys.folder).flatMap(_.complete(Some(setup.runId)).headOption).getOrElse(0L)
+    catch { case _: IOException => setup.begunAt } // the ranks will say what is wrong with the folder
 
   /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */
   private def awaitSlots(setup: RunSetup): Int = {

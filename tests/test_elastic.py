@@ -32,9 +32,7 @@ def test_a_range_of_workers_is_a_valid_value(workers: str) -> None:
 
 @pytest.mark.parametrize("workers", ["8..2", "0..2", "2..", "..2", "2..3..4", "2.8", "two"])
 def test_what_is_no_range_is_refused_without_a_jvm(workers: str) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"at least 1, or a range of them such as 2\.\.8"
-    ):
+    with pytest.raises(ConfigurationError, match=r"at least 1, or a range of them such as 2\.\.8"):
         catalogue.check({"workers": workers})
 
 

@@ -73,7 +73,8 @@ private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boole
 
   /** The step of the newest checkpoint of the run; 0 where there is none. */
   private def newest(setup: RunSetup): Long =
-    try Checkpointing.store(setup, CheckpointKeys.folder).flatMap(_.complete(Some(setup.runId)).headOption).getOrElse(0L)
+    try
+      Checkpointing.store(setup, CheckpointKeys.folder).flatMap(_.complete(Some(setup.runId)).headOption).getOrElse(0L)
     catch { case _: IOException => setup.begunAt } // the ranks will say what is wrong with the folder
 
   /** Slots once there are as many as ranks, or when the wait for executors in place of lost ones is over. */

@@ -3,7 +3,7 @@ package sparkdlbench.data
 import java.nio.{FloatBuffer, LongBuffer}
 
 /**
- * Rows as they were decoded, one byte or one fp32 a value, read as value × scale. Immutable once filled.
+ * Rows as they were decoded, one byte or one fp32 a value, read as value × scale.
  *
  * @param labels
  *   the rows' classes; of a regression `loss.Target.bits`
@@ -18,24 +18,19 @@ final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int],
   def label(id: Int): Long = labels(id).toLong
 
   def read(id: Int, at: Int, features: FloatBuffer, target: LongBuffer): Unit =
-    read(id, at, features, target, new Array[Byte](blocks.rowBytes), new Array[Float](width))
+    read(id, at, features, target, rowCopy)
 
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, target: LongBuffer): Unit = {
-    // They stay in the first-level cache; single puts into a direct buffer would be bounds-checked each.
-    val raw = new Array[Byte](blocks.rowBytes)
-    val row = new Array[Float](width)
+    val copy = rowCopy
     var at = from
-    while (at < until) { read(ids(at), at - from, features, target, raw, row); at += 1 }
+    while (at < until) { read(ids(at), at - from, features, target, copy); at += 1 }
   }
 
-  private def read(
-      id: Int,
-      at: Int,
-      features: FloatBuffer,
-      target: LongBuffer,
-      raw: Array[Byte],
-      row: Array[Float]
-  ): Unit = {
+  /** For a thread that reads row after row. */
+  private[data] def rowCopy: RowCopy = new RowCopy(new Array[Byte](blocks.rowBytes), new Array[Float](width))
+
+  private[data] def read(id: Int, at: Int, features: FloatBuffer, target: LongBuffer, copy: RowCopy): Unit = {
+    val (raw, row) = (copy.raw, copy.row)
     if (kind == ValueKind.UInt8) {
       blocks.read(id, raw)
       fromBytes(raw, row)
@@ -61,3 +56,6 @@ final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int],
     while (column < row.length) { row(column) *= factor; column += 1 }
   }
 }
+
+/** One row as it is stored and as it is given: it stays in the first-level cache, and single puts into a direct buffer would be bounds-checked each. */
+private[data] final class RowCopy(val raw: Array[Byte], val row: Array[Float])

@@ -2,8 +2,7 @@ package sparkdlbench.data
 
 import org.apache.hadoop.fs.FSDataInputStream
 
-import java.io.IOException
-import java.nio.{ByteBuffer, ByteOrder}
+import java.io.{ByteArrayInputStream, IOException, InputStream}
 import java.util.concurrent.atomic.LongAdder
 
 /**
@@ -29,13 +28,19 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   /** Bytes of rows and labels that were read until now. */
   def bytesRead: Long = read.sum
 
+  /** Room for as many rows, to be filled by `load`. */
+  def room(rows: Int): RowRoom = new RowRoom(rows, layout, scale)
+
   /** The rows of several ascending lists, one list behind the other; a list is read as one piece, what lies between its rows too. */
   def load(lists: Seq[Array[Int]]): RowStore = {
-    val count = lists.map(_.length).sum
-    val blocks = RowBlocks.onHeap(count, layout.rowBytes)
-    val labels = new Array[Int](count)
-    lists.foldLeft(0) { (at, list) => loadList(list, blocks, labels, at); at + list.length }
-    new HeldRowStore(blocks, layout.kind, labels, scale)
+    val room = this.room(lists.map(_.length).sum)
+    load(lists, room)
+    room.rows
+  }
+
+  /** The same into the first places of `room`, which has as many. */
+  def load(lists: Seq[Array[Int]], room: RowRoom): Unit = {
+    val _ = lists.foldLeft(0) { (at, list) => loadList(list, room, at); at + list.length }
   }
 
   /** The label of one row. Whoever asks for one after the other reads many at once. */
@@ -57,13 +62,13 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   private final class Labels(val from: Int, val values: Array[Int])
   @volatile private var labels = new Labels(0, Array.emptyIntArray)
 
-  private def loadList(list: Array[Int], blocks: RowBlocks, labels: Array[Int], first: Int): Unit = {
+  private def loadList(list: Array[Int], room: RowRoom, first: Int): Unit = {
     var at = 0
     while (at < list.length) {
       val part = partOf(list(at))
       var end = at
       while (end < list.length && list(end) < starts(part + 1)) end += 1
-      loadPart(part, list.slice(at, end).map(_ - starts(part)), blocks, labels, first + at)
+      loadPart(part, list.slice(at, end).map(_ - starts(part)), room, first + at)
       at = end
     }
   }
@@ -74,31 +79,44 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   }
 
   /** @param wanted ascending rows of the part */
-  private def loadPart(index: Int, wanted: Array[Int], blocks: RowBlocks, labels: Array[Int], first: Int): Unit = {
+  private def loadPart(index: Int, wanted: Array[Int], room: RowRoom, first: Int): Unit = {
     val part = parts(index)
     val file = folder.file(part)
     val (from, count) = (wanted.head, wanted.last + 1 - wanted.head)
-    val isWanted = if (count == wanted.length) (_: Int) => true else wanted.map(_ - from).toSet
     try
       files.use(file) { stream =>
         stream.seek(from.toLong * layout.rowBytes)
-        if (blocks.fillSome(stream, first, count, isWanted) < count.toLong * layout.rowBytes)
+        if (fill(stream, wanted, room.blocks, first) < count.toLong * layout.rowBytes)
           folder.damaged(file, s"ends before its row ${from + count - 1}")
-        val found = readLabels(stream, part, from, count)
-        wanted.indices.foreach(i => labels(first + i) = found(wanted(i) - from))
+        seekLabels(stream, part, from)
+        var at = 0
+        folder.eachLabel(stream, file, from, count) { (row, label) =>
+          if (row == wanted(at)) { room.labels(first + at) = label; at += 1 }
+        }
       }
     catch { case cause: IOException => folder.unreadable(file, cause) }
     read.add(count * (layout.rowBytes + 4L))
   }
 
-  private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Int] = {
-    val bytes = new Array[Byte](count * 4)
+  /** Where rows are left out, some are few bytes: they are read together all the same. @return bytes read */
+  private def fill(stream: InputStream, wanted: Array[Int], blocks: RowBlocks, first: Int): Long = {
+    val (from, count) = (wanted.head, wanted.last + 1 - wanted.head)
+    val bytes = count.toLong * layout.rowBytes
+    if (count == wanted.length) blocks.fill(stream, first, count)
+    else {
+      val source =
+        if (bytes > PartRows.MostGathered) stream else new ByteArrayInputStream(stream.readNBytes(bytes.toInt))
+      blocks.fillSome(source, first, count, row => java.util.Arrays.binarySearch(wanted, row + from) >= 0)
+    }
+  }
+
+  private def seekLabels(stream: FSDataInputStream, part: RowsPart, from: Int): Unit =
     stream.seek(part.rows.toLong * layout.rowBytes + from * 4L)
-    if (stream.readNBytes(bytes, 0, bytes.length) < bytes.length)
-      folder.damaged(folder.file(part), "ends before its last label")
+
+  private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Int] = {
     val found = new Array[Int](count)
-    ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer().get(found)
-    found.indices.foreach(i => folder.checkLabel(found(i), folder.file(part), from + i))
+    seekLabels(stream, part, from)
+    folder.eachLabel(stream, folder.file(part), from, count)((row, label) => found(row - from) = label)
     found
   }
 }
@@ -106,4 +124,14 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
 private object PartRows {
   val MostOpen = 128
   val LabelsAtOnce: Int = 1 << 16
+
+  /** Bytes that are read at once where some of them are left out. */
+  val MostGathered: Int = 1 << 20
+}
+
+/** Room for some rows and their labels, which may be filled again and again: by one thread, for which whoever reads it waits. */
+private[data] final class RowRoom(capacity: Int, layout: RecordLayout, scale: Double) {
+  val blocks: RowBlocks = RowBlocks.onHeap(capacity, layout.rowBytes)
+  val labels = new Array[Int](capacity)
+  val rows = new HeldRowStore(blocks, layout.kind, labels, scale)
 }

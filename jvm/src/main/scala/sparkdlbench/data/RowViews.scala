@@ -55,18 +55,30 @@ private[data] final class ChangedRows(
       out: FloatBuffer,
       labels: LongBuffer
   ): Unit = {
-    val row = new Array[Float](store.width)
-    val changed = new Array[Float](width)
-    val label = LongBuffer.allocate(1)
-    val (one, whole) = (new Array[Int](1), FloatBuffer.wrap(row))
+    val (stored, count) = (store.width, until - from)
+    val most = math.max(1, math.min(count, ChangedRows.ValuesAtOnce / math.max(1, stored)))
+    val some = new Array[Float](most * stored)
+    val (row, changed) = (new Array[Float](stored), new Array[Float](width))
+    val (values, found) = (FloatBuffer.wrap(some), LongBuffer.allocate(most))
     var at = from
     while (at < until) {
-      one(0) = ids(at)
-      store.readAll(one, 0, 1, whole, label)
-      change(ids(at), row, changed)
-      out.put((first + at - from) * width, changed)
-      labels.put(first + at - from, label.get(0))
-      at += 1
+      val end = math.min(until, at + most)
+      store.readAll(ids, at, end, values, found)
+      var place = at
+      while (place < end) {
+        System.arraycopy(some, (place - at) * stored, row, 0, stored)
+        change(ids(place), row, changed)
+        out.put((first + place - from) * width, changed)
+        labels.put(first + place - from, found.get(place - at))
+        place += 1
+      }
+      at = end
     }
   }
+}
+
+private object ChangedRows {
+
+  /** Stored values that are read at once: many rows of a store that reads files, and few enough for the second-level cache. */
+  val ValuesAtOnce: Int = 1 << 16
 }

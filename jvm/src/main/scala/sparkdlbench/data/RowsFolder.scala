@@ -237,36 +237,39 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       val stream = new BufferedInputStream(fileSystem.open(file), RowsFolder.StreamBytes)
       try {
         blocks.fillSome(stream, first, part.rows, wanted)
-        readLabels(stream, file, part.rows, labels, first, wanted)
+        var at = first
+        eachLabel(stream, file, 0, part.rows)((row, label) => if (wanted(row)) { labels(at) = label; at += 1 })
+        at
       } finally stream.close()
     } catch { case cause: IOException => unreadable(file, cause) }
   }
 
-  private def readLabels(
-      stream: InputStream,
-      file: Path,
-      rows: Int,
-      labels: Array[Int],
-      first: Int,
-      wanted: Int => Boolean
-  ): Int = {
-    val bytes = new Array[Byte](RowsFolder.StreamBytes)
-    var (row, at) = (0, first)
-    while (row < rows) {
-      val some = math.min(bytes.length / 4, rows - row)
+  /**
+   * Decodes the labels of the rows [`from`, `from + count`) of a part, and checks each.
+   *
+   * @param stream
+   *   stands at the first of them
+   * @param use
+   *   of (row, label), in the order of the rows
+   */
+  def eachLabel(stream: InputStream, file: Path, from: Int, count: Int)(use: (Int, Int) => Unit): Unit = {
+    val bytes = new Array[Byte](math.min(RowsFolder.StreamBytes.toLong, count * 4L).toInt)
+    val end = from + count
+    var row = from
+    while (row < end) {
+      val some = math.min(bytes.length / 4, end - row)
       if (stream.readNBytes(bytes, 0, some * 4) < some * 4) damaged(file, "ends before its last label")
       val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
       (0 until some).foreach { index =>
         val label = numbers.get(index)
         checkLabel(label, file, row + index)
-        if (wanted(row + index)) { labels(at) = label; at += 1 }
+        use(row + index, label)
       }
       row += some
     }
-    at
   }
 
-  def checkLabel(label: Int, file: Path, row: Int): Unit =
+  private def checkLabel(label: Int, file: Path, row: Int): Unit =
     if (layout.isRegression) {
       if (Target.value(label).isNaN || Target.value(label).isInfinite)
         damaged(file, s"has the label ${Target.value(label)} in row $row, no finite number")

@@ -40,6 +40,11 @@ final class ShardOrder(val rows: Int, batch: Int, val sharding: Sharding, seed: 
 
   /** The first row of a shard. */
   def start(shard: Int): Int = slices.from(shard)
+  def size(shard: Int): Int = slices.size(shard)
+
+  /** The most rows that a window has. */
+  def mostInWindow: Int =
+    math.min(slices.maxSize.toLong, sharding.blockRows.toLong * sharding.blocksPerWindow).toInt
   def shardOf(id: Int): Int = {
     val (least, longer) = (rows / shards, rows % shards)
     val inLonger = longer.toLong * (least + 1)
@@ -146,6 +151,15 @@ final class ShardEpoch(val epoch: Int, rows: Int, sharding: Sharding, state: Lon
 
   def windows: Int = (blocks + sharding.blocksPerWindow - 1) / sharding.blocksPerWindow
   def windowOf(block: Int): Int = place(block) / sharding.blocksPerWindow
+
+  /** The window that has a row of the shard. */
+  def windowOfRow(row: Int): Int = windowOf(row / blockRows)
+
+  /** The row's place among the rows of its window, where its blocks lie one behind the other as `blocksOf` gives them. */
+  def placeInWindow(row: Int): Int = {
+    val at = place(row / blockRows)
+    before(at) - before(at - at % sharding.blocksPerWindow) + row % blockRows
+  }
 
   /** The blocks of a window, in the order in which they are drawn. */
   def blocksOf(window: Int): Array[Int] =

@@ -39,20 +39,29 @@ private[data] final class ShardedRows(
       var end = at + 1
       while (end < until && ids(end) == ids(end - 1) + 1) end += 1
       val run = load(ids(at), ids(at) + end - at)
-      (at until end).foreach(place => run.read(place - at, place - from, features, labels))
+      run.readAll(Array.range(0, end - at), 0, end - at, part(features, (at - from) * width), part(labels, at - from))
       at = end
     }
   }
 
+  private def part(features: FloatBuffer, from: Int): FloatBuffer = features.duplicate().position(from).slice()
+  private def part(labels: LongBuffer, from: Int): LongBuffer = labels.duplicate().position(from).slice()
+
   /** The rows [from, until), held. */
   def load(from: Int, until: Int): RowStore = load(Seq((from, until)))
 
-  /** The rows of several ranges, one behind the other. */
-  def load(ranges: Seq[(Int, Int)]): RowStore = {
-    ranges.foreach { case (from, until) =>
-      if (from < 0 || until > rows) throw new IndexOutOfBoundsException(s"rows $from until $until of $rows")
-    }
-    parts.load(ranges.map { case (from, until) => Array.tabulate(until - from)(row => stored(from + row)) })
+  private def load(ranges: Seq[(Int, Int)]): RowStore = parts.load(lists(ranges))
+
+  /** The rows of several ranges, one behind the other, to the first places of `room`. */
+  private[data] def load(ranges: Seq[(Int, Int)], room: RowRoom): Unit = parts.load(lists(ranges), room)
+  private[data] def room(rows: Int): RowRoom = parts.room(rows)
+
+  private def lists(ranges: Seq[(Int, Int)]): Seq[Array[Int]] = ranges.map { case (from, until) =>
+    if (from < 0 || until > rows) throw new IndexOutOfBoundsException(s"rows $from until $until of $rows")
+    val list = new Array[Int](until - from)
+    var row = from
+    while (row < until) { list(row - from) = stored(row); row += 1 }
+    list
   }
 
   /** Bytes of rows and labels that were read from files until now. */
@@ -79,17 +88,26 @@ private[data] final class ShardedRows(
 
 /**
  * The rows of the shards that one reader visits in the order of `order`: of each shard the window that is visited, and the next one, which
- * is read meanwhile. The rows of a window are read once, in long consecutive pieces. Rows of other shards, of which an epoch's last step may have a few, are read one by one. One thread.
+ * a thread reads meanwhile. The rows of a window are read once, in long consecutive pieces, into room that an earlier window had. Rows of
+ * other shards, of which an epoch's last step may have a few, are read one by one. One thread.
  */
 private[data] final class ShardStream(all: ShardedRows, order: ShardOrder, timeoutSeconds: Int)
     extends RowStore
     with AutoCloseable {
-  private final class Window(val epoch: Int, val index: Int, val loaded: Future[RowStore]) {
-    private val first = mutable.HashMap.empty[Int, Int]
-    private var rows = 0
-    def place(block: Int): Option[Int] = first.get(block)
-    def add(block: Int, count: Int): Unit = { first(block) = rows; rows += count }
-    def isAt(epoch: Int, index: Int): Boolean = this.epoch == epoch && this.index == index
+  private final class Window(val epoch: ShardEpoch, val index: Int, room: RowRoom, loading: Future[_]) {
+    private var isLoaded = false
+
+    def rows: HeldRowStore = {
+      if (!isLoaded) {
+        await(loading)
+        isLoaded = true
+      }
+      room.rows
+    }
+    def isAt(epoch: ShardEpoch, index: Int): Boolean = (this.epoch eq epoch) && this.index == index
+
+    /** Its room for another window. What is read still has to keep it. */
+    def free(): Unit = if (loading.isDone) rooms.push(room)
   }
   private val reading: ExecutorService = Executors.newSingleThreadExecutor { (task: Runnable) =>
     val thread = new Thread(task, "sparkdl-rows")
@@ -97,6 +115,11 @@ private[data] final class ShardStream(all: ShardedRows, order: ShardOrder, timeo
     thread
   }
   private val current, next = new Array[Window](order.sharding.shards)
+  private val rooms = new java.util.ArrayDeque[RowRoom]
+
+  /** Shards whose next window is to be read, after those that are waited for. */
+  private val ahead = mutable.ArrayBuffer.empty[Int]
+  private lazy val copy = all.room(1).rows.rowCopy
 
   /** The first and the last shard that are read in windows. */
   var own: Option[(Int, Int)] = None
@@ -106,49 +129,73 @@ private[data] final class ShardStream(all: ShardedRows, order: ShardOrder, timeo
   def label(id: Int): Long = all.label(id)
 
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
+    readRow(id, at, features, labels)
+    readAhead()
+  }
+
+  override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
+    var at = from
+    while (at < until) { readRow(ids(at), at - from, features, labels); at += 1 }
+    readAhead()
+  }
+
+  private def readRow(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     val shard = order.shardOf(id)
-    if (!own.exists { case (first, last) => shard >= first && shard <= last }) all.read(id, at, features, labels)
+    if (!isOwn(shard)) all.read(id, at, features, labels)
     else {
       val row = id - order.start(shard)
-      val block = row / order.sharding.blockRows
-      val window = windowOf(shard, block)
-      val place = window.place(block).get + row % order.sharding.blockRows
-      await(window, shard).read(place, at, features, labels)
+      val window = windowOf(shard, row)
+      window.rows.read(window.epoch.placeInWindow(row), at, features, labels, copy)
     }
   }
 
-  private def windowOf(shard: Int, block: Int): Window = {
+  private def isOwn(shard: Int): Boolean = own match {
+    case Some((first, last)) => shard >= first && shard <= last
+    case None => false
+  }
+
+  private def windowOf(shard: Int, row: Int): Window = {
+    val epoch = order.of(shard, order.epoch)
+    val index = epoch.windowOfRow(row)
     val held = current(shard)
-    if (held != null && held.epoch == order.epoch && held.place(block).isDefined) held
+    if (held != null && held.isAt(epoch, index)) held
     else {
-      val epoch = order.of(shard, order.epoch)
-      val index = epoch.windowOf(block)
-      val ready = Option(next(shard)).filter(_.isAt(epoch.epoch, index))
-      current(shard) = ready.getOrElse(read(shard, epoch, index))
-      next(shard) =
-        if (index + 1 < epoch.windows) read(shard, epoch, index + 1)
-        else read(shard, order.of(shard, epoch.epoch + 1), 0)
+      val following = next(shard)
+      next(shard) = null
+      val isReady = following != null && following.isAt(epoch, index)
+      if (held != null) held.free()
+      if (following != null && !isReady) following.free()
+      current(shard) = if (isReady) following else begin(shard, epoch, index)
+      ahead += shard
       current(shard)
     }
   }
 
-  private def read(shard: Int, epoch: ShardEpoch, index: Int): Window = {
-    val blocks = epoch.blocksOf(index)
-    val start = order.start(shard)
-    val ranges = blocks.toSeq.map(epoch.rowsOf)
-    val ids = ranges.map { case (from, until) => (start + from, start + until) }
-    val window = new Window(epoch.epoch, index, reading.submit(() => all.load(ids)))
-    blocks.zip(ranges).foreach { case (block, (from, until)) => window.add(block, until - from) }
-    window
+  private def readAhead(): Unit = if (ahead.nonEmpty) {
+    ahead.foreach { shard =>
+      val held = current(shard)
+      if (next(shard) == null)
+        next(shard) =
+          if (held.index + 1 < held.epoch.windows) begin(shard, held.epoch, held.index + 1)
+          else begin(shard, order.of(shard, held.epoch.epoch + 1), 0)
+    }
+    ahead.clear()
   }
 
-  private def await(window: Window, shard: Int): RowStore =
-    try window.loaded.get(timeoutSeconds.toLong, TimeUnit.SECONDS)
+  private def begin(shard: Int, epoch: ShardEpoch, index: Int): Window = {
+    val start = order.start(shard)
+    val ids = epoch.blocksOf(index).toSeq.map(epoch.rowsOf).map { case (from, until) => (start + from, start + until) }
+    val room = if (rooms.isEmpty) all.room(order.mostInWindow) else rooms.pop()
+    new Window(epoch, index, room, reading.submit((() => all.load(ids, room)): Runnable))
+  }
+
+  private def await(loading: Future[_]): Unit =
+    try { val _ = loading.get(timeoutSeconds.toLong, TimeUnit.SECONDS) }
     catch {
       case failed: ExecutionException => throw failed.getCause
       case cause: TimeoutException =>
         throw new ConfigurationException(
-          s"Rows of shard $shard of the data set were not read within $timeoutSeconds seconds (`data.read_timeout`) on host ${Facts.hostName}. Look at " +
+          s"Rows of a sharded data set were not read within $timeoutSeconds seconds (`data.read_timeout`) on host ${Facts.hostName}. Look at " +
             "the file system that holds the decoded rows (`data.cache_dir`), or raise the limit.",
           cause
         )

@@ -73,6 +73,24 @@ class ShardOrderSuite extends AnyFunSuite {
     }
   }
 
+  test("the places of a window's rows are those of its blocks, one behind the other, and no window has more than said") {
+    cases.foreach { case (rows, batch, sharding) =>
+      val all = order(rows, batch, sharding)
+      (0 until sharding.shards).foreach { shard =>
+        val epoch = all.of(shard, 1)
+        val windows = (0 until epoch.windows).map { window =>
+          val own = epoch.blocksOf(window).toSeq.map(epoch.rowsOf).flatMap { case (from, until) => from until until }
+          assert(own.size <= all.mostInWindow)
+          own.zipWithIndex.foreach { case (row, place) =>
+            assert(epoch.windowOfRow(row) == window && epoch.placeInWindow(row) == place, s"row $row, $sharding")
+          }
+          own
+        }
+        assert(windows.flatten.sorted == (0 until all.size(shard)))
+      }
+    }
+  }
+
   test("epochs and seeds differ; rows of different blocks come together in a window") {
     val (rows, batch) = (4096, 64)
     val cut = Sharding(4, 32, 4)

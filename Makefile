@@ -2,6 +2,8 @@
 #   make demo            from a bare clone to a trained model: in one process, then on two executors
 #   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
 #   make test-torch      the tests that need PyTorch, in an environment of its own (5 GB)
+#   make test-torch-cases    PyTorch's own tests of torch.distributed for gloo, on our backend
+#   make test-torch-releases the backend beside gloo on older releases of PyTorch too, an environment of 5 GB each
 #   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-torch: the long ones
@@ -15,7 +17,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release sbom audit docs clean distclean
+.PHONY: demo test test-torch test-torch-cases test-torch-releases test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release sbom audit docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -70,13 +72,28 @@ test: $(INSTALLED) target/.jars-$(LINE)
 test-torch: .venv-torch/.installed target/.jars-4
 	.venv-torch/bin/python -m pytest tests/torch_backend tests/test_launch_torch.py tests/test_exports.py $(TESTS)
 
+# ARGS: --only test_all_reduce_sum, --sync gloo to see what gloo makes of them.
+test-torch-cases: .venv-torch/.installed target/.jars-4
+	PYTHONPATH=tests .venv-torch/bin/python tests/torch_backend/pytorchs_tests.py $(ARGS)
+
+# The oldest release that the extra `torch` takes, and one between that and the newest, which test-torch has.
+TORCH_RELEASES ?= 2.3.1 2.9.1
+test-torch-releases: $(foreach each,$(TORCH_RELEASES),.venv-torch-$(each)/.installed) target/.jars-4
+	for each in $(TORCH_RELEASES); do .venv-torch-$$each/bin/python -m pytest tests/torch_backend/test_backend.py $(TESTS); done
+
+.venv-torch-%/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'torch==$*' 'numpy<2' 'pyspark==4.1.4' \
+	  $(shell sed -n 's/^    "\(pytest\|hypothesis\)==\([0-9.]*\).*/\1==\2/p' pyproject.toml)
+	touch $@
+
 # ARGS: --parts ucx,mpi whatever has changed; --since REVISION.
 test-optional: $(INSTALLED) target/.jars-4
 	$(BIN)/python project/optional_tests.py $(ARGS)
 
 .venv-torch/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch]' 'pyspark==4.1.4'
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch,torch-cases]' 'pyspark==4.1.4'
 	touch $@
 
 check: $(INSTALLED)
@@ -104,10 +121,11 @@ bench-train: $(INSTALLED) target/.jars-$(LINE)
 fuzz: $(CORE)
 	$(BIN)/python project/fuzz.py --scala $(SCALA) $(ARGS)
 
-soak: smoke
+soak: smoke .venv-torch/.installed
 	$(BIN)/python project/fuzz.py --seconds 100
 	$(BIN)/python project/listed_mutants.py
 	$(BIN)/python -m pytest -m campaign tests
+	.venv-torch/bin/python -m pytest -m campaign tests/torch_backend
 	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)
 
 # The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.
@@ -212,4 +230,4 @@ clean:
 	find python tests project benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-3.5 .venv-torch python/sparkdl_bench.egg-info project/target project/project .bsp
+	rm -rf .venv .venv-3.5 .venv-torch .venv-torch-* python/sparkdl_bench.egg-info project/target project/project .bsp

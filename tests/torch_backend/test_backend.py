@@ -142,6 +142,64 @@ def test_a_ddp_script_has_gloos_losses(on_ranks: Callable[[Body], list[Any]], tm
         assert ours[-1] < ours[0]
 
 
+def test_ranks_reduce_buckets_where_they_lie_or_not(on_ranks: Callable[[Body], list[Any]]) -> None:
+    """Two buckets of one length, so that they take turns; on one rank of two they are copied."""
+
+    def script() -> Any:
+        from sparkdl_bench.torch import homes
+
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(*(torch.nn.Linear(200, 200, bias=False) for _ in range(4)))
+        ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.3)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
+        moved = 0
+        original = homes._can_move
+
+        def counted(*given: Any) -> bool:
+            nonlocal moved
+            moves = original(*given)
+            moved += moves
+            return moves
+
+        homes._can_move = counted
+        try:
+            generator = torch.Generator().manual_seed(dist.get_rank())
+            for _ in range(12):
+                optimizer.zero_grad()
+                ddp(torch.randn(8, 200, generator=generator)).square().mean().backward()
+                optimizer.step()
+                dist.all_reduce(torch.ones(80_000))  # as long as a bucket, and copied
+        finally:
+            homes._can_move = original
+        return moved, torch.cat([each.detach().flatten() for each in net.parameters()]).tolist()
+
+    def body(endpoint: worker.Endpoint) -> Any:
+        import os
+
+        copied = with_sparkdl_set(endpoint, script, {"SPARKDL_COPY_BUCKETS": "1"})
+        mixed = with_sparkdl_set(endpoint, script, {"SPARKDL_COPY_BUCKETS": "1"} if endpoint.rank else {})
+        over_sockets = with_sparkdl(endpoint, script, host_local="off")
+        assert "SPARKDL_COPY_BUCKETS" not in os.environ
+        return copied, mixed, over_sockets
+
+    for rank, (copied, mixed, over_sockets) in enumerate(on_ranks(body)):
+        assert copied[0] == 0
+        assert mixed[0] == (0 if rank else 2)
+        assert over_sockets[0] == 2
+        assert mixed[1] == copied[1] == over_sockets[1]
+
+
+def with_sparkdl_set(endpoint: worker.Endpoint, body: Callable[[], Any], variables: dict[str, str]) -> Any:
+    import os
+
+    os.environ.update(variables)
+    try:
+        return with_sparkdl(endpoint, body)
+    finally:
+        for name in variables:
+            del os.environ[name]
+
+
 def test_what_gloo_has_not_on_the_cpu(on_ranks: Callable[[Body], list[Any]]) -> None:
     """Average, bool, unequal parts, tensors whose values do not lie in a row, and an order that no timing changes."""
 

@@ -377,7 +377,9 @@ def test_hostile_requests_end_their_own_group_alone(on_ranks: Callable[[Body], l
                 (27, struct.pack("<iqi", small.descriptor, 1 << 30, 5)),
                 (27, struct.pack("<iqi", 987, 4096, 5)),
                 (27, struct.pack("<iqi", small.descriptor, 4096, -1)),
-                (28, struct.pack("<ii", 0, 0)),
+                (28, struct.pack("<iii", 0, 0, 0)),
+                (29, struct.pack("<iiiqi", 0, 1, small.descriptor, 4096, 5)),
+                (30, struct.pack("<ii", 0, 1)),
                 (99, b""),
             ]
             ended = []
@@ -395,7 +397,7 @@ def test_hostile_requests_end_their_own_group_alone(on_ranks: Callable[[Body], l
         return [ended, total.tolist()]
 
     for ended, total in on_ranks(body):
-        assert ended == [True] * 17
+        assert ended == [True] * 19
         assert total == [2.0]
 
 

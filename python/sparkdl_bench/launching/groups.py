@@ -1,7 +1,8 @@
 """The process group of `torch.distributed` that a launch makes ready, by its way of synchronising.
 
 The user's code may call `torch.distributed.init_process_group` all the same, as scripts for torchrun do: the call then
-joins the group that is there, whatever backend it names.
+joins the group that is there, whatever backend it names. Groups that it makes with `new_group` have that backend, too:
+in-band there is no store in which the processes of another one could find each other.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import wraps
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -128,12 +130,16 @@ def _sparkdl(
 @contextmanager
 def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None]:
     """While it lasts, `init_process_group` of the user's code joins the group, or makes it again after its end."""
-    homes = [dist, dist.distributed_c10d]
-    original = dist.init_process_group
-    said = False
+    original, original_new_group = dist.init_process_group, dist.new_group
+    said: set[str] = set()
+
+    def say(call: str, given: Any, what: str) -> None:
+        if call not in said and place.rank == 0:
+            said.add(call)
+            named = "" if given is None else repr(given)
+            sys.stderr.write(f"sparkdl-bench: {call}({named}) {what} (backend {dist.get_backend()}).\n")
 
     def init_process_group(backend: str | None = None, *rest: Any, **named: Any) -> None:
-        nonlocal said
         given = {**dict(zip(("init_method", "timeout", "world_size", "rank"), rest, strict=False)), **named}
         size, rank = given.get("world_size", -1), given.get("rank", -1)
         if size not in (-1, place.size) or rank not in (-1, place.rank):
@@ -142,26 +148,30 @@ def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None
                 f"of {place.size}. Leave both out, or take them from the environment variables RANK and WORLD_SIZE."
             )
         if not dist.is_initialized():
-            with _swapped(homes, original):
+            with _swapped(dist, "init_process_group", original):
                 make()
-        if not said and place.rank == 0:
-            said = True
-            sys.stderr.write(
-                f"sparkdl-bench: init_process_group({'' if backend is None else repr(backend)}) joins the group of the "
-                f"launch (backend {dist.get_backend()}).\n"
-            )
+        say("init_process_group", backend, "joins the group of the launch")
 
-    with _swapped(homes, init_process_group):
+    @wraps(original_new_group)
+    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *rest: Any, **named: Any) -> Any:
+        own = dist.get_backend() if dist.is_initialized() else GLOO
+        if own != GLOO and backend is not None and ":" not in str(backend) and str(backend).lower() != own:
+            say("new_group", backend, "makes a group of the launch's own backend")
+            backend = None
+        return original_new_group(ranks, timeout, backend, *rest, **named)
+
+    with _swapped(dist, "init_process_group", init_process_group), _swapped(dist, "new_group", new_group):
         yield
 
 
 @contextmanager
-def _swapped(homes: list[Any], function: Callable[..., None]) -> Iterator[None]:
-    before = [home.init_process_group for home in homes]
+def _swapped(dist: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    homes = [dist, dist.distributed_c10d]
+    before = [getattr(home, name) for home in homes]
     for home in homes:
-        home.init_process_group = function
+        setattr(home, name, function)
     try:
         yield
     finally:
         for home, was in zip(homes, before, strict=True):
-            home.init_process_group = was
+            setattr(home, name, was)

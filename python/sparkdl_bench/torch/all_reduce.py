@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from torch import Tensor
 
 from sparkdl_bench.torch import tensors as t
 from sparkdl_bench.worker import Group
-from sparkdl_bench.worker.vectors import Begun
+from sparkdl_bench.worker._cores import are_few
+from sparkdl_bench.worker.vectors import Begun, Home
 
 # Longer than any all-reduce of one bucket between ranks that come at the same time; what takes longer waits for a rank.
 _PATIENCE_S = 0.05
@@ -17,16 +17,20 @@ _PATIENCE_S = 0.05
 
 def patience_s(group: Group) -> float:
     """How long the caller of an asynchronous all-reduce waits for its end: not at all where cores are free for it."""
-    told = os.environ.get("LOCAL_WORLD_SIZE", "")
-    ranks_here = int(told) if told.isdigit() else group.size
-    return 0.0 if len(os.sched_getaffinity(0)) >= 2 * ranks_here else _PATIENCE_S
+    return _PATIENCE_S if are_few(group.size) else 0.0
 
 
-def begin(group: Group, tensors: Sequence[Tensor], elements: str, op: str) -> AllReduce | None:
-    """Begins the all-reduce of the one tensor; None where it takes several rounds."""
+def begin(
+    group: Group, tensors: Sequence[Tensor], elements: str, op: str, home: Home | None = None
+) -> AllReduce | None:
+    """Begins the all-reduce of the one tensor; None where it takes several rounds.
+
+    Args:
+        home: of its storage.
+    """
     own = tensors[0].detach()
     flat = own if own.is_contiguous() else own.contiguous()
-    begun = group.begin_all_reduce(t.read(flat), op, elements)
+    begun = group.begin_all_reduce(t.read(flat), op, elements, home)
     return None if begun is None else AllReduce(begun, tensors, own, flat)
 
 

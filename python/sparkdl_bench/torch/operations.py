@@ -26,13 +26,14 @@ class Work(dist.Work):
 
     def __init__(self, help_with: Callable[[Work], None] | None = None) -> None:
         super().__init__()
-        self._done = threading.Event()
+        self._is_done = False
         self._error: BaseException | None = None
         self._source = -1
         self._result: Result = []
         self._help_with = help_with
         # Made for who asks: most operations are waited for without.
         self._making = threading.Lock()
+        self._done: threading.Event | None = None
         self._ended: Future[Result] | None = None
         self._future: Future[Result] | None = None
 
@@ -40,26 +41,36 @@ class Work(dist.Work):
         """Ends it; calls what was chained to its future, in this thread."""
         self._error, self._source, self._result = error, source, result
         with self._making:
-            self._done.set()
-            ended = self._ended
+            self._is_done = True
+            done, ended = self._done, self._ended
+        if done is not None:
+            done.set()
         if ended is not None:
             ended.set_result(result)
 
     def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
         """Returns when the operation is done, and raises its error; operations bound their waits themselves."""
-        if not self._done.is_set() and self._help_with is not None:
+        if not self._is_done and self._help_with is not None:
             self._help_with(self)
-        if not self._done.wait(timeout.total_seconds() or None):
+        if not self._is_done and not self._event().wait(timeout.total_seconds() or None):
             raise RuntimeError(f"The operation was not done within {timeout.total_seconds()} s.")
         if self._error is not None:
             raise self._error
         return True
 
+    def _event(self) -> threading.Event:
+        with self._making:
+            if self._done is None:
+                self._done = threading.Event()
+                if self._is_done:
+                    self._done.set()
+            return self._done
+
     def is_completed(self) -> bool:
-        return self._done.is_set()
+        return self._is_done
 
     def is_success(self) -> bool:
-        return self._done.is_set() and self._error is None
+        return self._is_done and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -72,7 +83,7 @@ class Work(dist.Work):
             # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
             future = self._future = ended.then(self._value)
             self._ended = ended
-            is_late = self._done.is_set()
+            is_late = self._is_done
         if is_late:
             ended.set_result(self._result)
         return future
@@ -125,6 +136,7 @@ class Operations:
         self._busy = False
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._ident: int | None = None
 
     def run(
         self, operation: Callable[[], Result], asynchronous: bool, begin: Callable[[], Begun | None] | None = None
@@ -134,7 +146,7 @@ class Operations:
         Args:
             begin: begins the same operation without waiting for other ranks, where that can be done.
         """
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._ident:
             return _done_now(operation)
         if not asynchronous:
             self._await_turn()
@@ -216,6 +228,7 @@ class Operations:
             self._change.notify_all()
 
     def _serve(self) -> None:
+        self._ident = threading.get_ident()
         while True:
             with self._change:
                 while self._busy or not self._pending:
@@ -242,8 +255,7 @@ class Operations:
 
 def _do(operation: Callable[[], Result], work: Work) -> None:
     try:
-        with torch.no_grad():
-            result = operation()
+        result = _without_gradients(operation)
     except BaseException as error:
         work.finish([], error)
     else:
@@ -251,8 +263,16 @@ def _do(operation: Callable[[], Result], work: Work) -> None:
 
 
 def _done_now(operation: Callable[[], Result]) -> Work:
-    with torch.no_grad():
-        result = operation()
     work = Work()
-    work.finish(result)
+    work.finish(_without_gradients(operation))
     return work
+
+
+def _without_gradients(operation: Callable[[], Result]) -> Result:
+    """What `torch.no_grad` does, at a fifth of its time, which short operations would notice."""
+    before = torch.is_grad_enabled()
+    torch._C._set_grad_enabled(False)
+    try:
+        return operation()
+    finally:
+        torch._C._set_grad_enabled(before)

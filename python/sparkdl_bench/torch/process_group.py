@@ -14,8 +14,10 @@ from torch import Tensor
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.torch import all_reduce
 from sparkdl_bench.torch import tensors as t
+from sparkdl_bench.torch.homes import Homes, is_called_by_reducer
 from sparkdl_bench.torch.operations import Begun, Operations, Work
 from sparkdl_bench.worker import Group
+from sparkdl_bench.worker.vectors import Home
 
 _AllReduceOptions: Any = dist.AllreduceOptions
 
@@ -30,6 +32,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
     def __init__(self, group: Group) -> None:
         super().__init__(group.rank, group.size)
         self._group = group
+        self._homes = Homes()
         self._operations = Operations(group.name, all_reduce.patience_s(group))
         self._rank, self._size = group.rank, group.size
         self._name = self._description = ""
@@ -107,16 +110,24 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
-        begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op) if len(kinds) == 1 else None
-        return self._run(lambda: self._all_reduce(tensors, kinds, op), opts, tensors, begin=begin)
+        home = self._home_of(tensors[0]) if len(kinds) == 1 and is_called_by_reducer() else None
+        begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op, home) if len(kinds) == 1 else None
+        return self._run(lambda: self._all_reduce(tensors, kinds, op, home), opts, tensors, begin=begin)
+
+    def _home_of(self, bucket: Tensor) -> Home | None:
+        home = self._homes.of(bucket)
+        if home is not None and home.vector is None:
+            for gone in self._homes.gone():
+                self._group.leave(gone)
+        return home
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
         return self.allreduce(tensors, opts)
 
-    def _all_reduce(self, tensors: Sequence[Tensor], kinds: Sequence[str], op: str) -> list[Tensor]:
+    def _all_reduce(self, tensors: Sequence[Tensor], kinds: Sequence[str], op: str, home: Home | None) -> list[Tensor]:
         for tensor, kind in zip(tensors, kinds, strict=True):
             with t.written(tensor) as data:
-                self._group.all_reduce(data, op, kind)
+                self._group.all_reduce(data, op, kind, home)
         return list(tensors)
 
     def reduce(self, tensors: Sequence[Tensor], opts: Any) -> Work:

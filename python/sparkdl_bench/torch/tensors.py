@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -61,17 +62,30 @@ def elements(tensor: torch.Tensor) -> str:
 def check(tensors: Sequence[torch.Tensor]) -> None:
     """Refuses what does not lie in this process's memory as plain values."""
     for tensor in tensors:
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        if not tensor.is_cpu or tensor.layout != torch.strided:
             raise ConfigurationError(
                 f'The backend "sparkdl" exchanges dense tensors on the CPU, and this one is {tensor.layout} on '
                 f'{tensor.device}. Move it with .cpu() or .to_dense(), or use "cpu:sparkdl,cuda:nccl".'
             )
+        if tensor.is_conj() or tensor.is_neg():
+            raise ConfigurationError(
+                "A tensor is a lazy conjugate or negative of another one, whose memory holds other values. Give "
+                "tensor.resolve_conj().resolve_neg()."
+            )
 
 
 def read(tensor: torch.Tensor) -> Bytes:
-    """Its values' bytes, one after the other; its own memory where they lie so."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy() if flat.numel() else np.empty(0, np.uint8)
+    """Its values' bytes, one after the other; its own memory where they lie so.
+
+    By its address: `Tensor.numpy` would keep the tensor from being resized for ever, and costs more.
+    """
+    flat = tensor if tensor.is_contiguous() else tensor.detach().contiguous()
+    size = flat.nbytes
+    if not size:
+        return np.empty(0, np.uint8)
+    memory: Any = (ctypes.c_ubyte * size).from_address(flat.data_ptr())
+    memory.tensor = flat  # lives as long as the array
+    return np.frombuffer(memory, np.uint8)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ ANNOUNCEMENT = "sparkdl-worker.json"
 MOST_BODY = 1 << 20
 _MAGIC = b"SDLW"
 _HEAD = struct.Struct("<iiq")
+_TIMEVAL = struct.Struct("@ll")
 _DONE, _USER_ERROR, _FAILED = 0, 1, 2
 # Added to the time that the JVM may take, which ends its waits itself and says why.
 _GRACE_SECONDS = 15.0
@@ -45,7 +46,11 @@ class Wire:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._next = 0
         try:
-            self._socket.settimeout(timeout_s + _GRACE_SECONDS)
+            # By the kernel: a timeout of Python's own costs a poll before each call.
+            self._patience_s = timeout_s + _GRACE_SECONDS
+            bound = _TIMEVAL.pack(int(self._patience_s), int(self._patience_s % 1 * 1e6))
+            for direction in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._socket.setsockopt(socket.SOL_SOCKET, direction, bound)
             self._socket.connect(path)
             self._socket.sendall(_MAGIC + secret)
         except OSError as error:
@@ -120,9 +125,9 @@ class Wire:
                 data = self._socket.recv(left)
                 parts.append(data)
                 left -= len(data)
-        except TimeoutError as error:
+        except BlockingIOError as error:
             raise RunFailedError(
-                f"The executor's JVM did not answer within {self._socket.gettimeout():.0f} s. Look into its log."
+                f"The executor's JVM did not answer within {self._patience_s:.0f} s. Look into its log."
             ) from error
         except OSError as error:
             raise _gone(error) from error

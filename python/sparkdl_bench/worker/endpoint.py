@@ -211,8 +211,8 @@ class Endpoint:
                 wire.send(kind, words)
             answers = [json.loads(wire.receive()[1]) for wire in wires]
             messages = wires[1] if len(wires) > 1 else None
-            transport = str(answers[0]["transport"])
-            group = Group(wires[0], messages, unique, members.index(self.rank), members, transport)
+            transport, thread = str(answers[0]["transport"]), answers[0].get("thread")
+            group = Group(wires[0], messages, unique, members.index(self.rank), members, transport, thread)
             self._groups.add(group)
             return group
         except BaseException:

@@ -6,6 +6,7 @@ operations (`collective/Collective.scala`), this side cuts what is longer than t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import struct
 import threading
@@ -17,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.worker._cores import Follower, are_few
 from sparkdl_bench.worker._memory import Bytes, Memory
 from sparkdl_bench.worker._wire import Wire
 from sparkdl_bench.worker.messages import Messages
-from sparkdl_bench.worker.vectors import Begun, Vector, Vectors
+from sparkdl_bench.worker.vectors import Begun, Home, Vector, Vectors
 
 Array = npt.NDArray[Any]
 # The places of the names are the numbers that travel: `ElementType.all` and `Reduction.all` in the JVM.
@@ -33,12 +35,16 @@ _OF_DTYPE = {
     "float16": "fp16",
     **{name: name for name in ("int8", "uint8", "int16", "int32", "int64", "bool")},
 }
-_MAP, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL, _BROADCAST, _BARRIER, _BIND, _REDUCE_BOUND = range(20, 29)
+_MAP, _ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL, _BROADCAST, _BARRIER = range(20, 27)
+_BIND, _REDUCE_BOUND, _PLACE, _LEAVE = range(27, 31)
 _PART = struct.Struct("<qq")
 _MEMORY = struct.Struct("<iq")
 _REDUCING = struct.Struct("<ii")
 _NUMBER = struct.Struct("<i")
 _BINDING = struct.Struct("<iqi")
+_REDUCING_BOUND = struct.Struct("<iii")
+_PLACING = struct.Struct("<iiiqi")
+_LEAVING = struct.Struct("<ii")
 _FIRST_BYTES = 1 << 20
 # Parts begin at cache lines.
 _ALIGNMENT = 64
@@ -67,8 +73,17 @@ class Group:
     """
 
     def __init__(
-        self, wire: Wire, messages: Wire | None, name: str, rank: int, ranks: Sequence[int], transport: str
+        self,
+        wire: Wire,
+        messages: Wire | None,
+        name: str,
+        rank: int,
+        ranks: Sequence[int],
+        transport: str,
+        thread: int | None = None,
     ) -> None:
+        self._follower = Follower(thread if are_few(len(ranks)) else None)
+        self._takes_homes = True
         self._wire, self._memory = wire, Memory(_FIRST_BYTES)
         self._messages = Messages(messages, name) if messages else None
         # Taken where an operation begins, and given back where it ends, which may be another thread.
@@ -82,7 +97,7 @@ class Group:
             self.close()
             raise
 
-    def all_reduce(self, array: Array, op: str = "sum", elements: str | None = None) -> None:
+    def all_reduce(self, array: Array, op: str = "sum", elements: str | None = None, home: Home | None = None) -> None:
         """`array` becomes the reduction of all ranks' arrays.
 
         Args:
@@ -90,8 +105,9 @@ class Group:
             op: one of `REDUCTIONS`; average of floating point alone, bit operations of integers and bool.
             elements: the type of its values, one of `ELEMENTS`, where the array's own does not say it: bf16, which
                 NumPy has not, or bytes.
+            home: as in `begin_all_reduce`.
         """
-        begun = self.begin_all_reduce(array, op, elements)
+        begun = self.begin_all_reduce(array, op, elements, home)
         if begun is not None:
             begun.end()
             return
@@ -104,10 +120,16 @@ class Group:
                 self._call(_ALL_REDUCE, head, [at])
                 data[piece] = at
 
-    def begin_all_reduce(self, array: Array, op: str = "sum", elements: str | None = None) -> Begun | None:
+    def begin_all_reduce(
+        self, array: Array, op: str = "sum", elements: str | None = None, home: Home | None = None
+    ) -> Begun | None:
         """Begins what `all_reduce` does; None where it cannot be begun without waiting, since it takes several rounds.
 
         The array must not be touched until the end.
+
+        Args:
+            home: the array lies in this memory, from its start on, and may be reduced there. That concerns this rank
+                alone: others may have theirs elsewhere.
         """
         head, size = _reducing(array.dtype, op, elements)
         data = _bytes(array, "array")
@@ -116,21 +138,50 @@ class Group:
         self._turn.acquire()
         try:
             self._check()
+            self._follower.follow()
             vector = self._vectors.find(data.size) if head in _BOUND_HEADS else None
+            place: Bytes | None
             if vector is None:
-                (place,) = self._lay_out([data.size])
+                self._has_room_for(data.size)
+                place = self._memory.data[: data.size]
                 place[:] = data
-                requests = [self._wire.send(_ALL_REDUCE, head + self._where([place]))]
+                requests = [self._wire.send(_ALL_REDUCE, head + _PART.pack(0, data.size))]
             else:
-                place = vector.place
-                place[:] = data
+                number = self._place_of(vector, home)
+                place = None if number else vector.place
+                if place is not None:
+                    place[:] = data
                 # Ranks wait for each other where a vector is bound, so that answer is awaited at the end, too.
                 requests = self._bind(vector) if vector.is_new else []
-                requests.append(self._wire.send(_REDUCE_BOUND, _NUMBER.pack(vector.number) + head[4:]))
+                reduction = _REDUCING.unpack(head)[1]
+                requests.append(self._wire.send(_REDUCE_BOUND, _REDUCING_BOUND.pack(vector.number, reduction, number)))
             return Begun(self._wire, self._turn, requests, place, data)
         except BaseException:
             self._turn.release()
             raise
+
+    def _place_of(self, vector: Vector, home: Home | None) -> int:
+        """The number of the array's home in this vector; 0 where it has none there."""
+        if home is None or vector.is_new or not self._takes_homes:
+            return 0
+        if home.vector is None:
+            place = vector.homes + 1
+            values = vector.place.size // 4
+            try:
+                self._wire.ask(_PLACE, _PLACING.pack(vector.number, place, home.descriptor, home.size, values))
+            except ConfigurationError:  # of another transport or topology
+                self._takes_homes = False
+                return 0
+            vector.homes = home.place = place
+            home.vector = vector
+        return home.place if home.vector is vector else 0
+
+    def leave(self, home: Home) -> None:
+        """The array that had this home is no more."""
+        with self._turn:
+            if home.vector is not None and not self._closed:
+                self._wire.ask(_LEAVE, _LEAVING.pack(home.vector.number, home.place))
+            home.close()
 
     def _bind(self, vector: Vector) -> list[int]:
         vector.is_new = False
@@ -242,6 +293,7 @@ class Group:
 
     def _call(self, kind: int, head: bytes, places: Sequence[Bytes]) -> None:
         self._check()
+        self._follower.follow()
         self._wire.ask(kind, head + self._where(places))
 
     def _where(self, places: Sequence[Bytes]) -> bytes:
@@ -253,14 +305,15 @@ class Group:
         lengths = list(sizes)
         starts = [0, *itertools.accumulate(-(-length // _ALIGNMENT) * _ALIGNMENT for length in lengths)]
         self._check()
-        if starts[-1] > self._memory.size:
-            larger = Memory(
-                max(starts[-1], 2 * self._memory.size)
-            )  # where there is none, the group goes on with what it has
+        self._has_room_for(starts[-1])
+        return [self._memory.data[at : at + length] for at, length in zip(starts, lengths, strict=False)]
+
+    def _has_room_for(self, size: int) -> None:
+        if size > self._memory.size:
+            larger = Memory(max(size, 2 * self._memory.size))  # where there is none, the group goes on with what it has
             self._memory.close()
             self._memory = larger
             self._tell_memory()
-        return [self._memory.data[at : at + length] for at, length in zip(starts, lengths, strict=False)]
 
     def _tell_memory(self) -> None:
         self._wire.ask(_MAP, _MEMORY.pack(self._memory.descriptor, self._memory.size))
@@ -299,6 +352,13 @@ class Group:
             )
 
 
+@functools.lru_cache(maxsize=1024)
+def _head(name: str, op: str) -> tuple[bytes, int]:
+    """The head of a request that reduces, and the bytes of a value."""
+    number = ELEMENTS.index(name)
+    return _REDUCING.pack(number, REDUCTIONS.index(op)), _SIZES[number]
+
+
 def elements_of(dtype: np.dtype[Any], elements: str | None = None) -> str:
     """The name of a type of values; ConfigurationError for one that cannot be reduced."""
     name = elements or _OF_DTYPE.get(dtype.name, dtype.name)
@@ -314,8 +374,7 @@ def _reducing(dtype: np.dtype[Any], op: str, elements: str | None) -> tuple[byte
     name = elements_of(dtype, elements)
     if op not in REDUCTIONS:
         raise ConfigurationError(f"op = {op!r}; valid are {', '.join(REDUCTIONS)}.")
-    number = ELEMENTS.index(name)
-    return _REDUCING.pack(number, REDUCTIONS.index(op)), _SIZES[number]
+    return _head(name, op)
 
 
 def _bytes(array: Array, what: str) -> Bytes:

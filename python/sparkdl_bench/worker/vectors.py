@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,17 +16,39 @@ from sparkdl_bench.worker._wire import Wire
 LEAST_BYTES, MOST_BYTES = 1 << 16, 1 << 28
 
 
+class Home:
+    """Shared memory of somebody else's, in which an array's values lie and may be reduced.
+
+    Attributes:
+        descriptor: of its file, which the JVM opens through /proc. It is closed with this.
+        size: bytes of the file.
+        address: where it is mapped here.
+        place: its number in the vector `vector` once the JVM knows it; 0 before.
+    """
+
+    def __init__(self, descriptor: int, size: int, address: int) -> None:
+        self.descriptor, self.size, self.address = descriptor, size, address
+        self.vector: Vector | None = None
+        self.place = 0
+        self._close_descriptor = weakref.finalize(self, os.close, descriptor)
+
+    def close(self) -> None:
+        self._close_descriptor()
+
+
 class Vector:
     """Memory of one length, whose all-reduces the JVM has prepared.
 
     Attributes:
         number: by which requests name it.
         is_new: it was made just now, and the JVM does not know it yet.
+        homes: how many homes it has had.
     """
 
     def __init__(self, number: int, size: int) -> None:
         self.number, self.memory, self.is_new = number, Memory(size), True
         self.place = self.memory.data[:size]
+        self.homes = 0
 
     def close(self) -> None:
         self.place = np.empty(0, np.uint8)
@@ -68,10 +92,12 @@ class Begun:
     Args:
         turn: the group's, taken.
         requests: whose answers are to come; the last one's says that the result is there.
-        place: where the result comes to, for `data`.
+        place: where the result comes to, for `data`; None: to `data` itself.
     """
 
-    def __init__(self, wire: Wire, turn: threading.Lock, requests: Sequence[int], place: Bytes, data: Bytes) -> None:
+    def __init__(
+        self, wire: Wire, turn: threading.Lock, requests: Sequence[int], place: Bytes | None, data: Bytes
+    ) -> None:
         self._wire, self._turn, self._requests, self._place, self._data = wire, turn, requests, place, data
 
     def is_done(self, seconds: float) -> bool:
@@ -83,6 +109,7 @@ class Begun:
         try:
             for request in self._requests:
                 self._wire.answer_to(request)
-            self._data[:] = self._place
+            if self._place is not None:
+                self._data[:] = self._place
         finally:
             self._turn.release()

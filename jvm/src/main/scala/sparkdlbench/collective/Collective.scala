@@ -18,8 +18,9 @@ import java.nio.{ByteBuffer, ByteOrder}
  *
  * The result of a reduction has the same bits on all ranks and in all runs: values are combined in the order of ranks.
  */
-final class Collective private (transport: Transport, links: Links) {
+final class Collective private (transport: Transport, links: Links, short: ShortExchange) {
   private var scratch = ByteBuffer.allocateDirect(0)
+  private val word = ByteBuffer.allocateDirect(1)
   def rank: Int = transport.rank
   def size: Int = transport.size
 
@@ -29,13 +30,25 @@ final class Collective private (transport: Transport, links: Links) {
    * then all-gather: two steps, 2 B (N-1)/N bytes per rank.
    */
   def allReduce(data: ByteBuffer, elements: ElementType, reduction: Reduction): Unit =
-    if (data.remaining <= Collective.ShortBytes)
-      reduceScatter(IndexedSeq.fill(size)(whole(data, elements)), data, elements, reduction, inPlace = false)
+    if (data.remaining <= Collective.ShortBytes) allReduceShort(whole(data, elements), elements, reduction)
     else {
       val parts = slices(whole(data, elements), elements)
       reduceScatter(parts, parts(rank), elements, reduction)
       allGather(parts(rank), parts)
     }
+
+  private def allReduceShort(data: ByteBuffer, elements: ElementType, reduction: Reduction): Unit = {
+    defined(elements, reduction)
+    val sum = scratchOf(data.remaining)
+    var isFirst = true
+    short.exchange(data) { (_, values) =>
+      if (isFirst) { Links.view(sum).put(Links.view(values)): Unit }
+      else elements.combine(reduction, Links.view(sum), values)
+      isFirst = false
+    }
+    if (reduction == Reduction.Average) elements.divide(Links.view(sum), size)
+    copy(sum, data)
+  }
 
   /**
    * Prepares all-reduces of one vector of fp32 values that is reduced again and again; a collective call. They go by a topology, and results
@@ -138,14 +151,12 @@ final class Collective private (transport: Transport, links: Links) {
   }
 
   /** Returns when all ranks have called it. As many steps of one byte as N has bits: each rank tells those 1, 2, 4, … after it. */
-  def barrier(): Unit = {
-    val word = ByteBuffer.allocateDirect(1)
+  def barrier(): Unit =
     Iterator.iterate(1)(_ * 2).takeWhile(_ < size).foreach { distance =>
       val next = (rank + distance) % size
       val previous = (rank - distance + size) % size
       links.exchange(Seq(new Outgoing(next, word)), Seq(new Incoming(previous, 1, (_, _) => ())))
     }
-  }
 
   /** To a rank that receives as many bytes; may wait until it does. */
   def send(to: Int, data: ByteBuffer): Unit = {
@@ -251,5 +262,5 @@ object Collective {
    *   of the longest message, a multiple of 8, the same on all ranks; each rank has two of them for every other rank
    */
   def open(transport: Transport, pieceBytes: Int = DefaultPieceBytes): Collective =
-    new Collective(transport, new Links(transport, pieceBytes))
+    new Collective(transport, new Links(transport, pieceBytes), new ShortExchange(transport, ShortBytes))
 }

@@ -16,6 +16,9 @@ import scala.collection.mutable
  * buffer. Every message contains at least one value, and a finished value depends on the contributions of all ranks
  * that it is sent to: so no rank can be ahead of one that it sends to by more than a step, and a lane's message
  * `sequence` + 1 leaves only after message `sequence` was released.
+ *
+ * @param lender
+ *   whose lanes and steps these are
  */
 private[topology] final class ScheduledCollective(
     transport: Transport,
@@ -24,11 +27,12 @@ private[topology] final class ScheduledCollective(
     gradientCodec: WireCodec,
     parameterCodec: WireCodec,
     gradient: FlatBuffer,
-    parameters: FlatBuffer
+    parameters: FlatBuffer,
+    lender: Option[ScheduledCollective] = None
 ) extends Collective {
   private val rank = transport.rank
   private val encodes = schedule.encodesAt(rank)
-  private val order = new StepOrder(layout.count)
+  private val order: StepOrder = lender.fold(new StepOrder(layout.count))(_.order)
   val residual: Option[FlatBuffer] =
     if (gradientCodec.codec.keepsResidual && encodes) Some(new FlatBuffer(layout.length)) else None
   private val ownSlice: Int = schedule.ownedSlice(rank).getOrElse(-1)
@@ -38,16 +42,35 @@ private[topology] final class ScheduledCollective(
     val values = if (layout.count == 0) 0 else Slices(layout.size(0), schedule.slices).maxSize
     ByteBuffer.allocateDirect(values * 4).order(ByteOrder.nativeOrder()).asFloatBuffer()
   }
-  private val firstLane = transport.lanesOpened
+  private val firstLane: Int = lender.fold(transport.lanesOpened)(_.firstLane)
   private val lanes = mutable.ArrayBuffer.empty[Lane]
   private val destinations = mutable.Map.empty[Int, ByteBuffer]
   private val routes = Array.tabulate(layout.count)(route)
-  transport.open(lanes.toVector, lane => destinations.get(lane.id))
+  private val arrivals = lanes.toVector.flatMap(lane => destinations.get(lane.id).map(lane -> _))
+  if (lender.isEmpty) transport.open(lanes.toVector, lane => destinations.get(lane.id))
   lanes.clear()
   destinations.clear()
 
   val roundsParameters: Boolean =
     !parameterCodec.codec.lossless && schedule.gather.exists(_.exists(!_.withinGroup))
+
+  override def over(values: FlatBuffer): Option[Collective] =
+    if (gradientCodec.raw && parameterCodec.raw && (gradient eq parameters) && values.length == layout.length)
+      Some(
+        new ScheduledCollective(
+          transport,
+          schedule,
+          layout,
+          gradientCodec,
+          parameterCodec,
+          values,
+          values,
+          Some(this)
+        )
+      )
+    else None
+
+  override def use(): Boolean = arrivals.forall { case (lane, place) => transport.redirect(lane, place) }
 
   def buckets: Int = layout.count
   def range(bucket: Int): (Int, Int) = ranges(bucket)

@@ -102,6 +102,15 @@ object Topology {
  */
 trait Collective {
 
+  /**
+   * The same collectives over another vector, which is gradient and parameters in one, as these are. They share lanes and sequence, so of
+   * one step all calls go to one of them: that whose `use` was called last. Concerns this rank alone. None where they cannot.
+   */
+  def over(values: FlatBuffer): Option[Collective] = None
+
+  /** Between two steps: from now on messages arrive where these collectives want them. False where the transport cannot. */
+  def use(): Boolean = false
+
   /** Number of buckets; 0 for vectors of no values. */
   def buckets: Int
 

@@ -9,6 +9,7 @@ abstract class ForwardingTransport(inner: Transport) extends Transport {
   override def groups: RankGroups = inner.groups
   def lanesOpened: Int = inner.lanesOpened
   def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = inner.open(lanes, destination)
+  override def redirect(lane: Lane, destination: ByteBuffer): Boolean = inner.redirect(lane, destination)
   def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = inner.send(lane, sequence, data)
   def flush(): Unit = inner.flush()
   def receive(lane: Lane, sequence: Long): ByteBuffer = inner.receive(lane, sequence)

@@ -71,6 +71,15 @@ trait Transport extends AutoCloseable {
   def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit
 
   /**
+   * A lane that was opened with a destination has this one from its next message on. Between two messages of the lane, and before anything
+   * is sent that makes the next one come. Concerns this rank alone.
+   *
+   * @return
+   *   false where the transport cannot; then the destination stays what it was
+   */
+  def redirect(lane: Lane, destination: ByteBuffer): Boolean = false
+
+  /**
    * Starts sending `data`'s remaining bytes (none is a message too) and returns. `data` is direct and must not change
    * until `flush` returns; it may be memory that is also being sent on other lanes, or a lane's destination. Its
    * position and limit are left as they are.

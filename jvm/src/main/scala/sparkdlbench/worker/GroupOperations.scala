@@ -1,5 +1,6 @@
 package sparkdlbench.worker
 
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.collective.{Collective, ElementType, Reduction, VectorAllReduce}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.Transport
@@ -57,7 +58,12 @@ private[worker] final class GroupOperations(
         val reduction = reductionOf(body)
         if (!VectorAllReduce.reductions.contains(reduction))
           throw new ProtocolException(s"vectors are not reduced by ${reduction.name}")
-        vector.run(reduction)
+        vector.run(reduction, body.getInt())
+      case Place =>
+        val vector = chosen(vectors.toSeq, body.getInt(), "vector")
+        add(vector, body.getInt(), body.getInt(), body.getLong(), body.getInt())
+      case Leave =>
+        chosen(vectors.toSeq, body.getInt(), "vector").remove(body.getInt())
       case other => throw new ProtocolException(s"request $other is unknown")
     }
     if (body.hasRemaining) throw new ProtocolException(s"request ${request.kind} has ${body.remaining} bytes too many")
@@ -67,6 +73,14 @@ private[worker] final class GroupOperations(
     if (length < 0 || length * 4L > bytes) throw new ProtocolException(s"$bytes bytes do not hold $length values")
     val values = FlatBuffer.over(PythonMemory.map(pid, descriptor, bytes), length)
     collective.bind(values, topology, math.max(1, bucketBytes / 4))
+  }
+
+  private def add(vector: VectorAllReduce, place: Int, descriptor: Int, bytes: Long, length: Int): Unit = {
+    if (length < 0 || length * 4L > bytes) throw new ProtocolException(s"$bytes bytes do not hold $length values")
+    if (!vector.add(place, FlatBuffer.over(PythonMemory.map(pid, descriptor, bytes), length)))
+      throw new ConfigurationException(
+        "Values are reduced in the memory that the group has for them, and not elsewhere."
+      )
   }
 
   private def part(body: ByteBuffer): ByteBuffer = GroupOperations.part(memory, body)
@@ -100,8 +114,17 @@ private[worker] object GroupOperations {
   /** int32 file descriptor, int64 bytes, int32 fp32 values at the start of that memory: the next vector, numbered from 0 on. */
   val Bind = 27
 
-  /** int32 number of a vector, int32 reduction: sum or average. */
+  /** int32 number of a vector, int32 reduction (sum or average), int32 place: 0, or one that `Place` has given it. */
   val ReduceBound = 28
+
+  /**
+   * int32 number of a vector, int32 place (1 and up), int32 file descriptor, int64 bytes, int32 values at the start of that memory: where
+   * this rank may have the vector's values too. A `ConfigurationException` where the group cannot do so.
+   */
+  val Place = 29
+
+  /** int32 number of a vector, int32 place: it is used no more. */
+  val Leave = 30
 
   /** The next part that a request names. */
   private[worker] def part(memory: ByteBuffer, body: ByteBuffer): ByteBuffer = {

@@ -10,7 +10,9 @@ import java.nio.{ByteBuffer, ByteOrder}
  * the processes end.
  */
 private[worker] object PythonMemory {
-  private val Prefix = "/memfd:sparkdl"
+
+  /** Ours, and that of PyTorch's storages which processes share. */
+  private val Prefixes = Seq("/memfd:sparkdl", "/dev/shm/torch_")
 
   /** Fails with a ProtocolException where that is no such memory, or has fewer bytes. */
   def map(pid: Long, descriptor: Int, bytes: Long): ByteBuffer = {
@@ -27,7 +29,8 @@ private[worker] object PythonMemory {
   /** From its start on, whatever the process does with its own descriptor. */
   def open(pid: Long, descriptor: Int): FileChannel = {
     val file = Paths.get(s"/proc/$pid/fd/$descriptor")
-    if (!target(file).startsWith(Prefix)) throw new ProtocolException(s"$file is no memory of a Python worker")
+    if (!Prefixes.exists(target(file).startsWith(_)))
+      throw new ProtocolException(s"$file is no memory of a Python worker")
     FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)
   }
 

@@ -15,6 +15,7 @@ import com.fasterxml.jackson.databind.JsonNode
 import java.io.{EOFException, IOException}
 import java.nio.channels.{ClosedChannelException, SocketChannel}
 import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
+import java.nio.file.{Files, Paths}
 import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.security.MessageDigest
 import java.util.concurrent.{CompletableFuture, ExecutionException, TimeUnit}
@@ -120,7 +121,9 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     val operations = opened.get
     id =>
       try {
-        answer(id, Json.line(ListMap("transport" -> plan.settings(RunKeys.transport))))
+        val facts = ListMap[String, Any]("transport" -> plan.settings(RunKeys.transport))
+        // By which Python may say on which core it is to run.
+        answer(id, Json.line(facts ++ WorkerConnection.ownThread.map("thread" -> _)))
         var usable = true
         while (usable) usable = operate(operations, wire.read())
       } finally {
@@ -279,6 +282,10 @@ private[worker] object WorkerConnection {
 
   /** Folder, number, descriptor of memory that is long enough. */
   val Load = 15
+
+  /** The calling thread's number at the kernel. */
+  private def ownThread: Option[Int] =
+    Try(Files.readSymbolicLink(Paths.get("/proc/thread-self")).getFileName.toString.toInt).toOption
 
   private[worker] def reason(error: Throwable): (Int, String) = error match {
     case error: ConfigurationException => (Answer.UserError, error.getMessage)

@@ -38,9 +38,8 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
         throw cause
     }
     // What stays too long costs room alone.
-    before.keys.toSeq.sorted.dropRight(keep - 1).foreach { old =>
-      Try(files.delete(new Path(files.root, name(old)), recursive = false))
-    }
+    val old = before.keys.toSeq.sorted.dropRight(keep - 1).map(name)
+    (old ++ left(files, number)).foreach(each => Try(files.delete(new Path(files.root, each), recursive = false)))
     Json.line(ListMap("number" -> number))
   }
 
@@ -80,6 +79,12 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
     finally channel.close()
   }
 
+  /** What executors that were killed while they wrote have left: only one rank writes, and its file up to this number has its name by now. */
+  private def left(files: CheckpointFolder, number: Long): Seq[String] =
+    Try(files.names(files.root)).getOrElse(Set.empty).toSeq.collect {
+      case partial @ Partial(of) if of.toLong <= number => partial
+    }
+
   /** Those that are whole: length by number. */
   private def numbered(files: CheckpointFolder): Map[Long, Long] =
     files.entries(files.root).collect { case (Name(number), bytes) => number.toLong -> bytes }
@@ -87,5 +92,6 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
 
 private[worker] object WorkerFiles {
   private val Name = """checkpoint-(\d{10})""".r
+  private val Partial = """\.(\d{1,18})-[0-9a-f-]{36}\.partial""".r
   private def name(number: Long): String = f"checkpoint-$number%010d"
 }

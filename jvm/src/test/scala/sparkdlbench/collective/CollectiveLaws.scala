@@ -1,7 +1,7 @@
 package sparkdlbench.collective
 
 import sparkdlbench.common.{ConfigurationException, RunFailedException}
-import sparkdlbench.topology.{Ps, Ring, Sliced}
+import sparkdlbench.topology.{Ps, Recursive, Ring, Sliced}
 import sparkdlbench.transport.{InMemoryConditions, ThreadGroup, Transport}
 import sparkdlbench.vector.{FlatBuffer, Slices}
 import sparkdlbench.OnOneLine
@@ -55,6 +55,42 @@ class CollectiveLaws extends OnOneLine {
         group.allReduce(word, ElementType.Int32, Reduction.Sum)
         assert(read(ElementType.Int32, word) == Seq(size * (size + 1) / 2.0))
       }
+    }
+  }
+
+  test("a vector may lie in memory that is this rank's choice, and changes from step to step") {
+    for (
+      topology <- Seq(new Sliced, new Ring, new Recursive);
+      conditions <- Seq(InMemoryConditions(), InMemoryConditions(delaySeed = Some(3)));
+      size <- Seq(1, 2, 3)
+    ) run(size, conditions) { group =>
+      val length = 203
+      val places = IndexedSeq.fill(3)(new FlatBuffer(length))
+      val bound = group.bind(places(0), topology, bucketLength = 100)
+      assert((1 to 2).forall(place => bound.add(place, places(place))))
+      for (step <- 0 until 9) {
+        val place = if (step < 6) (step * (group.rank + 1)) % 3 else 2 * (step % 2)
+        val others = places.indices.filter(_ != place)
+        others.foreach(other => places(other).floats.put(0, -7f).put(length - 1, -7f))
+        (0 until length).foreach(i => places(place).floats.put(i, input(i, group.rank).toFloat))
+        bound.run(Reduction.Sum, place)
+        val wanted = (0 until length).map(expected(ElementType.Float32, Reduction.Sum, _, size))
+        assert(places(place).toArray.map(_.toDouble).toSeq == wanted, s"${topology.name}, step $step of $size")
+        assert(
+          others.forall(other => places(other).floats.get(0) == -7f && places(other).floats.get(length - 1) == -7f)
+        )
+        if (step == 5) bound.remove(1)
+      }
+      assert(bound.add(1, new FlatBuffer(length)))
+      assert(!bound.add(4, new FlatBuffer(length + 1)), "another length")
+    }
+    run(2, InMemoryConditions(redirects = false)) { group =>
+      val values = new FlatBuffer(203)
+      val bound = group.bind(values, new Sliced, bucketLength = 100)
+      assert(!bound.add(1, new FlatBuffer(203)))
+      values.floats.put(0, 2f)
+      bound.run(Reduction.Sum)
+      assert(values.floats.get(0) == 4f)
     }
   }
 

@@ -71,7 +71,7 @@ class LanesBesideSuite extends AnyFunSuite {
       Collective.open(transport, 64): Unit
       Seq(before, between, transport.lanesOpened)
     }
-    assert(numbers.distinct == IndexedSeq(Seq(0, 4, 4 + 12)))
+    assert(numbers.distinct == IndexedSeq(Seq(0, 4, 4 + 18)))
   }
 
   test("they go together with ranks that sum in memory first") {

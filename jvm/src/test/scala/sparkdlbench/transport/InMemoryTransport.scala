@@ -19,13 +19,16 @@ import sparkdlbench.common.RunFailedException
  *   messages (lane, sequence) at which the sender fails
  * @param groups
  *   ranks that sum in memory first; None: every rank is alone
+ * @param redirects
+ *   whether lanes can be given another destination
  */
 final case class InMemoryConditions(
     timeoutMillis: Long = 20000,
     delaySeed: Option[Long] = None,
     drops: (Lane, Long) => Boolean = (_, _) => false,
     breaks: (Lane, Long) => Boolean = (_, _) => false,
-    groups: Option[RankGroups] = None
+    groups: Option[RankGroups] = None,
+    redirects: Boolean = true
 )
 
 /** A group of ranks that are threads of one JVM. Follows the contract of `Transport` to the letter, and checks its users. */
@@ -36,6 +39,10 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       case None => Array.fill(2)(ByteBuffer.allocateDirect(lane.capacity).order(ByteOrder.nativeOrder()))
     }
     val own: Boolean = destination.isEmpty
+    def redirect(to: ByteBuffer): Unit = {
+      require(!own && arrived == released, s"$lane is redirected while a message is there")
+      slots(0) = to.slice(to.position(), lane.capacity).order(ByteOrder.nativeOrder())
+    }
     var sent, arrived, received, released = 0L
     def slot(sequence: Long): ByteBuffer = slots((sequence % slots.length).toInt)
   }
@@ -135,6 +142,12 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
       opened(call) += 1
       InMemoryGroup.this.notifyAll()
       await(rank, "all ranks to open their lanes")(opened(call) == size)
+    }
+
+    override def redirect(lane: Lane, destination: ByteBuffer): Boolean = InMemoryGroup.this.synchronized {
+      require(lane.to == rank, s"rank $rank redirects $lane")
+      if (conditions.redirects) states(lane.id).redirect(destination)
+      conditions.redirects
     }
 
     def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = InMemoryGroup.this.synchronized {

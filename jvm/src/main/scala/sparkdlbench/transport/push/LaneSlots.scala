@@ -18,17 +18,30 @@ import java.nio.{ByteBuffer, ByteOrder}
  * @param destination
  *   where every message of the lane is wanted, if anywhere
  */
-final class LaneSlots(val lane: Lane, memory: ByteBuffer, val destination: Option[ByteBuffer]) {
+final class LaneSlots(val lane: Lane, memory: ByteBuffer, destination: Option[ByteBuffer]) {
   private val words = memory.duplicate().order(ByteOrder.nativeOrder())
   private val inPlace = words.capacity() >= bytes(lane)
   require(inPlace || destination.isDefined, s"lane ${lane.id} has neither slots nor a destination")
-  private val writerViews = Array.tabulate(2)(target)
-  private val readerViews = Array.tabulate(2)(target)
-  private val wanted = destination.map(_.duplicate().order(ByteOrder.nativeOrder()).clear())
+  // Network threads look here.
+  @volatile private var places = new Places(destination)
 
-  private def target(slot: Int): ByteBuffer =
-    if (inPlace) words.slice(HeaderBytes + slot * stride(lane), lane.capacity).order(ByteOrder.nativeOrder())
-    else { val whole = destination.get.duplicate().clear(); whole.slice().order(ByteOrder.nativeOrder()) }
+  /** The views through which one destination is written and read. */
+  private final class Places(destination: Option[ByteBuffer]) {
+    val writerViews: Array[ByteBuffer] = Array.tabulate(2)(target)
+    val readerViews: Array[ByteBuffer] = Array.tabulate(2)(target)
+    val wanted: Option[ByteBuffer] = destination.map(_.duplicate().order(ByteOrder.nativeOrder()).clear())
+
+    private def target(slot: Int): ByteBuffer =
+      if (inPlace) words.slice(HeaderBytes + slot * stride(lane), lane.capacity).order(ByteOrder.nativeOrder())
+      else { val whole = destination.get.duplicate().clear(); whole.slice().order(ByteOrder.nativeOrder()) }
+  }
+
+  /** Messages are wanted at `to` from the next one on, which has not begun to arrive. Reader's side. */
+  def redirect(to: ByteBuffer): Unit = {
+    require(places.wanted.isDefined, s"lane ${lane.id} has no destination")
+    require(to.capacity >= lane.capacity, s"${to.capacity} bytes for messages of ${lane.capacity}")
+    places = new Places(Some(to))
+  }
 
   /** Whether message `sequence` may be written already. Writer's side. */
   def isFree(sequence: Long): Boolean = sequence - SharedWords.getAcquire(words, ReleasedOffset) < 2
@@ -40,7 +53,7 @@ final class LaneSlots(val lane: Lane, memory: ByteBuffer, val destination: Optio
     if (sequence != published) refuse(s"message $sequence came where message $published was due")
     if (sequence - released >= 2)
       refuse(s"message $sequence came while message $released was still being read (overrun)")
-    val view = writerViews((sequence & 1).toInt)
+    val view = places.writerViews((sequence & 1).toInt)
     if (length > view.capacity) refuse(s"message $sequence has $length bytes, over the lane's ${view.capacity}")
     view.clear().limit(length)
     view
@@ -57,9 +70,10 @@ final class LaneSlots(val lane: Lane, memory: ByteBuffer, val destination: Optio
   /** The bytes of message `sequence`, which must have arrived. Reader's side. */
   def view(sequence: Long): ByteBuffer = {
     val length = SharedWords.get(words, LengthOffset + (sequence & 1).toInt * 8).toInt
-    val slot = readerViews((sequence & 1).toInt)
+    val now = places
+    val slot = now.readerViews((sequence & 1).toInt)
     slot.clear().limit(length)
-    if (inPlace && wanted.isDefined) copyTo(wanted.get, slot, length) else slot
+    if (inPlace && now.wanted.isDefined) copyTo(now.wanted.get, slot, length) else slot
   }
 
   private def copyTo(target: ByteBuffer, slot: ByteBuffer, length: Int): ByteBuffer = {

@@ -47,6 +47,11 @@ final class PushTransport(
     routes.foreach(route => outgoing.update(route.lane.id, route))
   }
 
+  override def redirect(lane: Lane, destination: ByteBuffer): Boolean = {
+    arrivalOf(lane).slots.redirect(destination)
+    true
+  }
+
   override def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = {
     waiting.failIfBroken()
     val route = outgoing.getOrNull(lane.id)

@@ -122,7 +122,7 @@ private[collective] final class Links(transport: Transport, pieceBytes: Int) {
       stream.deliver(stream.done, piece)
       stream.done += length
       transport.release(peer.inbox, peer.received)
-      transport.send(peer.inboxCredits, peer.received, nothing)
+      Links.credit(transport, peer.inboxCredits, peer.received, nothing)
       peer.received += 1
     }
     peer.received > before
@@ -143,6 +143,14 @@ private[collective] final class Links(transport: Transport, pieceBytes: Int) {
 }
 
 private[collective] object Links {
+
+  /**
+   * Tells the sender of a piece that it has been read. That rank may have had its own last piece by then, and have left: then nobody waits
+   * for the credit, and nothing is lost with it. A link that is broken says so in the next call, and in the wait for whatever is still due.
+   */
+  def credit(transport: Transport, lane: Lane, sequence: Long, nothing: ByteBuffer): Unit =
+    try transport.send(lane, sequence, nothing)
+    catch { case _: RunFailedException => () }
 
   /** The same remaining bytes with a position of its own, in native order. */
   def view(bytes: ByteBuffer): ByteBuffer = bytes.duplicate().order(ByteOrder.nativeOrder())

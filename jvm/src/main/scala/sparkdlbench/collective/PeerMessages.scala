@@ -168,7 +168,7 @@ private[sparkdlbench] final class PeerMessages(transport: Transport, pieceBytes:
       val piece = Links.view(transport.receive(peer.inbox, peer.received))
       heard(peer, piece)
       transport.release(peer.inbox, peer.received)
-      transport.send(peer.inboxCredits, peer.received, nothing)
+      Links.credit(transport, peer.inboxCredits, peer.received, nothing)
       peer.received += 1
     }
     peer.received > before

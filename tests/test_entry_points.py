@@ -99,7 +99,9 @@ def test_assembled_jar_holds_us_and_the_natives_but_neither_spark_nor_scala(publ
     assert "sparkdlbench/Main.class" in names
     assert "org/bytedeco/pytorch/linux-x86_64/libtorch_cpu.so" in names
     assert "org/bytedeco/mkl/linux-x86_64/libmkl_core.so.2" in names
-    assert not [name for name in names if name.startswith(("scala/", "org/apache/spark/sql/", "org/apache/hadoop/"))]
+    ours = ("org/apache/spark/sql/", "org/apache/spark/sql/sparkdlbench/")  # what reaches Spark's private parts
+    others = [name for name in names if name not in ours and not name.startswith(ours[1])]
+    assert not [name for name in others if name.startswith(("scala/", "org/apache/spark/sql/", "org/apache/hadoop/"))]
 
 
 def test_a_wrong_setting_ends_spark_submit_with_status_2(published: Published, tmp_path: Path) -> None:

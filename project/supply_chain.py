@@ -16,12 +16,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-SCALA_OF_LINE = {"4": "2.13", "3.5": "2.12"}
+from release import ROOT, SCALA_OF_LINE
+from sparkdl_bench.jars import Coordinates, pinned
+
 CYCLONEDX = "org.cyclonedx:cyclonedx-maven-plugin:2.9.1"
 DEPENDENCY_CHECK = "org.owasp:dependency-check-maven:12.1.8"
 # Of CVSS 3: from here on "high".
@@ -72,7 +73,7 @@ def sbom(root: Path, version: str, spark: str) -> list[Path]:
         goal = [f"{CYCLONEDX}:makeBom", "-DoutputFormat=json", f"-DoutputDirectory={folder}"]
         _run([*_maven(root, line, version), *goal, f"-DoutputName={target.name.removesuffix('.json')}"])
         made.append(target)
-    pins = dict(_pins(root))
+    pins = pinned(root / "python" / "sparkdl_bench" / "natives.sha256")
     for file in made:
         _check(file, pins)
     return made
@@ -104,18 +105,10 @@ def _check(file: Path, pins: Mapping[str, str]) -> None:
 
 
 def _jar_name(component: Mapping[str, Any]) -> str:
-    """The file of a Maven component, `name-version[-classifier].jar`."""
+    """The file of a Maven component."""
     _, _, query = str(component["purl"]).partition("?")
     words = dict(pair.partition("=")[::2] for pair in query.split("&"))
-    classifier = f"-{words['classifier']}" if "classifier" in words else ""
-    return f"{component['name']}-{component['version']}{classifier}.jar"
-
-
-def _pins(root: Path) -> Iterator[tuple[str, str]]:
-    for line in (root / "python" / "sparkdl_bench" / "natives.sha256").read_text().splitlines():
-        if line and not line.startswith("#"):
-            digest, name = line.split()
-            yield name, digest
+    return Coordinates("", component["name"], component["version"], words.get("classifier", "")).file_name
 
 
 def audit(root: Path, version: str) -> int:

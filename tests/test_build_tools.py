@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import run_tests
 from standalone import SPARK_HOME
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,9 +20,6 @@ TIMEOUT_SECONDS = 300
 # What the scripts themselves, and the programs that they bring, run.
 SYSTEM_PROGRAMS = ["basename", "bash", "cat", "dirname", "expr", "gzip", "head", "id", "ls", "mkdir", "mktemp", "mv"]
 SYSTEM_PROGRAMS += ["readlink", "rm", "sed", "tar", "tr", "uname"]
-
-sys.path.insert(0, str(ROOT / "project"))
-import run_tests  # noqa: E402
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,8 +10,8 @@ import numpy as np
 import pyspark
 import pytest
 
-from conftest import ROOT
-from sparkdl_bench import Model, models, saved
+from programs import execute, our_environment
+from trained import perceptron
 
 for needed in ("grpc", "pandas", "pyarrow"):
     pytest.importorskip(needed)
@@ -67,37 +65,13 @@ print("SAID " + json.dumps(said))
 """
 
 
-def perceptron() -> Model:
-    layers = [
-        {"name": "fc1", "kind": "linear", "options": {"in": 2, "out": 4}},
-        {"name": "relu1", "kind": "relu"},
-        {"name": "fc2", "kind": "linear", "options": {"in": 4, "out": 3}},
-    ]
-    written = {"name": "mlp", "input_shape": [2], "classes": 3, "layers": layers}
-    random = np.random.default_rng(1)
-    weights = {
-        place.name: random.normal(size=place.shape).astype(np.float32) for place in models.read(written).parameters
-    }
-    rows = {"shape": [2], "columns": ["x", "y"], "labels": ["cat", "dog", "owl"]}
-    return Model(saved.SavedModel(written, weights, rows))
-
-
 def test_a_model_predicts_through_the_dataframe_api_alone(tmp_path: Path) -> None:
-    model = perceptron()
+    model = perceptron(columns=["x", "y"], labels=["cat", "dog", "owl"])
     model.save(tmp_path / "model")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment["PYSPARK_PYTHON"] = sys.executable
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "model")],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
-    assert lines, done.stdout[-2000:] + done.stderr[-4000:]
+    command = [sys.executable, "-c", PROGRAM, tmp_path / "model"]
+    output = execute(command, our_environment(PYSPARK_PYTHON=sys.executable), tmp_path, timeout=180)
+    lines = [line for line in output.splitlines() if line.startswith("SAID ")]
+    assert lines, output[-6000:]
     said = json.loads(lines[0].removeprefix("SAID "))
     assert said["columns"] == ["id", "x", "y", "rawPrediction", "probability", "prediction", "name"]
     assert said["kinds"][3:] == ["vector", "vector", "double", "string"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sparkdl_bench import ConfigurationError, Model, models, saved
+import trained
+from sparkdl_bench import ConfigurationError, Model
 
 metrics = pytest.importorskip("sklearn.metrics")
 
@@ -29,11 +30,7 @@ def linear(outputs: int, labels: list[str] | None = None) -> Model:
     """Scores are sums of two values of a row, in different ways."""
     layers = [{"name": "fc", "kind": "linear", "options": {"in": 2, "out": outputs}}]
     written = {"name": "softmax", "input_shape": [2], "classes": outputs, "layers": layers}
-    random = np.random.default_rng(3)
-    weights = {
-        place.name: random.normal(size=place.shape).astype(np.float32) for place in models.read(written).parameters
-    }
-    return Model(saved.SavedModel(written, weights, {"shape": [2], "columns": ["x", "y"], "labels": labels or []}))
+    return trained.normal(written, {"shape": [2], "columns": ["x", "y"], "labels": labels or []}, seed=3)
 
 
 def rows(classes: int, seed: int = 5, count: int = 400) -> list[tuple[float, float, float, float]]:

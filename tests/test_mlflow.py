@@ -15,6 +15,7 @@ import pytest
 import golden
 from conftest import ROOT
 from sparkdl_bench import ConfigurationError, Model, models, saved
+from trained import perceptron
 
 # Importing mlflow.pyfunc, and saving with it, warn of what is MLflow's and its libraries' own.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -34,20 +35,6 @@ def model_of(name: str, rows: dict[str, Any] | None = None) -> Model:
     places = (*spec.parameters, *spec.statistics)
     weights = {place.name: np.abs(random.normal(0.3, 0.1, place.shape)).astype(np.float32) for place in places}
     return Model(saved.SavedModel(specification, weights, rows or {"shape": list(spec.input_shape)}))
-
-
-def perceptron(classes: int = 3, **rows: Any) -> Model:
-    layers = [
-        {"name": "fc1", "kind": "linear", "options": {"in": 2, "out": 4}},
-        {"name": "relu1", "kind": "relu"},
-        {"name": "fc2", "kind": "linear", "options": {"in": 4, "out": classes}},
-    ]
-    written = {"name": "mlp", "input_shape": [2], "classes": classes, "layers": layers}
-    random = np.random.default_rng(1)
-    weights = {
-        place.name: random.normal(size=place.shape).astype(np.float32) for place in models.read(written).parameters
-    }
-    return Model(saved.SavedModel(written, weights, {"shape": [2], **rows}))
 
 
 @pytest.fixture
@@ -141,3 +128,4 @@ def test_the_page_about_mlflow_runs(tracking: Any, tmp_path: Path, monkeypatch: 
     found: dict[str, Any] = {}
     for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         exec(compile(block, "mlflow.md", "exec"), found)
+    assert {"logged", "served", "again"} <= set(found), "every part of the page has run"

@@ -146,8 +146,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
         torch = Torch(ranks, clock)
         for each, module in torch.modules().items():
             monkeypatch.setitem(sys.modules, each, module)
-        imported.append(f"{PROGRAMS}.{name}")
-        sys.modules.pop(imported[-1], None)
+        # With what they share of PyTorch.
+        imported.extend([f"{PROGRAMS}._perceptron", f"{PROGRAMS}.{name}"])
+        for each in imported:
+            sys.modules.pop(each, None)
         return importlib.import_module(imported[-1]), torch
 
     yield start

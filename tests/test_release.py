@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import io
 import os
 import shutil
@@ -13,11 +12,11 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from zipfile import ZipFile
 
 import pytest
 
+import release
 from sparkdl_bench.config import tomllib
 from sparkdl_bench.version import __version__
 
@@ -31,18 +30,6 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <developers><developer><name>d</name><url>d</url></developer></developers>
 <scm><url>s</url><connection>c</connection><developerConnection>e</developerConnection></scm>
 </project>"""
-
-
-def load() -> ModuleType:
-    found = importlib.util.spec_from_file_location("release", ROOT / "project" / "release.py")
-    assert found
-    assert found.loader
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-release = load()
 
 
 def source_distribution(names: list[str], moment: int) -> bytes:

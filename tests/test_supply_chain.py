@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+import supply_chain
+
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = "9.8.7"
 
-
-def load() -> ModuleType:
-    found = importlib.util.spec_from_file_location("supply_chain", ROOT / "project" / "supply_chain.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules["supply_chain"] = module
-    found.loader.exec_module(module)
-    return module
-
-
-supply_chain = load()
 
 Answer = tuple[int, str]
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.frames import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,11 +39,6 @@ class Predicting(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
     def scores(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]: ...
-
-
-def is_frame(value: Any) -> bool:
-    """Whether `value` is a DataFrame of a Spark Connect session."""
-    return any(each.__module__.startswith("pyspark.sql.connect.") for each in type(value).__mro__)
 
 
 def transformed(
@@ -85,7 +81,7 @@ def transformed(
     if not vectors:
         return predicted
     columns = [
-        _vector(functions.col(f"`{name}`")).alias(name) if name in vectors else functions.col(f"`{name}`")
+        _vector(functions.col(quoted(name))).alias(name) if name in vectors else functions.col(quoted(name))
         for name in (*own.fieldNames(), *(field.name for field in added))
     ]
     return predicted.select(*columns)
@@ -117,7 +113,7 @@ def _row(frame: DataFrame, model: Predicting, features: Sequence[str]) -> Any:
             raise ConfigurationError(
                 f"The DataFrame has no column '{name}', which is a feature. Its columns are {', '.join(known)}."
             )
-    columns = [functions.col("`" + name.replace("`", "``") + "`") for name in names]
+    columns = [functions.col(quoted(name)) for name in names]
     kinds = [known[name] for name in names]
     if len(names) == 1 and isinstance(kinds[0], ArrayType):
         return columns[0].cast("array<float>")
@@ -151,7 +147,7 @@ def _predicting(
             if rule == "error" and not valid.all():
                 raise ConfigurationError(
                     f"A row has no prediction (number {int(np.argmin(valid))} of its batch): its values are null, not "
-                    f"finite, or not {int(np.prod(model.shape))}. Leave such rows out beforehand, or set "
+                    f"finite, or not {int(np.prod(model.shape))}. Leave such rows out first, or set "
                     "handle_invalid to skip (they are left out) or keep (their predictions are null)."
                 )
             yield _with_predictions(batch, model.scores(rows[valid]), valid, model, asked, names, rule)

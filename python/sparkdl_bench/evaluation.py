@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.frames import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -174,7 +175,7 @@ def _column(frame: DataFrame, name: str, what: str) -> Column:
         raise ConfigurationError(
             f"The DataFrame has no column '{name}' ({what}). Its columns are {', '.join(frame.columns[:20])}."
         )
-    return functions.col("`" + name.replace("`", "``") + "`")
+    return functions.col(quoted(name))
 
 
 def _check(rows: int, total: float | None, label: str) -> None:

@@ -17,6 +17,11 @@ from sparkdl_bench.nearest import listed, suggestion
 _MOST_CLASSES = 1000
 _WHOLE = ("tinyint", "smallint", "int", "bigint", "float", "double", "boolean")
 _CLASSES = "cross-entropy"
+_OF_CONNECT = (
+    "a DataFrame of a Spark Connect session, whose client has no JVM. Train in a classic session on the cluster, "
+    "SparkSession.builder.master(…) in place of .remote(…) or a script for spark-submit, and save the model: its "
+    "transform takes DataFrames of Spark Connect."
+)
 # Libraries whose rows people hand in, and how `createDataFrame` takes their kinds.
 _LIBRARIES: dict[str, dict[str, str]] = {
     "pandas": {"Series": "data.to_frame()"},
@@ -107,13 +112,12 @@ def classed(settings: dict[str, str], data: Any) -> dict[str, str]:
         return settings
     column = settings.get("data.label", "")
     kind = dict(table.dtypes).get(column, "")
-    quoted = f"`{column.replace('`', '``')}`"
     if kind == "string":
-        found = table.select(quoted).distinct().limit(_MOST_CLASSES + 1).collect()
+        found = table.select(quoted(column)).distinct().limit(_MOST_CLASSES + 1).collect()
         return {**settings, **_of_words(column, sorted(row[0] for row in found if row[0] is not None))}
     if kind not in _WHOLE and not kind.startswith("decimal"):
         return settings
-    largest = table.selectExpr(f"max({quoted})").first()[0]
+    largest = table.selectExpr(f"max({quoted(column)})").first()[0]
     if largest is None or not math.isfinite(largest) or not 0 <= largest < _MOST_CLASSES:
         return settings  # the JVM says which label of which row is none
     return {**settings, "data.classes": str(max(2, int(largest) + 1))}
@@ -184,21 +188,20 @@ def check(value: Any, call: str, other: str = "") -> None:
         call: what was called, as a sentence begins with it.
         other: a further sentence, of what else there is.
     """
-    if is_frame(value) and not _of_connect(value):
+    if is_frame(value) and not is_of_connect(value):
         return
-    given = of_another_library(value) or _of_connect(value) or f"a {type(value).__name__}."
+    given = of_another_library(value) or (_OF_CONNECT if is_of_connect(value) else f"a {type(value).__name__}.")
     raise ConfigurationError(f"{call} takes a DataFrame of a classic Spark session, and this is {given}{other}")
 
 
-def _of_connect(value: Any) -> str | None:
-    """The same of a DataFrame of Spark Connect."""
-    if not type(value).__module__.startswith("pyspark.sql.connect."):
-        return None
-    return (
-        "a DataFrame of a Spark Connect session, whose client has no JVM. Train in a classic session on the cluster, "
-        "SparkSession.builder.master(…) in place of .remote(…) or a script for spark-submit, and save the model: its "
-        "transform takes DataFrames of Spark Connect."
-    )
+def is_of_connect(value: Any) -> bool:
+    """Whether `value` is a DataFrame of a Spark Connect session."""
+    return any(each.__module__.startswith("pyspark.sql.connect.") for each in type(value).__mro__)
+
+
+def quoted(column: str) -> str:
+    """A column's name as Spark's expressions take it, whatever stands in it."""
+    return "`" + column.replace("`", "``") + "`"
 
 
 def refuse_twins(frame: Any) -> None:

@@ -148,9 +148,9 @@ def _properties(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def pinned() -> dict[str, str]:
+def pinned(listed: Path = _PINNED) -> dict[str, str]:
     """SHA-256 (hexadecimal) of the files of native code, by file name."""
-    lines = _PINNED.read_text(encoding="utf-8").splitlines()
+    lines = listed.read_text(encoding="utf-8").splitlines()
     pairs = (line.split() for line in lines if line and not line.startswith("#"))
     return {name: digest for digest, name in pairs}
 

@@ -554,7 +554,7 @@ def _feature_name(at: int, name: str) -> str:
 
 
 def _column(name: str) -> Any:
-    return functions.col("`" + name.replace("`", "``") + "`")
+    return functions.col(frames.quoted(name))
 
 
 def _label_names(dataset: DataFrame, label: str) -> list[str]:

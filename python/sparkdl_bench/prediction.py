@@ -168,7 +168,7 @@ class Model:
             ConfigurationError: columns that are not there, or not what the model takes; no job was started.
         """
         columns = [features] if isinstance(features, str) else list(features)
-        if connect.is_frame(frame):
+        if frames.is_of_connect(frame):
             if engine:
                 raise ConfigurationError(
                     f"{', '.join(engine)}: in a Spark Connect session Python workers compute the predictions, with "

@@ -43,10 +43,14 @@ def test_a_thread_that_has_ended_is_left_alone(thread: threading.Thread) -> None
     follower = Follower(ended.native_id)
     follower.follow()
     follower.follow()
+    assert os.sched_getaffinity(thread.native_id or 0) == os.sched_getaffinity(0), "no other thread is moved"
 
 
-def test_without_a_thread_nothing_is_done() -> None:
+def test_without_a_thread_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[int] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, _: moved.append(thread))
     Follower(None).follow()
+    assert moved == []
 
 
 def test_cores_are_few_where_a_rank_has_less_than_two(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,15 @@ import org.apache.spark.sql.SparkSession
 import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.{ConfigurationException, Failures, Json, SparkDLException}
 import sparkdlbench.config.{CheckpointKeys, RunFile, RunKeys}
-import sparkdlbench.train.{Catalogue, Combination, EndOfJvm, RunProgress, ShuffleManagerCheck, TrainingRun}
+import sparkdlbench.train.{
+  Catalogue,
+  Combination,
+  EndOfJvm,
+  RunProgress,
+  SessionCheck,
+  ShuffleManagerCheck,
+  TrainingRun
+}
 
 import java.io.IOException
 import java.lang.management.ManagementFactory
@@ -137,9 +145,9 @@ object CommandLine {
    * before it has this jar, so there the user names the manager and the class path, as `block-stream` tells who has not.
    */
   private[sparkdlbench] def plugins(named: Option[String], spark: String): Option[String] = {
-    val all = named.toSeq.flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty)
-    val ours = classOf[SparkDLPlugin].getName
-    if (spark.startsWith("3.") || all.contains(ours)) None else Some((all :+ ours).mkString(","))
+    def all = named.toSeq.flatMap(_.split(',')).map(_.trim).filter(_.nonEmpty)
+    if (spark.startsWith("3.") || SessionCheck.hasPlugin(_ => named)) None
+    else Some((all :+ classOf[SparkDLPlugin].getName).mkString(","))
   }
 
   private def sparkName(key: String): String = if (key == "master") "spark.master" else key

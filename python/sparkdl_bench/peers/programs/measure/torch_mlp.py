@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore
 import torch.nn.functional as functional  # type: ignore[import-not-found, unused-ignore]
 
 from ._harness import batches, read_arguments, time_steps, training_rows, write
+from ._perceptron import perceptron
 from ._ranks import run_ranks
 
 
@@ -45,11 +45,7 @@ def measured(rank: int, case: dict[str, Any]) -> tuple[list[float], dict[str, An
 def _train(case: dict[str, Any], rank: int) -> tuple[list[float], dict[str, Any]]:
     torch.set_num_threads(case["threads"])
     torch.manual_seed(0)
-    widths = [case["features"], *case["hidden"], case["classes"]]
-    layers: list[Any] = []
-    for wide, narrow in pairwise(widths):
-        layers += [torch.nn.Linear(wide, narrow), torch.nn.ReLU()]
-    model: Any = torch.nn.Sequential(*layers[:-1])
+    model = perceptron(case)
     if case["workers"] > 1:
         model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=case["learning_rate"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 
 from ._harness import read_arguments, write
+from ._perceptron import perceptron
 from ._ranks import run_ranks
 
 
@@ -23,11 +23,7 @@ def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
     torch.set_num_threads(case["threads"])
     torch.manual_seed(0)
-    widths = [case["features"], *case["hidden"], case["classes"]]
-    layers: list[Any] = []
-    for wide, narrow in pairwise(widths):
-        layers += [torch.nn.Linear(wide, narrow), torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1]).eval()
+    model = perceptron(case).eval()
     x = torch.rand(case["held_rows"] // case["workers"], case["features"])
     own = case["rows"] // case["workers"]
 

@@ -17,7 +17,7 @@ final class RunFailedException(message: String, cause: Throwable = null) extends
  * A run whose loss or weights are no numbers any more (exit status 1).
  * A task's exception reaches the driver as text, so the step, counted
  * from 1, stands in the message. It has no stack trace: executors log what tasks throw, and where in this code a loss was
- * found to be infinite says nothing to whoever has to lower the learning rate.
+ * found to be infinite says nothing to the user, who has to lower the learning rate.
  */
 final class DivergedException(message: String, cause: Throwable = null)
     extends SparkDLException(message, cause, traced = false) {

@@ -29,7 +29,7 @@ private[data] object FrameRows {
   val keys: Seq[Key[_]] =
     Seq(TableKeys.label, columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
 
-  /** The session that there is; whoever has a Spark context alone gets one over it. Its settings stay as they are. */
+  /** The session that there is; an application with a Spark context alone gets one over it. Its settings stay as they are. */
   def session(): SparkSession = SparkSession.builder().getOrCreate()
 
   def reading[T](what: String)(use: => T): T =

@@ -43,7 +43,7 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     val _ = lists.foldLeft(0) { (at, list) => loadList(list, room, at); at + list.length }
   }
 
-  /** The label of one row. Whoever asks for one after the other reads many at once. */
+  /** The label of one row. Many are read at once, for callers that ask for one after the other. */
   def label(row: Int): Int = {
     val held = labels
     if (row >= held.from && row < held.from + held.values.length) held.values(row - held.from)
@@ -129,7 +129,7 @@ private object PartRows {
   val MostGathered: Int = 1 << 20
 }
 
-/** Room for some rows and their labels, which may be filled again and again: by one thread, for which whoever reads it waits. */
+/** Room for some rows and their labels, which may be filled again and again: by one thread, for which its readers wait. */
 private[data] final class RowRoom(capacity: Int, layout: RecordLayout, scale: Double) {
   val blocks: RowBlocks = RowBlocks.onHeap(capacity, layout.rowBytes)
   val labels = new Array[Int](capacity)

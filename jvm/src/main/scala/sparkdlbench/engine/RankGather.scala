@@ -1,7 +1,7 @@
 package sparkdlbench.engine
 
 /**
- * How a layer hears of the other ranks' rows in the middle of a pass. A layer asks, and whoever trains answers: an engine knows
+ * How a layer hears of the other ranks' rows in the middle of a pass. A layer asks, and the training loop answers: an engine knows
  * no transport, and a transport no layer. Used by the thread that computes.
  */
 trait RankGather {

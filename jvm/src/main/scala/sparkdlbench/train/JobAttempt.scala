@@ -99,6 +99,7 @@ private[train] final class JobAttempt(
     checkpoints.await()
     if (ends && !isOver) Left(step) else Right(trained(group, exchange))
   }
+
   private def endEpoch(
       group: RankGroup,
       exchange: Exchange,

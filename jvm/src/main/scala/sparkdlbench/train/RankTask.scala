@@ -238,6 +238,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       }
     }
   }
+
   private def endEpoch(
       rank: RankState,
       algorithm: RankAlgorithm,

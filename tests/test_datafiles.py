@@ -54,7 +54,7 @@ NOTHING: list[tuple[str, dict[str, bytes], str]] = [
     ("csv", {}, "The folder 'X' holds no file. Name a file, or a folder that holds some."),
     (
         "csv",
-        {"a.csv": b"", "b.csv.gz": gzip.compress(b"\n")},
+        {"a.csv": b"", "b.csv.gz": gzip.compress(b"\n", mtime=0)},
         "The folder 'X' holds no file with rows: a.csv, b.csv.gz. Name one that does.",
     ),
     (
@@ -89,8 +89,8 @@ EMPTY = "'X' is empty: no line of it holds anything. Name a file that holds rows
         ("csv", b"a,b\n", True, "'X' has no row below the names of its columns. Name a file that holds rows."),
         ("csv", b"1,2\n", False, None),
         ("csv", b"a,b\r\n1,2", True, None),
-        ("csv", gzip.compress(b"1,2\n" * 100_000), True, None),
-        ("csv", gzip.compress(b"1,2\n")[:-9], False, None),  # the run names what is damaged
+        ("csv", gzip.compress(b"1,2\n" * 100_000, mtime=0), True, None),
+        ("csv", gzip.compress(b"1,2\n", mtime=0)[:-9], False, None),  # the run names what is damaged
         (
             "parquet",
             b"",

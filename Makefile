@@ -7,6 +7,7 @@
 #   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-torch: the long ones
+#   make peers           installs every peer that this host can run, one after the other, and trains with each; what was not there before is removed
 #   make fuzz            the JVM's readers under Jazzer, ten seconds each; ARGS='--seconds 60 --targets run-file,csv' for more or for some
 #   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
@@ -17,7 +18,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-torch-cases test-torch-releases test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke venv jars assembly wheel newcomer release sbom audit docs clean distclean
+.PHONY: demo test test-torch test-torch-cases test-torch-releases test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-torch soak smoke peers venv jars assembly wheel newcomer release sbom audit docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -131,6 +132,10 @@ soak: smoke .venv-torch/.installed
 # The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.
 smoke: $(INSTALLED) target/.jars-4
 	$(BIN)/python -m pytest -m smoke tests/test_smoke.py
+
+# An environment for each peer, up to 6 GB at once. TESTS: -k 'numpy or mpi' for some.
+peers: $(INSTALLED) target/.jars-$(LINE)
+	$(BIN)/python -m pytest -m peers tests/test_peer_smoke.py $(TESTS)
 
 # The virtual environment with this package in it, editable, beside the pyspark of the chosen line.
 $(CORE): pyproject.toml

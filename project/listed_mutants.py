@@ -108,7 +108,7 @@ MUTANTS = (
     ),
     Listed(
         HALF,
-        "comparison/execute.py",
+        "comparison/peer_case.py",
         "batch=global_batch(settings),",
         "batch=2 * global_batch(settings),",
         ("tests/comparison/test_plan.py",),
@@ -204,8 +204,8 @@ MUTANTS = (
     Listed(
         CHANNELS,
         "peers/mpi.py",
-        "_SHARED_MEMORY if isinstance(case, CollectiveCase) and case.host_local else _TCP",
-        "_TCP if isinstance(case, CollectiveCase) and case.host_local else _SHARED_MEMORY",
+        "_SHARED_MEMORY if host_local else _TCP",
+        "_TCP if host_local else _SHARED_MEMORY",
     ),
     Listed(CHANNELS, "peers/mpi.py", '"btl", "tcp,self"', '"btl", "sm,tcp,self"'),
     Listed(
@@ -285,7 +285,7 @@ MUTANTS = (
     ),
     Listed(
         THREADS,
-        "comparison/execute.py",
+        "comparison/peer_case.py",
         'threads=int(settings.get("engine.threads", "0")) or int(spark.get("spark.task.cpus", "1")),',
         "threads=1,",
         ("tests/comparison/test_plan.py",),
@@ -318,8 +318,8 @@ MUTANTS = (
     Listed(
         DOUBLED,
         "comparison/record.py",
-        '        "steps_ms": [round(step, 4) for step in steps_ms],\n        "facts": {name: value for name',
-        '        "steps_ms": [round(2 * step, 4) for step in steps_ms],\n        "facts": {name: value for name',
+        '        "steps_ms": [round(step, 4) for step in steps_ms],\n        "facts": {\n            **{name',
+        '        "steps_ms": [round(2 * step, 4) for step in steps_ms],\n        "facts": {\n            **{name',
         ("tests/comparison/test_record.py",),
     ),
     Listed(

@@ -147,7 +147,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
         for each, module in torch.modules().items():
             monkeypatch.setitem(sys.modules, each, module)
         # With what they share of PyTorch.
-        imported.extend([f"{PROGRAMS}._perceptron", f"{PROGRAMS}.{name}"])
+        imported.extend([f"{PROGRAMS}._perceptron", f"{PROGRAMS}.torch_model", f"{PROGRAMS}.{name}"])
         for each in imported:
             sys.modules.pop(each, None)
         return importlib.import_module(imported[-1]), torch
@@ -210,7 +210,7 @@ def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_
     started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program, _ = started("torch_fit", 2)
-    fit = object.__new__(program._Fit)
+    fit = object.__new__(program.Fit)
     fit.samples_ms, fit.phases_ns = [], dict.fromkeys(program.PHASES, 0)
     for factor in (1, 2):
         fit._count(*(factor * each * MILLISECOND for each in (1, 2, 3, 4)))
@@ -219,8 +219,7 @@ def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_
 
     phases_ms = dict(zip(program.PHASES, (1.0, 2.0, 3.0, 4.0), strict=True))
     made = types.SimpleNamespace(run=lambda: ([1.0, 3.0], {"phases_ms": phases_ms}))
-    monkeypatch.setattr(program, "_orders", lambda _: [])
-    monkeypatch.setattr(program, "_Fit", lambda *_: made)
+    monkeypatch.setattr(program, "Fit", lambda *_: made)
     out = tmp_path / "out.jsonl"
     for rank in (1, 0):
         program._rank(rank, {"workers": 2}, "file://nowhere", out)

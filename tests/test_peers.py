@@ -34,7 +34,7 @@ class TestDiscovery:
 
     @pytest.mark.parametrize("typed", ["glo", "golo"])
     def test_an_unknown_name_gets_the_nearest_and_the_valid_ones(self, typed: str) -> None:
-        with pytest.raises(ConfigurationError, match=f"'{typed}'.*Did you mean 'gloo'.*bigdl, gloo"):
+        with pytest.raises(ConfigurationError, match=f"'{typed}'.*Did you mean 'gloo'.*Valid: bigdl,.* gloo,"):
             peers.find(typed)
 
     def test_torch_is_installed_once_for_all_that_use_it(self, tmp_path: Path) -> None:

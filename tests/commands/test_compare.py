@@ -8,14 +8,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from conftest import CommandLine
 from sparkdl_bench import peers
-from sparkdl_bench.comparison import peer_data, store
-from sparkdl_bench.peers import FitCase
+from sparkdl_bench.comparison import peer_case, store
+from sparkdl_bench.config import load_run_file
 from sparkdl_bench.peers._process import marked
 from sparkdl_bench.results import RunResults
 
@@ -180,15 +181,10 @@ def test_the_torch_peers_start_as_we_do(command_line: CommandLine, tmp_path: Pat
     reason = peers.find("pytorch").missing(directory)
     if reason:
         pytest.skip(reason)
-    data = tmp_path / "digits.npz"
-    peer_data.export({"data.share": "0.5"}, data)
-    case = FitCase(str(data), batch=32, epochs=3, hidden=(64,), learning_rate=0.1, momentum=0.9, seed=1)
+    settings = {**load_run_file(ROOT / "conf/runs/digits-mlp.toml").settings, "data.share": "0.5", "epochs": "3"}
+    case = peer_case.prepare({**settings, "workers": "1"}, {}, tmp_path / "data")
     single = peers.find("pytorch").run(case, 300, directory)
-    ddp = peers.find("pytorch-ddp").run(
-        FitCase(str(data), batch=32, epochs=3, hidden=(64,), workers=2, learning_rate=0.1, momentum=0.9, seed=1),
-        300,
-        directory,
-    )
+    ddp = peers.find("pytorch-ddp").run(replace(case, workers=2), 300, directory)
     for measured, waits in ((single, False), (ddp, True)):
         phases = measured.facts["phases_ms"]
         assert isinstance(phases, dict)

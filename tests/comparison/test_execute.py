@@ -55,7 +55,7 @@ def test_a_peer_that_is_stopped_is_told_the_same(tmp_path: Path, monkeypatch: py
 
     executor, cell = executor_of(tmp_path, monkeypatch, PEER)
     monkeypatch.setattr(execute.peers, "find", lambda _: Peer())
-    monkeypatch.setattr(execute.peer_data, "export", lambda *_: None)
+    monkeypatch.setattr(execute.peer_case, "prepare", lambda *_: None)
     assert executor.run(cell)["error"] == f"'ddp' did not end. {application.MORE_TIME}"
 
 

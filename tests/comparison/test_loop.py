@@ -186,7 +186,7 @@ class Peer:
         return _process.left_whole("fake", out)
 
 execute.peers.find = lambda name: Peer()
-execute.peer_data.export = lambda settings, path: None
+execute.peer_case.prepare = lambda *_: None
 
 class Executor(execute.ProcessExecutor):
     # As the real one, but what it starts is no Spark application: files that come one after the other.

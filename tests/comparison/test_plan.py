@@ -14,7 +14,7 @@ import idx
 from conftest import COMPARISON_FILES
 from sparkdl_bench.comparison import peer_data
 from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of, in_order
-from sparkdl_bench.comparison.execute import fit_case
+from sparkdl_bench.comparison.peer_case import fit_case
 from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.errors import ConfigurationError
 
@@ -150,7 +150,7 @@ def test_a_folder_of_data_alone_means_idx(tmp_path: Path) -> None:
         (('variant = "slow"', 'codec = "fp32"'), "does not vary"),
         (('name = "slow"', 'name = "fast"'), "one name"),
         (('name = "slow"', 'nmae = "slow"'), "needs a name"),
-        (('set = { transport = "block-manager" }', 'transport = "block-manager"'), "valid: name, peer, set"),
+        (('set = { transport = "block-manager" }', 'transport = "block-manager"'), "valid: name, peer, tuned, set"),
     ],
 )
 def test_what_no_comparison_can_have_is_refused(tmp_path: Path, change: tuple[str, str], said: str) -> None:
@@ -220,12 +220,10 @@ def test_a_property_of_spark_keeps_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"model.name": "lenet"}, "Peers train with model.name = mlp, and the run has lenet"),
-        ({"optimizer.name": "adam"}, "Peers train with optimizer.name = sgd, and the run has adam"),
-        ({"schedule.name": "cosine"}, "schedule.name = constant"),
-        ({"optimizer.weight_decay": "5e-4"}, "optimizer.weight_decay = 0"),
+        ({"clip_norm": "1"}, "Peers train with clip_norm = 0, and the run has 1"),
+        ({"loss.name": "huber"}, "loss.name = cross-entropy"),
+        ({"loss.class_weights": "balanced"}, "loss.class_weights = nothing, and the run has balanced"),
         ({"data.flip": "true"}, "data.flip = false"),
-        ({"data.normalize": "standard"}, "Peers train with data.normalize = none, and the run has standard"),
         ({"max_steps": "10"}, "max_steps = 0"),
     ],
 )
@@ -236,8 +234,8 @@ def test_a_peer_that_would_train_another_way_is_refused(settings: dict[str, str]
 
 def test_a_peer_gets_the_whole_batch_and_as_many_threads(tmp_path: Path) -> None:
     neutral = {
-        "optimizer.weight_decay": "0.0",
-        "optimizer.nesterov": "False",
+        "clip_norm": "0.0",
+        "data.flip": "False",
         "data.crop": "0",
         "data.normalize": "none",
     }

@@ -10,7 +10,10 @@ import fakes
 import pytest
 
 from sparkdl_bench.comparison import record, resources
-from sparkdl_bench.comparison.cells import cells_of
+from sparkdl_bench.comparison.cells import Cell, cells_of
+from sparkdl_bench.comparison.peer_run import Trained
+from sparkdl_bench.comparison.plan import Plan
+from sparkdl_bench.peers import Measurement, Sample
 
 RUN_START_S = 100.0
 
@@ -77,6 +80,13 @@ def made(tmp_path: Path) -> dict[str, Any]:
     plan = fakes.plan_of(tmp_path)
     run = write_run(tmp_path / "runs")
     return record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+
+
+def of_peer(
+    place: Path, plan: Plan, cell: Cell, steps_ms: list[float], facts: dict[str, Any], seconds: float, stop_s: float = 0
+) -> dict[str, Any]:
+    measured = Measurement(tuple(Sample(ms) for ms in steps_ms), facts)
+    return record.of_peer(plan, cell, Trained(measured, 100.0, 100.0 + seconds, stop_s), place)
 
 
 def test_what_the_algorithm_counted_is_kept(made: dict[str, Any]) -> None:
@@ -221,7 +231,7 @@ def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> 
         "phases_ms": {"data": 10.0, "compute": 150.0, "wait": 90.0, "update": 50.0},
         "history": [{"epoch": 1, "seconds": 4.0, "train_loss": 1.0, "test_loss": 1.0, "accuracy": 0.95}],
     }
-    made = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    made = of_peer(tmp_path, plan, cell, [300.0] * 10, facts, 6.0)
     assert made["phases_ms"] == facts["phases_ms"]
     assert "phases_ms" not in made["facts"]
     assert made["steps_ms"] == [300.0] * 10
@@ -240,9 +250,9 @@ def test_a_peer_s_layers_have_its_phases_where_it_tells_them(tmp_path: Path) -> 
         }
     )
     del facts["phases_ms"]
-    uncut = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0)
+    uncut = of_peer(tmp_path, plan, cell, [300.0] * 10, facts, 6.0)
     assert uncut["phases_ms"] == {}
-    stopped = record.of_peer(plan, cell, [300.0] * 10, facts, 6.0, 0.5)
+    stopped = of_peer(tmp_path, plan, cell, [300.0] * 10, facts, 6.0, 0.5)
     assert stopped["layers_s"]["start"] == 1.5  # the end of its process comes after its clock
     waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
     assert [stopped["metrics"][name] for name in waits] == [1.5, 5.5, 6.0]
@@ -275,7 +285,7 @@ def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made
     assert (few["metrics"]["rows_per_second"], few["batch"]) == (80.0, 32)
     facts = {"threads": 1, "seconds_total": 4.0, "seconds_prepare": 0.5, "seconds_evaluation": 0.3, "history": []}
     rates = [
-        record.of_peer(plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
+        of_peer(tmp_path, plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
         for rows in ({}, {"train_rows": 20}, {"train_rows": 200})
     ]
     assert rates == [128.0, 80.0, 128.0]

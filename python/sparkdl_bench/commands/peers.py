@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -11,8 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from sparkdl_bench import peers
+from sparkdl_bench.comparison import peer_case, peer_run
+from sparkdl_bench.config import RunFile, load_run_file
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.lazy import SuggestingGroup
-from sparkdl_bench.peers import Case, CollectiveCase, Measurement, TrainCase
+from sparkdl_bench.peers import Case, CollectiveCase, Measurement, Peer, TrainCase
+from sparkdl_bench.results import RunResults, measures
 
 _directory = click.option(
     "--dir",
@@ -33,14 +40,17 @@ def command() -> None:
 def list_peers(directory: Path) -> None:
     """All peers: what they are, what they can run, and whether their environment is there."""
     table = Table(title="Peers")
-    for heading in ("peer", "runs", "installed", "what it is", "pinned packages"):
+    for heading in ("peer", "runs", "installed", "needs", "what it is", "pinned packages"):
         table.add_column(heading)
     for peer in peers.discover().values():
-        installed = "no" if peer.missing(directory) else "yes"
-        table.add_row(
-            peer.name, ", ".join(sorted(peer.kinds)), installed, peer.doc, ", ".join(peer.requirements) or "none"
-        )
+        unable = peer.unable()
+        installed = "cannot be" if unable else "no" if peer.missing(directory) else "yes"
+        kinds, packages = ", ".join(sorted(peer.kinds)), ", ".join(peer.requirements) or "none"
+        table.add_row(peer.name, kinds, installed, peer.needs or "nothing", peer.doc, packages)
     Console().print(table)
+    for peer in peers.discover().values():
+        if reason := peer.unable():
+            click.echo(reason)
 
 
 @command.command()
@@ -60,6 +70,27 @@ def install(name: str, directory: Path) -> None:
 @command.command()
 @click.argument("name")
 @_directory
+def remove(name: str, directory: Path) -> None:
+    """Take the environment of the peer NAME away, which others may share."""
+    peer = peers.find(name)
+    sharing = [
+        each.name for each in peers.discover().values() if each.requirements and each.requirements == peer.requirements
+    ]
+    if peer.remove(directory):
+        click.echo(f"{name}: removed{', for ' + ', '.join(sharing) if len(sharing) > 1 else ''}.")
+    else:
+        click.echo(f"{name}: nothing was there.")
+
+
+@command.command()
+@click.argument("name")
+@click.argument("conf", type=click.Path(path_type=Path), required=False)
+@_directory
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="With CONF: set a key of the run.")
+@click.option("--tuned", is_flag=True, help="With CONF: as the peer's own guide recommends, beyond its defaults.")
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True, help="With CONF: folder."
+)
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes or Spark tasks (default: 1 to train in one process, else 2)."
 )
@@ -89,7 +120,11 @@ def install(name: str, directory: Path) -> None:
 )
 def run(
     name: str,
+    conf: Path | None,
     directory: Path,
+    assignments: tuple[str, ...],
+    tuned: bool,
+    results: Path,
     workers: int | None,
     threads: int,
     batch: int,
@@ -101,8 +136,14 @@ def run(
     timeout_s: float,
     json_file: Path | None,
 ) -> None:
-    """Measure the peer NAME once and print its milliseconds per step."""
+    """Train as the run file CONF says with the peer NAME, into a folder as `sparkdl-bench run` makes it. Without CONF:
+    measure its steps, or its all-reduces, once."""
     peer = peers.find(name)
+    if conf is not None:
+        _train(peer, load_run_file(conf, assignments), tuned, results, timeout_s, directory)
+        return
+    if assignments or tuned:
+        raise ConfigurationError("--set and --tuned are for a training: name the run file after the peer.")
     case: Case
     if "train" in peer.kinds:
         case = TrainCase(
@@ -128,6 +169,38 @@ def run(
         }
         with json_file.open("a") as lines:
             lines.write(json.dumps(record) + "\n")
+
+
+def _train(peer: Peer, run: RunFile, tuned: bool, results: Path, timeout_s: float, directory: Path) -> None:
+    if "fit" not in peer.kinds:
+        able = [name for name, each in peers.discover().items() if "fit" in each.kinds]
+        raise ConfigurationError(f"The peer '{peer.name}' trains no run files. These do: {', '.join(able)}.")
+    if reason := peer.missing(directory):
+        raise ConfigurationError(reason)
+    now = datetime.now(timezone.utc)
+    place = (results / f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03d}-{peer.name}").resolve()
+    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-peer-") as folder:
+        peer.check(replace(peer_case.fit_case(run.settings, Path(folder, "rows.npz"), run.spark), tuned=tuned))
+        case = peer_case.prepare(run.settings, run.spark, Path(folder), tuned)
+        place.mkdir(parents=True)
+        trained = peer_run.train(peer, case, place, timeout_s, directory)
+    peer_run.write(place, peer, case, run.settings, trained)
+    summary = RunResults(place).summary
+    final = summary["final"]
+    click.echo(f"{peer.name} ({case.workers} worker{'s' if case.workers > 1 else ''} of {case.threads} threads)")
+    rows = [
+        *measures(final),
+        ("seconds from the command to the end", f"{trained.seconds:.1f}"),
+        ("seconds of the training's own clock", f"{final['seconds_total']:.1f}"),
+        ("seconds per epoch", f"{final['seconds_per_epoch_median']:.2f} (median)"),
+        ("ms per step", f"{final['ms_per_step_median']:.2f} (median)"),
+        ("cores in use", "not seen" if final["cores_in_use"] is None else f"{final['cores_in_use']:.2f} (median)"),
+        ("results", str(place)),
+    ]
+    for what, value in rows:
+        click.echo(f"  {what}: {value}")
+    for notice in summary["notices"]:
+        click.echo(notice, err=True)
 
 
 def _print(name: str, case: Case, measurement: Measurement) -> None:

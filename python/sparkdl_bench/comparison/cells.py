@@ -10,27 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparkdl_bench import catalogue, preflight
+from sparkdl_bench import catalogue, peers, preflight
 from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
 
-# What a peer can be told; other keys of a matrix do not vary it.
-PEER_KEYS = frozenset(
-    {
-        "workers",
-        "batch",
-        "epochs",
-        "seed",
-        "engine.threads",
-        "model.hidden",
-        "optimizer.learning_rate",
-        "optimizer.momentum",
-        "data.source",
-        "data.path",
-        "data.share",
-    }
-)
+# What peers can be told, or keys that begin so; other keys of a matrix do not vary them.
+PEER_KEYS = ("workers", "batch", "batch_per_worker", "epochs", "seed", "engine.threads")
+PEER_GROUPS = ("model.", "optimizer.", "schedule.", "data.")
 # Stands where a factor does not apply.
 NOT_VARIED = "–"
 _PLACE = re.compile(r"\{([a-z][a-z0-9_.]*)\}")
@@ -45,12 +32,14 @@ class Cell:
         trial: 1, 2, … for measured runs; 0, -1, … for those that warm up.
         run: its complete run file.
         peer: who trains in place of Spark; empty for ours.
+        tuned: whether a peer takes what its own guide recommends beyond its defaults.
     """
 
     factors: Mapping[str, str]
     trial: int
     run: RunFile = field(compare=False)
     peer: str = ""
+    tuned: bool = field(default=False, compare=False)
 
     @property
     def is_warmup(self) -> bool:
@@ -107,7 +96,7 @@ def cells_of(plan: Plan) -> list[Cell]:
                 continue
             run = _run(plan, variant, point)
             found += [
-                Cell(factors, trial, _seeded(plan, run, trial), variant.peer)
+                Cell(factors, trial, _seeded(plan, run, trial), variant.peer, variant.tuned)
                 for trial in range(1 - plan.warmup_trials, plan.trials + 1)
             ]
     if not found:
@@ -180,7 +169,9 @@ def _points(plan: Plan, variant: Variant) -> list[dict[str, str]]:
     def values(key: str) -> tuple[str, ...]:
         if key in variant.settings:
             return (variant.settings[key],)
-        if variant.peer and key not in PEER_KEYS:
+        if variant.peer and not (key in PEER_KEYS or key.startswith(PEER_GROUPS)):
+            return (NOT_VARIED,)
+        if variant.peer and key in peers.find(variant.peer).fixed:
             return (NOT_VARIED,)
         return tuple(plan.matrix[key])
 

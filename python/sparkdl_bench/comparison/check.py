@@ -10,12 +10,12 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sparkdl_bench import helper_process, peers, session, transports
-from sparkdl_bench.comparison import peer_data
 from sparkdl_bench.comparison.cells import Cell
-from sparkdl_bench.comparison.execute import fit_case
+from sparkdl_bench.comparison.peer_case import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 
 
@@ -28,6 +28,12 @@ def missing(cells: Sequence[Cell], peers_directory: Path) -> dict[str, str]:
         ConfigurationError: a peer is none, or none that can train.
     """
     reasons = {cell.group: _missing(cell, peers_directory) for cell in _one_each(cells)}
+    return {group: reason for group, reason in reasons.items() if reason}
+
+
+def unable(cells: Sequence[Cell]) -> dict[str, str]:
+    """By group why its peer cannot be brought to this host at all: no Python or Java that it runs on."""
+    reasons = {cell.group: peers.find(cell.peer).unable() for cell in _one_each(cells) if cell.peer}
     return {group: reason for group, reason in reasons.items() if reason}
 
 
@@ -89,8 +95,8 @@ def _peer(cell: Cell) -> peers.Peer:
 def _check_peer(cell: Cell) -> None:
     peer = _peer(cell)
     try:
-        peer_data.check(cell.run.settings)
-        peer.check(fit_case(cell.run.settings, Path("rows.npz"), cell.run.spark))
+        case = fit_case(cell.run.settings, Path("rows.npz"), cell.run.spark)
+        peer.check(replace(case, tuned=cell.tuned))
     except (ConfigurationError, ValueError) as error:
         raise ConfigurationError(f"{cell.group}: {error}") from error
 

@@ -14,36 +14,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparkdl_bench import peers
-from sparkdl_bench.comparison import peer_data, record
+from sparkdl_bench.comparison import peer_case, peer_run, record
 from sparkdl_bench.comparison.application import MORE_TIME, Application
-from sparkdl_bench.comparison.cells import Cell, global_batch
+from sparkdl_bench.comparison.cells import Cell
 from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.comparison.store import ComparisonFolder
-from sparkdl_bench.errors import ConfigurationError, RunFailedError, RunTimedOutError, SparkDLError
-from sparkdl_bench.peers import FitCase
+from sparkdl_bench.errors import RunFailedError, RunTimedOutError, SparkDLError
 from sparkdl_bench.peers._process import left_whole, run_to_end, stop_all
 
 MARK_VARIABLE = "SPARKDL_COMPARISON"
 _BEGUN = "begun.json"
-_MEASURED = "peer.jsonl"
-# What decides how a net is trained and peers cannot be told, with the value by which they train.
-PEERS_WAY = {
-    "model.name": "mlp",
-    "model.activation": "relu",
-    "model.output_activation": "none",
-    "optimizer.name": "sgd",
-    "optimizer.weight_decay": "0",
-    "optimizer.nesterov": "false",
-    "schedule.name": "constant",
-    "schedule.warmup_steps": "0",
-    "clip_norm": "0",
-    "max_steps": "0",
-    "evaluate_every": "1",
-    "data.normalize": "none",
-    "data.padding": "0",
-    "data.crop": "0",
-    "data.flip": "false",
-}
 
 
 class Executor(Protocol):
@@ -147,25 +127,19 @@ class ProcessExecutor:
     def _peer(self, cell: Cell) -> dict[str, Any]:
         self.close()
         place = self._folder.runs(cell)
-        out = place / _MEASURED
+        out = place / peer_run.MEASURED
+        settings = cell.run.settings
         measured, then = left_whole(cell.peer, out), {}
         if measured is None:
-            settings = cell.run.settings
-            data = self._folder.path / "data" / peer_data.file_name(settings)
-            peer_data.export(settings, data)
-            case = fit_case(settings, data, cell.run.spark)
             _begin(place)
-            start = time.monotonic()
-            measured = peers.find(cell.peer).run(case, self._plan.timeout_s, self._peers, out)
-            seconds = time.monotonic() - start
-            # Its program writes once, when its clock has ended.
-            stop_s = min(seconds, max(0.0, time.time() - out.stat().st_mtime))
+            peer = peers.find(cell.peer)
+            case = peer_case.prepare(settings, cell.run.spark, self._folder.path / "data", cell.tuned)
+            trained = peer_run.train(peer, case, place, self._plan.timeout_s, self._peers)
         else:
             # A killed comparison had trained it and could not write it down any more.
             begun, ended = _begun(place), out.stat().st_mtime
-            seconds, stop_s, then = ended - begun, 0.0, _of_then(begun, ended)
-        steps_ms = [sample.ms for sample in measured.samples]
-        return {**record.of_peer(self._plan, cell, steps_ms, measured.facts, seconds, stop_s), **then}
+            trained, then = peer_run.Trained(measured, begun, ended, 0.0), _of_then(begun, ended)
+        return {**record.of_peer(self._plan, cell, trained, place), **then}
 
 
 def _begin(place: Path) -> float:
@@ -185,38 +159,6 @@ def _of_then(begun: float, ended: float) -> dict[str, Any]:
     """When a cell ran that was found trained; how busy the machine was then, nobody knows any more."""
     started = datetime.fromtimestamp(begun, timezone.utc).isoformat(timespec="milliseconds")
     return {"started": started, "seconds": round(ended - begun, 2), "load": {}}
-
-
-def _same(value: str, other: str) -> bool:
-    try:
-        return float(value) == float(other)
-    except ValueError:
-        return value.strip().lower() == other
-
-
-def fit_case(settings: Mapping[str, str], data: Path, spark: Mapping[str, str]) -> FitCase:
-    """A run's keys as a peer takes them.
-
-    Raises:
-        ConfigurationError: the run is to train in a way that peers do not, so that not only the speed would differ.
-    """
-    for key, wanted in PEERS_WAY.items():
-        if not _same(settings.get(key, wanted), wanted):
-            raise ConfigurationError(
-                f"Peers train with {key} = {wanted}, and the run has {settings[key]}. Leave the peers out of the "
-                "comparison, or take that value."
-            )
-    return FitCase(
-        data_path=str(data.resolve()),
-        batch=global_batch(settings),
-        epochs=int(settings.get("epochs", "5")),
-        hidden=tuple(int(width) for width in settings.get("model.hidden", "1024").split(",") if width.strip()),
-        workers=int(settings.get("workers", "2")),
-        threads=int(settings.get("engine.threads", "0")) or int(spark.get("spark.task.cpus", "1")),
-        learning_rate=float(settings.get("optimizer.learning_rate", "0.1")),
-        momentum=float(settings.get("optimizer.momentum", "0")),
-        seed=int(settings.get("seed", "0")),
-    )
 
 
 def run_toml(settings: Mapping[str, str], spark: Mapping[str, str]) -> str:

@@ -45,7 +45,8 @@ def run(
         RunFailedError: a cell failed.
     """
     lacking = check.missing(cells, peers_dir)
-    skipped = lacking if skip_missing else {}
+    # What no command could install is left out in any case: the comparison goes on without it, and says why.
+    skipped = lacking if skip_missing else check.unable(cells)
     for group, reason in skipped.items():
         click.echo(f"Skipped: {group}. {reason}", err=True)
     # Where nothing is left, the check of all of them says what to install.

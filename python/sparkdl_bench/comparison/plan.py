@@ -45,7 +45,7 @@ QUICK = "try-"
 # What tells the two kinds of files apart.
 _OF_COMPARISONS = {"base", "matrix", "variant", "set"}
 _OF_RUNS = {"workers", "batch", "epochs", "model", "data", "optimizer", "transport", "spark"}
-_VARIANT_KEYS = ("name", "peer", "set")
+_VARIANT_KEYS = ("name", "peer", "tuned", "set")
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,13 @@ class Variant:
     Attributes:
         peer: name of a peer that trains in place of Spark; empty for ours.
         settings: keys of a run that are its own. It does not vary over those.
+        tuned: of a peer, whether it takes what its own guide recommends beyond its defaults.
     """
 
     name: str
     peer: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    tuned: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,12 @@ def _variants(entries: list[Any], where: str) -> tuple[Variant, ...]:
             )
         given = {_canonical(key): value for key, value in flatten(entry.get("set", {}), where).items()}
         settings = {key: catalogue.canonical(key, value)[1] for key, value in given.items()}
-        variants.append(Variant(entry["name"], entry.get("peer", ""), settings))
+        tuned = entry.get("tuned", False)
+        if not isinstance(tuned, bool) or (tuned and not entry.get("peer")):
+            raise ConfigurationError(
+                f"The variant '{entry['name']}' of {where} has tuned = {tuned!r}; it is true or false, and of a peer."
+            )
+        variants.append(Variant(entry["name"], entry.get("peer", ""), settings, tuned))
     names = [variant.name for variant in variants]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"Two variants of {where} have one name; their names: {', '.join(names)}.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkdl_bench import statistics
-from sparkdl_bench.comparison import resources
+from sparkdl_bench.comparison import peer_run, resources
 from sparkdl_bench.comparison.cells import Cell, global_batch
 from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.errors import ConfigurationError
@@ -88,7 +88,7 @@ def of_run(
     return {
         **_head(plan, cell, workers, threads, batch, int(summary.get("servers", 0))),
         "status": "success",
-        "in_band": True,
+        "in_band": "peer" not in summary["variant"],
         "variant": summary["variant"],
         "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows, waits),
         "history": history,
@@ -110,19 +110,13 @@ def of_run(
     }
 
 
-def of_peer(
-    plan: Plan, cell: Cell, steps_ms: Sequence[float], facts: Mapping[str, Any], seconds: float, stop_s: float = 0.0
-) -> dict[str, Any]:
-    """The record of a peer's run; `facts` holds its history.
-
-    Args:
-        seconds: of its whole process, from the command to its end.
-        stop_s: of these what came after its clock had ended.
-    """
+def of_peer(plan: Plan, cell: Cell, trained: peer_run.Trained, place: Path) -> dict[str, Any]:
+    """The record of a peer's run; its facts hold its history, `place` what its processes used."""
+    facts, seconds, stop_s, steps_ms = trained.facts, trained.seconds, trained.stop_s, trained.steps_ms
     settings = cell.run.settings
     workers, threads = cell.workers, int(facts["threads"])
     history = list(facts["history"])
-    batch = global_batch(settings)
+    batch = int(facts.get("batch", global_batch(settings)))  # some have no batches but all rows
     phases_ms = {name: float(mean) for name, mean in facts.get("phases_ms", {}).items()}
     before_s = seconds - float(facts["seconds_total"]) - stop_s
     layers = {
@@ -150,8 +144,12 @@ def of_peer(
         "phases_ms": phases_ms,
         "layers_s": {name: round(value, 4) for name, value in layers.items()},
         "bytes": {},
+        "resources": resources.of_run(place),
         "steps_ms": [round(step, 4) for step in steps_ms],
-        "facts": {name: value for name, value in facts.items() if name not in {"history", "phases_ms"}},
+        "facts": {
+            **{name: value for name, value in facts.items() if name not in {"history", "phases_ms"}},
+            "cores_in_use": peer_run.cores_in_use(place, facts, trained.begun_s),
+        },
     }
 
 

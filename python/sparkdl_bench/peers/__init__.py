@@ -64,24 +64,32 @@ class TrainCase:
 
 @dataclass(frozen=True)
 class FitCase:
-    """Train a multilayer perceptron for whole epochs, tested after each; a sample is one step, the history a fact.
+    """Train a model of ours for whole epochs, tested after each; a sample is one step, the history a fact.
 
     Attributes:
-        data_path: a .npz file with x_train, y_train, x_test, y_test (features fp32, labels int64).
+        data_path: a .npz file with x_train, y_train, x_test, y_test (rows × values, fp32; labels int64).
+        start_path: a .npz file with `parameters`, the initial weights in the specification's flat layout (fp32), and
+            `orders`, the rows of each epoch (epochs × rows, int32). Peers that cannot start so say it.
+        specification: the model as JSON (docs/reference/models.md), with `parameters`.
         batch: global batch, rows per step over all workers; the last one of an epoch may be smaller.
         epochs: passes over the training rows, in an order of their own each.
+        optimizer: `name`, `learning_rate` and the other keys of the run's optimiser, without `optimizer.`.
+        schedule: of the learning rate, likewise.
+        tuned: whether to take what the peer's own guide recommends for this host beyond its defaults.
         others: as in `TrainCase`.
     """
 
     data_path: str
+    start_path: str = ""
+    specification: str = ""
     batch: int = 128
     epochs: int = 5
-    hidden: tuple[int, ...] = (1024,)
     workers: int = 1
     threads: int = 1
-    learning_rate: float = 0.1
-    momentum: float = 0.0
     seed: int = 0
+    optimizer: Mapping[str, str] = field(default_factory=lambda: {"name": "sgd", "learning_rate": "0.1"})
+    schedule: Mapping[str, str] = field(default_factory=lambda: {"name": "constant"})
+    tuned: bool = False
     kind: str = field(default="fit", init=False)
 
     def __post_init__(self) -> None:
@@ -192,8 +200,26 @@ class Peer(Protocol):
         """Pinned requirements of its environment; empty when it needs none of its own."""
         ...
 
+    @property
+    def needs(self) -> str:
+        """The Pythons and Javas that it can be run with, for people."""
+        ...
+
+    @property
+    def fixed(self) -> Mapping[str, str]:
+        """Keys of a run that a training of whole epochs cannot be told, and why; empty for most."""
+        ...
+
+    def unable(self) -> str | None:
+        """Why it can neither be installed nor run on this host; None where it can."""
+        ...
+
     def install(self, directory: Path, /) -> None:
         """Make the environment under `directory`; does nothing when it is there and whole."""
+        ...
+
+    def remove(self, directory: Path, /) -> bool:
+        """Take away what `install` has made; False where there was nothing."""
         ...
 
     def missing(self, directory: Path, /) -> str | None:

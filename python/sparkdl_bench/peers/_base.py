@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import Case, CollectiveCase, Measurement, default_directory
+from sparkdl_bench.peers import Case, CollectiveCase, FitCase, Measurement, default_directory
+from sparkdl_bench.peers._abilities import Abilities
 from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._process import measure
 
@@ -42,7 +43,9 @@ class EnvironmentPeer:
     Attributes:
         kinds: the cases that it can run.
         program: module of `programs/measure` that measures.
-        fit_program: the one for cases of kind `fit`.
+        fit_program: the one for cases of kind `fit`, with what it can be told as `abilities`.
+        fixed: keys of a run that it cannot be told, and why.
+        tuning: what `tuned` changes, for people; empty: it has no tuned way, and refuses it.
         workers: processes or tasks of a run of which nobody says how many.
     """
 
@@ -54,15 +57,31 @@ class EnvironmentPeer:
     host_local_choices: tuple[bool, ...] = (False,)
     fit_program: str = ""
     workers: int = 2
+    abilities: Abilities | None = None
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    tuning: str = ""
 
     @property
     def requirements(self) -> tuple[str, ...]:
         return self.environment.all_requirements
 
+    @property
+    def needs(self) -> str:
+        return self.environment.needs
+
+    def unable(self) -> str | None:
+        reason = self.environment.unable()
+        return f"The peer '{self.name}' cannot run on this host. {reason}" if reason else None
+
     def install(self, directory: Path) -> None:
         self.environment.install(directory)
 
+    def remove(self, directory: Path) -> bool:
+        return self.environment.remove(directory)
+
     def missing(self, directory: Path) -> str | None:
+        if reason := self.unable():
+            return reason
         if self.environment.is_ready(directory):
             return None
         option = "" if directory == default_directory() else f" --dir {directory}"
@@ -93,13 +112,25 @@ class EnvironmentPeer:
                 f"{', '.join(sorted(self.kinds))}."
             )
 
+        if isinstance(case, FitCase):
+            if self.abilities:
+                self.abilities.check(self.name, case)
+            if case.tuned and not self.tuning:
+                raise ConfigurationError(
+                    f"The peer '{self.name}' has one way to run alone, as its guide recommends it; leave out 'tuned'."
+                )
+
     def command(self, launch: Launch) -> Sequence[str]:
         program = self.fit_program if launch.case.kind == "fit" else self.program
         return [str(launch.python), "-m", f"measure.{program}"]
 
     def variables(self, launch: Launch) -> Mapping[str, str]:
         """Environment variables on top of this process's own."""
-        return thread_variables(1 if isinstance(launch.case, CollectiveCase) else launch.case.threads)
+        own = thread_variables(1 if isinstance(launch.case, CollectiveCase) else launch.case.threads)
+        if self.environment.java:
+            home = self.environment.java.home()
+            own |= {"JAVA_HOME": str(home), "PATH": f"{home / 'bin'}{os.pathsep}{launch.path}"}
+        return own
 
 
 def thread_variables(threads: int) -> dict[str, str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.peers._java import Java
 
 INSTALL_TIMEOUT_S = 1800.0
 _OLDEST, _NEWEST = (3, 10), (3, 12)
@@ -30,6 +31,7 @@ class Environment:
         without_dependencies: pinned requirements whose own dependency lists are wrong (`pip install --no-deps`).
         imports: modules that must import for the environment to count as whole.
         oldest_python, newest_python: between which (major, minor) the pinned versions have wheels.
+        java: the Javas that its programs run on; None: they need none.
         disk_gb: room that it takes, told before it is made.
     """
 
@@ -39,11 +41,37 @@ class Environment:
     imports: tuple[str, ...] = ()
     oldest_python: tuple[int, int] = _OLDEST
     newest_python: tuple[int, int] = _NEWEST
+    java: Java | None = None
     disk_gb: float = 0.1
 
     @property
     def all_requirements(self) -> tuple[str, ...]:
         return self.requirements + self.without_dependencies
+
+    @property
+    def needs(self) -> str:
+        """`Python 3.10 to 3.12, Java 17`."""
+        python = f"Python 3.{self.oldest_python[1]} to 3.{self.newest_python[1]}"
+        return f"{python}, {self.java}" if self.java else python
+
+    def unable(self) -> str | None:
+        """Why it cannot be made or used on this host; None where it can."""
+        try:
+            find_python(self.newest_python, self.oldest_python)
+            if self.java:
+                self.java.home()
+        except ConfigurationError as error:
+            return str(error)
+        return None
+
+    def remove(self, directory: Path) -> bool:
+        """Takes it away; False where there was nothing."""
+        if not self.folder(directory).exists():
+            return False
+        with _locked(directory / f".{self.name}.lock"):
+            self._marker(directory).unlink(missing_ok=True)  # first: half of one must not look whole
+            shutil.rmtree(self.folder(directory))
+        return True
 
     def folder(self, directory: Path) -> Path:
         return directory / self.name

@@ -18,6 +18,7 @@ import psutil
 from sparkdl_bench.errors import RunFailedError, RunTimedOutError
 from sparkdl_bench.peers import Case, Measurement, Sample, case_to_dict
 from sparkdl_bench.peers._environment import tail
+from sparkdl_bench.peers._sampler import Sampler
 
 # Every process that a peer starts inherits this; it finds those that left the process group (MPI's daemons do).
 MARK = "SPARKDL_PEER_RUN"
@@ -35,7 +36,7 @@ def measure(
     """Run `command CASE.json OUT.jsonl`, and read the samples and facts that it wrote.
 
     Args:
-        out: a file that is not there yet, where they are to stay.
+        out: a file that is not there yet, where they are to stay; what its processes used is then kept beside it.
 
     Raises:
         RunFailedError: it ended with an error, said nothing, or took longer than `timeout_s`.
@@ -43,7 +44,8 @@ def measure(
     with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-") as folder:
         case_file, out_file = Path(folder, "case.json"), out or Path(folder, "out.jsonl")
         case_file.write_text(json.dumps(case_to_dict(case)))
-        run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, environment, folder)
+        beside = out.parent if out else None
+        run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, environment, folder, beside)
         return _read(name, out_file)
 
 
@@ -61,8 +63,12 @@ def run_to_end(
     timeout_s: float,
     environment: Mapping[str, str] | None = None,
     folder: str | None = None,
+    sampled: Path | None = None,
 ) -> None:
     """Run `command` in a session of its own; whatever it started is gone when this returns or raises.
+
+    Args:
+        sampled: a folder that gets `resources.json`: what its processes used.
 
     Raises:
         RunFailedError: it ended with an error.
@@ -80,7 +86,10 @@ def run_to_end(
             cwd=folder,
             start_new_session=True,
         )
+        sampler = Sampler(child.pid, lambda: marked(mark)) if sampled else None
         try:
+            if sampler:
+                sampler.start()
             status = child.wait(timeout_s)
         except subprocess.TimeoutExpired:
             said = _said(log)  # before the end: stopping makes programs talk, too
@@ -89,6 +98,9 @@ def run_to_end(
                 "Allow more time with --timeout, or ask for fewer steps.",
             ) from None
         finally:
+            if sampler and sampled:
+                sampler.stop()
+                sampler.write(sampled)
             stop_all(child, mark)
         if status != 0:
             raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparkdl_bench.peers._abilities import ALL_OPTIMIZERS, Abilities
 from sparkdl_bench.peers._environment import Environment
 
 TORCH = Environment(
@@ -12,3 +13,5 @@ TORCH = Environment(
     newest_python=(3, 13),
     disk_gb=5.4,
 )
+
+TRAINS = Abilities(ALL_OPTIMIZERS, schedules=True)

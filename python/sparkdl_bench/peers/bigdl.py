@@ -14,6 +14,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, TrainCase
 from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
+from sparkdl_bench.peers._java import Java
 
 SAMPLE_STEPS = 10
 
@@ -44,7 +45,6 @@ class BigDL(EnvironmentPeer):
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": str(launch.python),
             "PYSPARK_DRIVER_PYTHON": str(launch.python),
-            "PATH": launch.path,
             # Its jar holds logging settings that would write all of Spark's log to one file for ever.
             "LOG4J_CONFIGURATION_FILE": "org/apache/spark/log4j2-defaults.properties",
         }
@@ -60,6 +60,7 @@ PEER = BigDL(
         without_dependencies=("bigdl-dllib-spark3==2.4.0", "bigdl-core==2.3.0"),
         imports=("pyspark", "bigdl.dllib"),
         newest_python=(3, 11),
+        java=Java(17, 17),
         disk_gb=0.6,
     ),
     program="bigdl_mlp",

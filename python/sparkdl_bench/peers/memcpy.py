@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
@@ -22,6 +23,14 @@ class MemoryCopy:
     host_local_choices: tuple[bool, ...] = (False, True)
     workers: int = 2
     requirements: tuple[str, ...] = ()
+    needs: str = ""
+    fixed: Mapping[str, str] = field(default_factory=dict)
+
+    def unable(self) -> str | None:
+        return None
+
+    def remove(self, _directory: Path) -> bool:
+        return False
 
     def install(self, _directory: Path) -> None:
         """Nothing to install."""

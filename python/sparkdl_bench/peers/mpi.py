@@ -24,7 +24,9 @@ _SHARED_MEMORY = ("--mca", "pml", "ob1", "--mca", "btl", "sm,self")
 class Mpi(EnvironmentPeer):
     def command(self, launch: Launch) -> Sequence[str]:
         case = launch.case
-        channel = _SHARED_MEMORY if isinstance(case, CollectiveCase) and case.host_local else _TCP
+        # A training takes what Open MPI itself would take between ranks of one host.
+        host_local = case.host_local if isinstance(case, CollectiveCase) else True
+        channel = _SHARED_MEMORY if host_local else _TCP
         launcher = str(launch.python.parent / "mpiexec")
         more = _MORE_THAN_CORES if case.workers > _cores() else ()
         return [launcher, *_LAUNCH, *more, *channel, "-n", str(case.workers), *super().command(launch)]

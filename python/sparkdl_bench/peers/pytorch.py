@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case
 from sparkdl_bench.peers._base import EnvironmentPeer
-from sparkdl_bench.peers._torch import TORCH
+from sparkdl_bench.peers._torch import TORCH, TRAINS
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,11 @@ class PyTorch(EnvironmentPeer):
 
 PEER = PyTorch(
     name="pytorch",
-    doc="PyTorch, one process: forward, backward and SGD step of a multilayer perceptron",
+    doc="PyTorch, one process: any model of ours",
     kinds=frozenset({"train", "fit"}),
     environment=TORCH,
     program="torch_mlp",
     fit_program="torch_fit",
+    abilities=TRAINS,
     workers=1,
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case
 from sparkdl_bench.peers._base import EnvironmentPeer
-from sparkdl_bench.peers._torch import TORCH
+from sparkdl_bench.peers._torch import TORCH, TRAINS
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,10 @@ class PyTorchDdp(EnvironmentPeer):
 
 PEER = PyTorchDdp(
     name="pytorch-ddp",
-    doc="PyTorch DistributedDataParallel over gloo on loopback, one process a worker: step of a multilayer perceptron",
+    doc="PyTorch DistributedDataParallel over gloo on loopback, one process a worker: any model of ours",
     kinds=frozenset({"train", "fit"}),
     environment=TORCH,
     program="torch_mlp",
     fit_program="torch_fit",
+    abilities=replace(TRAINS, least_workers=2, most_workers=None),
 )

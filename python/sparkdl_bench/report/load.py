@@ -223,11 +223,16 @@ def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, st
         # A function or script of the user's own: it has no batch that anybody knows, and no threads of ours.
         function = str(run.get("function", "launch"))
         return {VARIANT: f"{function} by launch, sync {chosen['transport']}", "workers": str(summary["workers"])}
+    if run.get("kind") == "peer":
+        return {VARIANT: str(run["peer"]), **_size(summary, run)}
     name = f"{chosen['transport']} {chosen['topology']} {chosen['codec']}"
     if chosen.get("algorithm", "sync-sgd") != "sync-sgd":
         name = f"{chosen['algorithm']} {name}"
+    return {VARIANT: name, **_size(summary, run)}
+
+
+def _size(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
     return {
-        VARIANT: name,
         # A run whose number of workers may change is no trial of those with one number.
         "workers": str(summary.get("workers_range") or summary["workers"]),
         "batch": str(summary["batch"]),

@@ -1,112 +1,88 @@
-"""A PyTorch multilayer perceptron trained for whole epochs: one process, or DistributedDataParallel over gloo."""
+"""A model of ours trained in PyTorch for whole epochs: one process, or DistributedDataParallel over gloo."""
 
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch  # type: ignore[import-not-found, unused-ignore]
 import torch.distributed as dist  # type: ignore[import-not-found, unused-ignore]
 import torch.nn.functional as functional  # type: ignore[import-not-found, unused-ignore]
 
+from ._fit import Clock, Rows, Start, flag, learning_rate, option, own_share
 from ._harness import read_arguments, write
 from ._ranks import run_ranks
-from ._same_start import row_order, weights
+from .torch_model import Model
 
 # The phases of a step (docs/reference/metrics.md). Putting gradients into DDP's buckets and starting their all-reduces
 # is part of the backward pass, so of `compute`; `wait` is what of the all-reduces the backward pass does not hide.
 PHASES = ("data", "compute", "wait", "update")
+# Test rows of one pass: the values of a convolutional net's layers take memory.
+EVALUATED_ROWS = 1000
 
 
 def main() -> None:
     case, out = read_arguments()
     if case["workers"] == 1:
-        samples_ms, facts = _Fit(case, 0, _orders(case)).run()
+        samples_ms, facts = Fit(case, 0).run()
         write(out, samples_ms, facts)
     else:
         run_ranks(_rank, case, out)
 
 
 def _rank(rank: int, case: dict[str, Any], rendezvous: str, out: Path) -> None:
-    orders = _orders(case)
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=case["workers"])
-    samples_ms, facts = _Fit(case, rank, orders).run()
-    sums_ms = torch.tensor([*samples_ms, *facts["phases_ms"].values()], dtype=torch.float64)
-    dist.all_reduce(sums_ms)
+    samples_ms, facts = means(case, *Fit(case, rank).run())
     if rank == 0:
-        means_ms = (sums_ms / case["workers"]).tolist()
-        steps = len(samples_ms)
-        write(out, means_ms[:steps], {**facts, "phases_ms": dict(zip(PHASES, means_ms[steps:], strict=True))})
+        write(out, samples_ms, facts)
     dist.barrier()  # no rank leaves while another still needs it
 
 
-def _orders(case: dict[str, Any]) -> list[Any]:
-    """The rows of each epoch. Made before the clock starts, because Python is slow at what others do at once."""
-    with np.load(case["data_path"]) as data:
-        rows = len(data["y_train"])
-    return [torch.from_numpy(row_order(case["seed"], epoch, rows)) for epoch in range(case["epochs"])]
+def means(case: dict[str, Any], samples_ms: list[float], facts: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
+    """The ranks' means of the times of the steps and of the phases."""
+    sums_ms = torch.tensor([*samples_ms, *facts["phases_ms"].values()], dtype=torch.float64)
+    dist.all_reduce(sums_ms)
+    means_ms = (sums_ms / case["workers"]).tolist()
+    steps = len(samples_ms)
+    return means_ms[:steps], {**facts, "phases_ms": dict(zip(PHASES, means_ms[steps:], strict=True))}
 
 
-class _Fit:
-    """One rank's training. The clock starts here: the process is up, as a run's executors are, no row has been read."""
+class Fit:
+    """One rank's training, in a process group where there are several."""
 
-    def __init__(self, case: dict[str, Any], rank: int, orders: list[Any]) -> None:
-        self.start = time.perf_counter()
-        self.case, self.rank, self.orders = case, rank, orders
+    def __init__(self, case: dict[str, Any], rank: int, started_ms: float | None = None) -> None:
+        self.clock = Clock(started_ms)
+        self.case, self.rank = case, rank
         torch.set_num_threads(case["threads"])
-        data = np.load(case["data_path"])
-        self.train = [torch.from_numpy(data[name]) for name in ("x_train", "y_train")]
-        self.test = [torch.from_numpy(data[name]) for name in ("x_test", "y_test")]
-        widths = [self.train[0].shape[1], *case["hidden"], int(self.train[1].max()) + 1]
-        layers: list[Any] = []
-        for wide, narrow in pairwise(widths):
-            layers += [torch.nn.Linear(wide, narrow), torch.nn.ReLU()]
-        self.plain: Any = torch.nn.Sequential(*layers[:-1])
-        linear = [layer for layer in self.plain if isinstance(layer, torch.nn.Linear)]
-        with torch.no_grad():
-            for layer, (weight, bias) in zip(linear, weights(widths, case["seed"]), strict=True):
-                layer.weight.copy_(torch.from_numpy(weight))
-                layer.bias.copy_(torch.from_numpy(bias))
+        torch.manual_seed(case["seed"])  # of dropout, whose masks are PyTorch's own
+        rows, start = Rows.read(case), Start.read(case)
+        shape = start.specification["input_shape"]
+        self.train = [torch.from_numpy(rows.x_train).reshape(-1, *shape), torch.from_numpy(rows.y_train)]
+        self.test = [torch.from_numpy(rows.x_test).reshape(-1, *shape), torch.from_numpy(rows.y_test)]
+        self.orders = [torch.from_numpy(order.astype("int64")) for order in start.orders]
+        self.plain: Any = Model(dict(start.specification))
+        self.plain.start(start.tensors())
         several = case["workers"] > 1
-        self.model = torch.nn.parallel.DistributedDataParallel(self.plain) if several else self.plain
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=case["learning_rate"], momentum=case["momentum"])
+        self.model = torch.nn.parallel.DistributedDataParallel(self.plain, **_ddp(case)) if several else self.plain
+        self.optimizer = optimizer(case, self.model.parameters())
         self.samples_ms: list[float] = []
         self.phases_ns = dict.fromkeys(PHASES, 0)
         self.computed_ns = 0
-        self.evaluation_s = 0.0
-        self.history: list[dict[str, Any]] = []
 
     def run(self) -> tuple[list[float], dict[str, Any]]:
-        prepared_s = time.perf_counter() - self.start
+        self.clock.prepared()
         for epoch in range(self.case["epochs"]):
             own_losses = self._epoch(epoch)
-            before = time.perf_counter()
-            train_loss, test_loss, accuracy = self._evaluate(own_losses)
-            now = time.perf_counter()
-            self.evaluation_s += now - before
-            self.history.append(
-                {
-                    "epoch": epoch + 1,
-                    "seconds": round(now - self.start, 4),
-                    "train_loss": train_loss,
-                    "test_loss": test_loss,
-                    "accuracy": accuracy,
-                }
-            )
+            with self.clock.evaluating():
+                measured = self._evaluate(own_losses)
+            self.clock.tested(*measured)
         facts = {
+            **self.clock.facts(len(self.train[1]), torch.get_num_threads()),
             "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
             "mkl": torch.backends.mkl.is_available(),
             "backend": "gloo" if self.case["workers"] > 1 else "none",
-            "train_rows": len(self.train[1]),
-            "seconds_total": time.perf_counter() - self.start,
-            "seconds_prepare": prepared_s,
-            "seconds_evaluation": self.evaluation_s,
             "phases_ms": {name: total / 1e6 / len(self.samples_ms) for name, total in self.phases_ns.items()},
-            "history": self.history,
         }
         return self.samples_ms, facts
 
@@ -119,7 +95,7 @@ class _Fit:
         for first in range(0, len(y), batch):
             begun = time.perf_counter_ns()
             rows = order[first : first + batch]
-            own = rows[self.rank * len(rows) // workers : (self.rank + 1) * len(rows) // workers]
+            own = own_share(rows, self.rank, workers)
             x_own, y_own = x[own], y[own]
             read = time.perf_counter_ns()
             self.optimizer.zero_grad()
@@ -130,6 +106,8 @@ class _Fit:
                 share.register_hook(self._tell_when_computed)
             share.backward()
             synchronised = time.perf_counter_ns()
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(self.case, len(self.samples_ms))
             self.optimizer.step()
             updated = time.perf_counter_ns()
             losses += loss.item()
@@ -157,14 +135,37 @@ class _Fit:
     def _evaluate(self, own_losses: float) -> tuple[float, float, float]:
         """Mean training loss of the epoch, mean loss (nats) and accuracy over the test rows, each rank a share."""
         x, y = (each[self.rank :: self.case["workers"]] for each in self.test)
+        loss = right = 0.0
+        self.plain.eval()
         with torch.no_grad():
-            scores = self.plain(x)
-        loss = functional.cross_entropy(scores, y, reduction="sum").item()
-        right = float((scores.argmax(1) == y).sum())
+            for first in range(0, len(y), EVALUATED_ROWS):
+                scores, labels = self.plain(x[first : first + EVALUATED_ROWS]), y[first : first + EVALUATED_ROWS]
+                loss += functional.cross_entropy(scores, labels, reduction="sum").item()
+                right += float((scores.argmax(1) == labels).sum())
+        self.plain.train()
         sums = torch.tensor([loss, right, len(y), own_losses], dtype=torch.float64)
         if self.case["workers"] > 1:
             dist.all_reduce(sums)
         return float(sums[3] / len(self.train[1])), float(sums[0] / sums[2]), float(sums[1] / sums[2])
+
+
+def optimizer(case: dict[str, Any], parameters: Any) -> Any:
+    """PyTorch's own of the run's name; the learning rate is set before each step."""
+    name, decay = case["optimizer"].get("name", "sgd"), option(case, "weight_decay", 0)
+    rate = learning_rate(case, 0)
+    if name == "sgd":
+        momentum, nesterov = option(case, "momentum", 0), flag(case, "nesterov")
+        return torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, nesterov=nesterov)
+    if name == "adagrad":
+        return torch.optim.Adagrad(parameters, lr=rate, eps=option(case, "epsilon", 1e-8), weight_decay=decay)
+    kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    betas = option(case, "beta1", 0.9), option(case, "beta2", 0.999)
+    return kinds[name](parameters, lr=rate, betas=betas, eps=option(case, "epsilon", 1e-8), weight_decay=decay)
+
+
+def _ddp(case: dict[str, Any]) -> dict[str, bool]:
+    """What DDP's guide recommends for a net whose graph stays, and which saves a copy of the gradients."""
+    return {"gradient_as_bucket_view": True, "static_graph": True} if case["tuned"] else {}
 
 
 if __name__ == "__main__":

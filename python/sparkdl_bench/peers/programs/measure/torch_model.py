@@ -27,8 +27,17 @@ class Model(nn.Module):  # type: ignore[misc, unused-ignore]
         before = INPUT
         for layer in specification["layers"]:
             self.steps.append((layer["name"], layer.get("inputs") or [before]))
+            if layer["kind"] not in _KINDS:
+                raise SystemExit(f"This program has no layer of kind '{layer['kind']}' (layer '{layer['name']}').")
             self.parts[_key(layer["name"])] = _KINDS[layer["kind"]](layer.get("options", {}))
             before = layer["name"]
+
+    def start(self, tensors: dict[str, Any]) -> None:
+        """Takes the initial weights, by the names of the specification (`fc1.weight`)."""
+        with torch.no_grad():
+            for name, values in tensors.items():
+                layer, _, part = name.rpartition(".")
+                getattr(self.parts[_key(layer)], part).copy_(torch.from_numpy(values))
 
     def forward(self, x: Any) -> Any:
         values = {INPUT: x}

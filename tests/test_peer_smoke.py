@@ -1,0 +1,66 @@
+"""Every peer that trains whole epochs: installed on this host, trained with, and removed again (`make peers`).
+
+`make test` runs none of these: they fetch up to 6 GB each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from programs import ROOT
+from sparkdl_bench import peers
+from sparkdl_bench.comparison import peer_case, peer_run
+from sparkdl_bench.config import load_run_file
+from sparkdl_bench.peers import Peer
+from sparkdl_bench.results import RunResults
+
+pytestmark = pytest.mark.peers
+
+TRAINERS = sorted(name for name, peer in peers.discover().items() if "fit" in peer.kinds)
+# Of peers that have all rows in each step or average once an epoch, which learn less in an epoch.
+SLOW: dict[str, tuple[int, float]] = {}
+TIMEOUT_S = 900.0
+
+
+@pytest.fixture
+def directory() -> Path:
+    return Path(os.environ.get("SPARKDL_PEERS", peers.default_directory()))
+
+
+@pytest.fixture
+def peer(request: pytest.FixtureRequest, directory: Path) -> Iterator[Peer]:
+    found = peers.find(request.param)
+    if reason := found.unable():
+        pytest.skip(reason)
+    was_there = found.missing(directory) is None
+    found.install(directory)
+    assert found.missing(directory) is None
+    yield found
+    # Several share an environment: the last of them takes it away.
+    sharing = [name for name in TRAINERS if peers.find(name).requirements == found.requirements]
+    if not was_there and request.param == sharing[-1]:
+        found.remove(directory)
+
+
+@pytest.mark.parametrize("peer", TRAINERS, indirect=True)
+def test_a_peer_trains_and_leaves_a_run(peer: Peer, directory: Path, tmp_path: Path) -> None:
+    epochs, least = SLOW.get(peer.name, (5, 0.85))
+    run = load_run_file(ROOT / "conf/runs/digits-mlp.toml")
+    settings = {**run.settings, "epochs": str(epochs), "workers": str(peer.workers)}
+    case = replace(peer_case.prepare(settings, {}, tmp_path / "data"), threads=1)
+    peer.check(case)
+    place = tmp_path / "run"
+    place.mkdir()
+    done = peer_run.train(peer, case, place, TIMEOUT_S, directory)
+    peer_run.write(place, peer, case, settings, done)
+    results = RunResults(place)
+    assert results.summary["final"]["test_accuracy"] > least
+    assert results.history
+    assert all(step > 0 for step in done.steps_ms)
+    assert 0 < done.facts["seconds_total"] < done.seconds
+    assert (place / "resources.json").is_file()

@@ -6,7 +6,9 @@ Files on this host are looked at here, in one pass and without Spark; tables (Pa
 from __future__ import annotations
 
 import gzip
+import re
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ from sparkdl_bench.nearest import listed, near_file
 
 _IMAGES = (".png", ".jpg", ".jpeg")
 _LARGEST_SIDE = 32
+# Of LIBSVM. What is none the run refuses by its line.
+_INDEX = re.compile("[0-9]{1,10}")
 _TABLE_PROGRAM = "sparkdl_bench.comparison.look_table"
 
 
@@ -76,7 +80,7 @@ def _nothing(data: str, path: Path) -> str:
 
 def _of_folder(path: Path, label: str | None) -> Look | None:
     names = sorted(each.name for each in path.iterdir() if not each.name.startswith((".", "_")))
-    if any(name.startswith("train-images-idx3-ubyte") for name in names):
+    if any(name.partition(".")[0] == "train-images-idx3-ubyte" for name in names):
         return _idx(path)
     if any(name.startswith("data_batch_1.bin") for name in names):
         settings = {"data.source": "cifar10", "data.path": str(path.resolve())}
@@ -117,8 +121,11 @@ def _idx(path: Path) -> Look:
     found = {each.name.partition(".")[0]: each for each in sorted(path.iterdir())}
     images = found["train-images-idx3-ubyte"]
     opener = gzip.open if images.name.endswith(".gz") else open
-    with opener(images, "rb") as file:
-        head = file.read(16)
+    try:
+        with opener(images, "rb") as file:
+            head = file.read(16)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{images}' cannot be read: {error}. Fetch it again.") from error
     if len(head) < 16 or head[:4] != b"\x00\x00\x08\x03":
         raise ConfigurationError(f"'{images}' does not begin as an IDX file of images does. Fetch it again.")
     rows, height, width = struct.unpack(">III", head[4:])
@@ -160,7 +167,7 @@ def _libsvm(path: Path) -> Look:
             rows += 1
             for word in words[1:]:
                 index = word.partition(":")[0]
-                highest = max(highest, int(index) if index.isdigit() else 0)
+                highest = max(highest, int(index) if _INDEX.fullmatch(index) else 0)
             labels.refuse_many(found, f"The first word of each line of '{path}'")
     if not found or not highest:
         raise ConfigurationError(f"'{path}' has no line of the form `label index:value …`.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +34,7 @@ def text(path: Path) -> Iterator[IO[str]]:
             f"'{path}' is no text in UTF-8 (byte {error.start} is 0x{error.object[error.start]:02x}). Convert it, for "
             f"example with iconv -f UTF-16 -t UTF-8 '{path}'."
         ) from error
-    except (OSError, EOFError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, csv.Error) as error:
         raise ConfigurationError(f"'{path}' cannot be read as text: {error}.") from error
 
 
@@ -101,7 +103,7 @@ def _refuse_words(row: Sequence[str], place: int, names: Sequence[str], where: s
 
 def _place(label: str | None, names: Sequence[str], count: int, where: str) -> int:
     """The number of the label's column: the one that is named, one that has a usual name, or the last."""
-    if label is not None and label.lstrip("-").isdigit() and -count <= int(label) < count:
+    if label is not None and re.fullmatch("-?[0-9]{1,9}", label) and -count <= int(label) < count:
         return int(label) % count
     if label is not None:
         if label in names:

@@ -171,10 +171,14 @@ def _kept(path: Path, results: Results) -> None:
 
 def _net(path: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise ConfigurationError(f"'{path}' cannot be read: {error.strerror or error}. {_WHAT}") from error
+    for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigurationError(f"Line {number} of '{path}' is not JSON: {error}. {_WHAT}") from error
         if not isinstance(row, dict) or not set(row) >= _NET_KEYS:
             raise ConfigurationError(
@@ -186,7 +190,22 @@ def _net(path: Path) -> list[dict[str, Any]]:
 
 
 def _of_runs(folders: Sequence[Path]) -> Comparison:
-    """Single runs, side by side: those whose configurations are the same are trials of one group."""
+    """Single runs, side by side: those whose configurations are the same are trials of one group.
+
+    Raises:
+        ConfigurationError: a folder's files are damaged, or not all there.
+    """
+    try:
+        return _side_by_side(folders)
+    except (ArithmeticError, AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        named = f"'{folders[0]}'" if len(folders) == 1 else f"One of {', '.join(repr(str(each)) for each in folders)}"
+        raise ConfigurationError(
+            f"{named} is no whole run's folder: its files do not say what runs write there ({error!r}). They were "
+            "damaged, or changed by hand; leave the folder out, or run it again."
+        ) from error
+
+
+def _side_by_side(folders: Sequence[Path]) -> Comparison:
     described = [(folder, RunResults(folder)) for folder in folders]
     plan = Plan("runs", "Runs", RunFile(), (Variant(""),), {}, warmup_steps=0)
     varied = _varied([results.run for _, results in described])

@@ -79,6 +79,8 @@ class Wire:
     def receive_any(self) -> tuple[int, bytes, SparkDLError | None]:
         """The next answer, also where it is an error."""
         length, kind, number = _HEAD.unpack(self._read(_HEAD.size))
+        if length < 0:
+            raise SparkDLError(f"The executor's JVM announced an answer of {length} bytes. Its log may say why.")
         body = self._read(length) if length else b""
         return number, body, None if kind == _DONE else _error(kind, body.decode("utf-8", "replace"))
 
@@ -116,13 +118,13 @@ class Wire:
 
     def _read(self, count: int) -> bytes:
         try:
-            data = self._socket.recv(count)
+            data = self._socket.recv(min(count, MOST_BODY))  # which takes memory at once
             if len(data) == count:
                 return data
             parts = [data]
             left = count - len(data)
             while left and data:
-                data = self._socket.recv(left)
+                data = self._socket.recv(min(left, MOST_BODY))
                 parts.append(data)
                 left -= len(data)
         except BlockingIOError as error:
@@ -174,6 +176,7 @@ def hello(words: Mapping[str, Any]) -> bytes:
 
 
 def _error(kind: int, words: str) -> SparkDLError:
+    words = words or "it gave no reason"
     if kind == _USER_ERROR:
         return ConfigurationError(words)
     if kind == _FAILED:

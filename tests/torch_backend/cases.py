@@ -106,6 +106,20 @@ def callbacks_of_futures(rank: int) -> Any:
 
 
 @case
+def sparse_sums(rank: int, size: int) -> Any:
+    """Ranks hold other indices, other numbers of them, the same one twice, and none."""
+    values = torch.arange(6.0).view(3, 2) + rank
+    rows = torch.sparse_coo_tensor([[rank, rank + 1, rank]], values, (size + 1, 2), check_invariants=True)
+    cells = (torch.eye(2, 3) * (rank + 1)).to_sparse()
+    empty = torch.zeros(4).to_sparse()
+    one = torch.ones(4).to_sparse() if rank == 0 else empty
+    nothing = empty.clone()
+    for tensor in (rows, cells, one, nothing):
+        dist.all_reduce(tensor)
+    return [each.to_dense() for each in (rows, cells, one, nothing)]
+
+
+@case
 def broadcast_and_reduce(rank: int, size: int) -> Any:
     sent = base(rank)
     dist.broadcast(sent, 1)
@@ -224,6 +238,22 @@ def ddp_small_buckets(rank: int, size: int) -> Any:
 @case
 def ddp_static_graph(rank: int, size: int) -> Any:
     return trained(rank, static_graph=True, gradient_as_bucket_view=True)
+
+
+@case
+def ddp_sparse_gradients(rank: int, size: int) -> Any:
+    torch.manual_seed(3)
+    model = DDP(nn.Sequential(nn.EmbeddingBag(30, 5, sparse=True), nn.Linear(5, 3)))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    generator = torch.Generator().manual_seed(rank)
+    losses = []
+    for _ in range(5):
+        optimizer.zero_grad()
+        loss = model(torch.randint(0, 30, (8, 4), generator=generator)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
 
 
 @case

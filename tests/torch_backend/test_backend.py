@@ -249,7 +249,9 @@ def test_what_cannot_be_is_refused_clearly(on_ranks: Callable[[Body], list[Any]]
         for call in (
             lambda: dist.all_reduce(torch.ones(3, dtype=torch.uint16)),
             lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), dist.ReduceOp.AVG),
-            lambda: dist.all_reduce(torch.ones(3).to_sparse()),
+            lambda: dist.broadcast(torch.ones(3).to_sparse(), 0),
+            lambda: dist.all_reduce(torch.ones(3).to_sparse(), dist.ReduceOp.MAX),
+            lambda: dist.all_reduce(torch.ones(3 + dist.get_rank()).to_sparse()),
             lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3)),
             lambda: dist.distributed_c10d._get_default_group().monitored_barrier(),
             lambda: dist.all_reduce(torch.ones(3, dtype=torch.int32), dist.ReduceOp.AVG, async_op=True).wait(),
@@ -265,10 +267,12 @@ def test_what_cannot_be_is_refused_clearly(on_ranks: Callable[[Body], list[Any]]
     def body(endpoint: worker.Endpoint) -> Any:
         return with_sparkdl(endpoint, operations)
 
-    for kind, average, layout, rows, monitored, later, total in on_ranks(body):
+    for kind, average, layout, sparse, shapes, rows, monitored, later, total in on_ranks(body):
         assert "uint16" in kind
         assert "average is not defined for int32" in average
         assert "dense tensors" in layout
+        assert "no max of sparse" in sparse
+        assert "of another shape or type" in shapes
         assert "2 ranks cannot share equally" in rows
         assert "no monitored_barrier" in monitored
         assert later == average

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,10 +32,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:py
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Held = dict[str, int]
+Threads = Counter[str]
 # Of memory, beside the share: what allocators keep for themselves.
 SHARE, SLACK_BYTES = 0.05, 16 << 20
 # Netty and Spark open a few more by themselves (a timer's thread, a second event loop).
 MORE_THREADS, MORE_DESCRIPTORS = 3, 4
+# How long an executor may take to end the threads of groups that are closed: it waits for the other side's end of a
+# connection for at most three seconds, and others have the cores.
+PATIENCE_S = 30.0
 
 
 def held_by(pid: int) -> Held:
@@ -44,6 +50,30 @@ def held_by(pid: int) -> Held:
         "threads": int(re.findall(r"^Threads:\s+(\d+)", status, re.MULTILINE)[0]),
         "resident": 1024 * int(re.findall(r"^VmRSS:\s+(\d+)", status, re.MULTILINE)[0]),
     }
+
+
+def threads_of(pid: int) -> Threads:
+    """How many threads of each name a process has; names are the kernel's, of at most 15 letters."""
+    found: Threads = Counter()
+    for each in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found[(each / "comm").read_text().strip()] += 1
+        except OSError:  # it has just ended
+            continue
+    return found
+
+
+def of_groups(pid: int) -> int:
+    """Threads of the connections of Python processes, which every group has some of."""
+    return sum(count for name, count in threads_of(pid).items() if name.startswith("sparkdl-worker"))
+
+
+def await_end_of_groups(pid: int, others: int) -> None:
+    """Who closes a group does not wait for that. What is left after this long, the test finds."""
+    begun, more = time.monotonic(), of_groups(pid) - others
+    while of_groups(pid) > others and time.monotonic() < begun + PATIENCE_S:
+        time.sleep(0.1)
+    print(f"{more} threads of closed groups; after {time.monotonic() - begun:.1f} s {of_groups(pid) - others}")
 
 
 def held_by_jvm(pid: int) -> Held:
@@ -59,7 +89,7 @@ def held_by_jvm(pid: int) -> Held:
     return {**held_by(pid), **heap}
 
 
-def train(steps: int, looks: tuple[int, ...]) -> list[tuple[Held, Held]]:
+def train(steps: int, looks: tuple[int, ...]) -> list[tuple[tuple[Held, Threads], tuple[Held, Threads]]]:
     """What this process and its executor's JVM hold after so many steps of each kind of operation."""
     import gc
 
@@ -75,6 +105,8 @@ def train(steps: int, looks: tuple[int, ...]) -> list[tuple[Held, Held]]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     rows = torch.randn(8, 64)
     found = []
+    dist.barrier()
+    others = of_groups(jvm)
     for step in range(1, steps + 1):
         optimizer.zero_grad()
         model(rows).square().mean().backward()
@@ -87,7 +119,9 @@ def train(steps: int, looks: tuple[int, ...]) -> list[tuple[Held, Held]]:
             # One JVM after the other: each takes a core while it collects.
             for turn in range(size):
                 if turn == rank:
-                    found.append((held_by(os.getpid()), held_by_jvm(jvm)))
+                    await_end_of_groups(jvm, others)
+                    mine, its = held_by(os.getpid()), held_by_jvm(jvm)
+                    found.append(((mine, threads_of(os.getpid())), (its, threads_of(jvm))))
                 dist.barrier()
     return found
 
@@ -127,8 +161,9 @@ def every_kind(torch: Any, dist: Any, rank: int, size: int, step: int) -> list[C
 def test_steps_keep_nothing(spark: SparkSession, tmp_path: Path, first: int, last: int) -> None:
     found = sparkdl_bench.launch(train, spark, args=(last, (first, last)), results=tmp_path, timeout=120)
     for rank, looks in enumerate(found):
-        for side, before, after in zip(("Python", "JVM"), *looks, strict=True):
-            where = f"rank {rank}, {side}: {before} after {first} steps, {after} after {last}"
+        for side, (before, threads), (after, later) in zip(("Python", "JVM"), *looks, strict=True):
+            new = dict(later - threads)
+            where = f"rank {rank}, {side}: {before} after {first} steps, {after} after {last}; threads more: {new}"
             print(where)
             assert after["descriptors"] <= before["descriptors"] + MORE_DESCRIPTORS, where
             assert after["threads"] <= before["threads"] + MORE_THREADS, where

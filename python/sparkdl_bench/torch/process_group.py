@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.torch import all_reduce
+from sparkdl_bench.torch import all_reduce, sparse
 from sparkdl_bench.torch import tensors as t
 from sparkdl_bench.torch.homes import Homes, is_called_by_reducer
 from sparkdl_bench.torch.operations import Begun, Operations, Work
@@ -109,10 +109,22 @@ class SparkDLProcessGroup(dist.ProcessGroup):
     # Reductions.
 
     def allreduce(self, tensors: Sequence[Tensor], opts: Any = None) -> Work:
+        if any(sparse.is_sparse(each) for each in tensors):
+            return self._sum_sparse(tensors, opts)
         op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
         home = self._home_of(tensors[0]) if len(kinds) == 1 and is_called_by_reducer() else None
         begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op, home) if len(kinds) == 1 else None
         return self._run(lambda: self._all_reduce(tensors, kinds, op, home), opts, tensors, begin=begin)
+
+    def _sum_sparse(self, tensors: Sequence[Tensor], opts: Any) -> Work:
+        sparse.check(tensors, _reduction(opts))
+
+        def operation() -> list[Tensor]:
+            for tensor in tensors:
+                sparse.all_reduce(self._group, tensor)
+            return list(tensors)
+
+        return self._run(operation, opts)
 
     def _home_of(self, bucket: Tensor) -> Home | None:
         home = self._homes.of(bucket)

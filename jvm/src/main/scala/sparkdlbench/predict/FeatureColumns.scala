@@ -22,44 +22,63 @@ private[predict] final class FeatureColumns private (
     input: RowInput
 ) extends Serializable {
 
-  /** The row's values, as they are stored; Left: why there are none. */
-  def values(row: HeldRow): Either[String, Array[Float]] =
-    (if (isList) list(row) else numbers(row)).flatMap(finite)
+  /**
+   * Reads the row's values, as they are stored.
+   *
+   * @param found
+   *   gets them; of the model's `input.width`
+   * @return
+   *   why there are none
+   */
+  def read(row: HeldRow, found: Array[Float]): Option[String] =
+    (if (isList) list(row, found) else numbers(row, found)).orElse(infinite(found))
 
-  private def list(row: HeldRow): Either[String, Array[Float]] = {
+  private def list(row: HeldRow, found: Array[Float]): Option[String] = {
     val (place, kind) = (places.head, kinds.head)
-    if (row.isNullAt(place)) Left(s"column '${names.head}' is null")
+    if (row.isNullAt(place)) Some(s"column '${names.head}' is null")
     else {
       // A sparse vector of another size is not made dense: it may be of any size.
       val size = row.size(place, kind)
-      if (size == input.width) Right(row.floats(place, kind))
-      else Left(s"column '${names.head}' has $size values, and the model takes rows of ${FeatureColumns.values(input)}")
+      if (size == input.width) { row.read(place, kind, found); None }
+      else Some(s"column '${names.head}' has $size values, and the model takes rows of ${FeatureColumns.values(input)}")
     }
   }
 
-  private def numbers(row: HeldRow): Either[String, Array[Float]] = {
-    val found = new Array[Float](places.length)
+  private def numbers(row: HeldRow, found: Array[Float]): Option[String] = {
     var at = 0
     while (at < places.length && !row.isNullAt(places(at))) {
       found(at) = row.float(places(at), kinds(at))
       at += 1
     }
-    if (at == places.length) Right(found) else Left(s"column '${names(at)}' is null")
+    if (at == places.length) None else Some(s"column '${names(at)}' is null")
   }
 
-  private def finite(found: Array[Float]): Either[String, Array[Float]] = {
-    var wrong = 0
+  private def infinite(found: Array[Float]): Option[String] = if (FeatureColumns.areFinite(found)) None
+  else {
     // A difference of what is not finite is NaN.
-    while (wrong < found.length && found(wrong) - found(wrong) == 0f) wrong += 1
-    if (wrong == found.length) Right(found)
-    else {
-      val place = if (isList) s"value $wrong of column '${names.head}'" else s"column '${names(wrong)}'"
-      Left(s"$place is ${if (isList && found(wrong).isNaN) "null or NaN" else found(wrong).toString}, no finite number")
-    }
+    val wrong = found.indexWhere(value => value - value != 0f)
+    val place = if (isList) s"value $wrong of column '${names.head}'" else s"column '${names(wrong)}'"
+    Some(s"$place is ${if (isList && found(wrong).isNaN) "null or NaN" else found(wrong).toString}, no finite number")
   }
 }
 
 private[predict] object FeatureColumns {
+
+  /** Zero times what is not finite is NaN, and so is each sum with it. Four sums, since each addition waits for the one before. */
+  private[predict] def areFinite(found: Array[Float]): Boolean = {
+    var (one, two, three, four) = (0f, 0f, 0f, 0f)
+    val whole = found.length - found.length % 4
+    var at = 0
+    while (at < whole) {
+      one += 0f * found(at)
+      two += 0f * found(at + 1)
+      three += 0f * found(at + 2)
+      four += 0f * found(at + 3)
+      at += 4
+    }
+    while (at < found.length) { one += 0f * found(at); at += 1 }
+    one + two + three + four == 0f
+  }
 
   /** Looks at names and types alone; a ConfigurationException where they are not what the model takes. */
   def of(schema: StructType, asked: Seq[String], input: RowInput): FeatureColumns = {

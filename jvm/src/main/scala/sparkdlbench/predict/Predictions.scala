@@ -42,12 +42,13 @@ private[sparkdlbench] object Predictions {
     val out = ByteBuffer.allocate(4 * count * model.spec.classes).order(ByteOrder.LITTLE_ENDIAN)
     val (settings, threads) = PredictSettings.engine(model, Map.empty, Map.empty)
     val predictor = new Predictor(model, math.max(1, math.min(PredictSettings.Batch, count)), threads, settings)
+    val row = new Array[Float](model.input.width)
     try
       for (from <- 0 until count by PredictSettings.Batch) {
-        val some = (from until math.min(count, from + PredictSettings.Batch)).map { _ =>
-          val row = new Array[Float](model.input.width)
+        val some = math.min(PredictSettings.Batch, count - from)
+        for (at <- 0 until some) {
           values.get(row)
-          row
+          predictor.put(at, row)
         }
         predictor.scores(some).foreach(_.foreach(score => out.putFloat(score.toFloat)))
       }

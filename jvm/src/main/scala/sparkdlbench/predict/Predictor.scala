@@ -26,32 +26,37 @@ private[sparkdlbench] final class Predictor(model: SavedModel, batch: Int, threa
   private val width = spec.inputShape.product
   private val features = new FlatBuffer(Math.multiplyExact(batch, width))
   private val labels = ByteBuffer.allocateDirect(8 * batch).order(ByteOrder.nativeOrder()).asLongBuffer()
-  private val scores = new Array[Float](Math.multiplyExact(batch, spec.classes))
+  private val found = new Array[Float](Math.multiplyExact(batch, spec.classes))
 
   /**
-   * The scores of each class before any softmax.
+   * Gives it a row of the next `scores`.
    *
-   * @param rows
-   *   at most `batch`, of `model.input.width` finite values each, which are overwritten
+   * @param at
+   *   its number among them
+   * @param stored
+   *   `model.input.width` finite values, which are overwritten
    */
-  def scores(rows: Seq[Array[Float]]): Seq[Array[Double]] = synchronized {
-    if (closed) throw new IllegalStateException("the predictor is closed")
-    require(rows.size <= batch, s"${rows.size} rows were given to a predictor of at most $batch")
-    var at = 0
-    rows.foreach { row =>
-      features.floats.put(at * width, model.input.features(row))
-      at += 1
-    }
-    engine.predict(Batch(at, features.floats, labels), FloatBuffer.wrap(scores))
-    (0 until at).map(scoresOf)
+  def put(at: Int, stored: Array[Float]): Unit = synchronized {
+    check()
+    require(at < batch, s"row $at was given to a predictor of at most $batch")
+    features.floats.put(at * width, model.input.features(stored)): Unit
+  }
+
+  /** The scores of each class before any softmax, of each of the first `rows` that were put. */
+  def scores(rows: Int): Array[Array[Double]] = synchronized {
+    check()
+    engine.predict(Batch(rows, features.floats, labels), FloatBuffer.wrap(found))
+    Array.tabulate(rows)(scoresOf)
   }
 
   private def scoresOf(row: Int): Array[Double] = {
-    val found = new Array[Double](spec.classes)
+    val own = new Array[Double](spec.classes)
     var at = 0
-    while (at < found.length) { found(at) = scores(row * found.length + at).toDouble; at += 1 }
-    found
+    while (at < own.length) { own(at) = found(row * own.length + at).toDouble; at += 1 }
+    own
   }
+
+  private def check(): Unit = if (closed) throw new IllegalStateException("the predictor is closed")
 
   private var closed = false
 
@@ -68,15 +73,25 @@ private[sparkdlbench] object Predictor {
 
   /** In fp64, after the highest score is subtracted. */
   def softmax(scores: Array[Double]): Array[Double] = {
-    val most = scores.max
-    val powers = scores.map(score => math.exp(score - most))
-    val sum = powers.sum
-    powers.map(_ / sum)
+    val found = new Array[Double](scores.length)
+    var most = Double.NegativeInfinity
+    var at = 0
+    while (at < scores.length) { most = math.max(most, scores(at)); at += 1 }
+    var sum = 0.0
+    at = 0
+    while (at < scores.length) { found(at) = math.exp(scores(at) - most); sum += found(at); at += 1 }
+    at = 0
+    while (at < scores.length) { found(at) /= sum; at += 1 }
+    found
   }
 
   /** The class with the highest score; the lowest of them wins a tie. -1 where none is a number: the training has diverged. */
-  def best(scores: Array[Double]): Int =
-    scores.indices.foldLeft(-1) { (best, index) =>
-      if (scores(index) > (if (best < 0) Double.NegativeInfinity else scores(best))) index else best
+  def best(scores: Array[Double]): Int = {
+    var (best, at) = (-1, 0)
+    while (at < scores.length) {
+      if (scores(at) > (if (best < 0) Double.NegativeInfinity else scores(best))) best = at
+      at += 1
     }
+    best
+  }
 }

@@ -11,6 +11,7 @@ import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.results.SavedModel
 
 import java.util.Locale
+import scala.collection.mutable.ArrayBuffer
 
 /**
  * Adds a model's predictions to a DataFrame, of rows at rest or of a stream. Each partition has an engine of its own from its first row
@@ -115,24 +116,38 @@ private[predict] class PredictingRows(
     val predictor = newPredictor()
     Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit](_ => predictor.close()))
     // A task has many partitions' engines after `coalesce`, so none waits for the task's end.
-    rows.zipWithIndex.grouped(settings.batch).flatMap(some => predicted(some, predictor)) ++ closing(predictor)
+    new BatchedRows(rows, predictor).flatten
   }
 
   protected def newPredictor(): Predictor = new Predictor(model.value, settings.batch, threads, engine)
 
-  /** No rows; asked for only after all others. */
-  private def closing(predictor: Predictor): Iterator[HeldRow] = {
-    predictor.close()
-    Iterator.empty
-  }
+  /** Batch after batch. The engine is closed when more is asked for than there is. */
+  private final class BatchedRows(rows: Iterator[HeldRow], predictor: Predictor) extends Iterator[Iterator[HeldRow]] {
+    private val stored = new Array[Float](model.value.input.width)
+    private var number = 0
 
-  private def predicted(rows: Seq[(HeldRow, Int)], predictor: Predictor): Seq[HeldRow] = {
-    val read = rows.map { case (row, number) => columns.values(row).left.map(reason => refuse(reason, number)) }
-    val scores = predictor.scores(read.collect { case Right(values) => values }).iterator
-    rows.map(_._1).zip(read).flatMap {
-      case (row, Right(_)) => Some(row.and(results(scores.next())))
-      case (_, Left(_)) if settings.handleInvalid == "skip" => None
-      case (row, Left(_)) => Some(row.and(Array.fill[Any](settings.added.size)(null)))
+    def hasNext: Boolean = rows.hasNext || { predictor.close(); false }
+
+    def next(): Iterator[HeldRow] = {
+      val held = new ArrayBuffer[HeldRow](settings.batch)
+      // Of those that are computed, by their place in the batch; -1: it has no valid values.
+      val places = new Array[Int](settings.batch)
+      var computed = 0
+      while (held.size < settings.batch && rows.hasNext) {
+        val row = rows.next()
+        val reason = columns.read(row, stored)
+        reason.foreach(refuse(_, number))
+        if (reason.isEmpty) { predictor.put(computed, stored); computed += 1 }
+        if (reason.isEmpty || settings.handleInvalid != "skip") {
+          places(held.size) = if (reason.isEmpty) computed - 1 else -1
+          held += row
+        }
+        number += 1
+      }
+      val scores = if (computed == 0) Array.empty[Array[Double]] else predictor.scores(computed)
+      held.indices.iterator.map { at =>
+        held(at).and(if (places(at) < 0) new Array[Any](written.length) else results(scores(places(at))))
+      }
     }
   }
 
@@ -145,7 +160,10 @@ private[predict] class PredictingRows(
   /** As `settings.added` names them. */
   private def results(scores: Array[Double]): Array[Any] = {
     val best = if (isRegression) 0 else Predictor.best(scores)
-    written.map(_(scores, best))
+    val found = new Array[Any](written.length)
+    var at = 0
+    while (at < found.length) { found(at) = written(at)(scores, best); at += 1 }
+    found
   }
 
   private def isRegression: Boolean = model.value.isRegression

@@ -98,7 +98,7 @@ private[worker] final class WorkerSession(
 
   private def late(members: Int, millis: Long, group: String): String =
     s"$this waited ${millis / 1000} s in vain for the ${members - 1} other ranks to come as far as it is" +
-      s"${if (group.isEmpty) "" else s" (group $group)"}. Look into the logs of the other executors, or give a longer timeout."
+      s"${if (group.isEmpty) "" else s" (group $group)"}. Look into the logs of the other executors, or give a longer timeout to the launch or the process group."
 
   /** Closes it with the session; at once where that is over. */
   def own(resource: AutoCloseable): Unit = {

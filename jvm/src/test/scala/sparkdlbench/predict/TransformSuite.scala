@@ -153,10 +153,46 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
       override protected def newPredictor(): Predictor = { made = made :+ super.newPredictor(); made.last }
     }
     val results = rows(small.collect().iterator.map(row => new HeldRow(InternalRow.fromSeq(row.toSeq))))
-    assert(results.take(39).size == 39 && made.head.scores(Seq(Array(1f, 2f, 3f))).size == 1)
+    def computed(): Int = { made.head.put(0, Array(1f, 2f, 3f)); made.head.scores(1).length }
+    assert(results.take(39).size == 39 && computed() == 1)
     assert(results.size == 1)
-    intercept[IllegalStateException](made.head.scores(Seq(Array(1f, 2f, 3f))))
+    intercept[IllegalStateException](computed())
     made.head.close() // as the task's end does
+  }
+
+  test("values of arrays and vectors are read alike, however Spark holds them") {
+    val (trained, one) = (model(), array("a", "b", "c"))
+    val plain = Transform(small, trained).select("rawPrediction").collect().toSeq
+    val kinds = Seq("float", "double", "decimal(9,4)").map(kind => one.cast(s"array<$kind>"))
+    // What has been through a shuffle is packed; what the optimizer has computed before is not.
+    for (kind <- kinds; frame <- Seq(small.select(kind.as("x")), small.select(kind.as("x")).cache()))
+      assert(Transform(frame, trained, PredictSettings(Seq("x"))).select("rawPrediction").collect().toSeq == plain)
+    val whole = Seq("byte", "short", "int", "bigint").map(kind => lit(Array(1, 0, 3)).cast(s"array<$kind>"))
+    val found = whole.map { kind =>
+      Transform(small.limit(1).select(kind.as("x")), trained, PredictSettings(Seq("x")))
+        .head()
+        .getAs[Vector]("rawPrediction")
+    }
+    assert(found.distinct.size == 1)
+  }
+
+  test("a null among an array's values is found, however Spark holds them") {
+    for (kind <- Seq("float", "double", "int")) {
+      val gap = array(col("a"), when(col("id") =!= 7, col("b")), col("c")).cast(s"array<$kind>")
+      val holes = small.select(col("id"), gap.as("x"))
+      for (frame <- Seq(holes, holes.repartition(2), holes.cache())) {
+        val kept = Transform(frame, model(), PredictSettings(Seq("x"), handleInvalid = "keep"))
+        assert(kept.filter(col("prediction").isNull).select("id").collect().toSeq == Seq(Row(7L)), kind)
+      }
+    }
+  }
+
+  test("what is not finite is found at any place") {
+    for (length <- 0 to 9) {
+      assert(FeatureColumns.areFinite(Array.fill(length)(Float.MaxValue)))
+      for (at <- 0 until length; wrong <- Seq(Float.NaN, Float.PositiveInfinity, Float.NegativeInfinity))
+        assert(!FeatureColumns.areFinite(Array.fill(length)(-Float.MaxValue).updated(at, wrong)))
+    }
   }
 
   test("an application without spark-mllib is told so") {

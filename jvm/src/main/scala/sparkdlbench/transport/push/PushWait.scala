@@ -84,7 +84,7 @@ final class PushWait(mailbox: Mailbox, group: GroupContext, self: PushPeer, rank
     }
     if (late)
       throw new RunFailedException(
-        s"$self waited ${group.timeoutMillis} ms in phase '$phase' for ${named(peers)}, which did not answer. Look into the log of that executor; if it is only slow, raise spark.sparkdl.timeout (seconds).".capitalize
+        s"$self waited ${group.timeoutMillis} ms in phase '$phase' for ${named(peers)}, which did not answer. Look into the log of that executor; if it is only slow, raise its timeout (a run's spark.sparkdl.timeout, seconds; a launch's or a process group's own).".capitalize
       )
   }
 

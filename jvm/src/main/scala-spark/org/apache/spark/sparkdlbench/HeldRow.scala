@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{DeserializeToObject, MapPart
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.sparkdlbench.Plans
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
@@ -47,13 +48,18 @@ final class HeldRow(private val values: InternalRow) {
       if (vector.getByte(0) == 0) vector.getInt(1) else vector.getArray(3).numElements()
   }
 
-  /** The values of an array of numbers, or of a vector of MLlib's, old or new; not null. A null among them is NaN. */
-  def floats(place: Int, kind: DataType): Array[Float] = kind match {
-    case ArrayType(element, mayHaveNulls) => HeldRow.floats(values.getArray(place), element, mayHaveNulls)
+  /**
+   * The values of an array of numbers, or of a vector of MLlib's, old or new; not null. A null among them is NaN.
+   *
+   * @param found
+   *   gets them; as long as `size` says
+   */
+  def read(place: Int, kind: DataType, found: Array[Float]): Unit = kind match {
+    case ArrayType(element, mayHaveNulls) => HeldRow.read(values.getArray(place), element, mayHaveNulls, found)
     case _ =>
       val vector = values.getStruct(place, HeldRow.VectorFields)
-      if (vector.getByte(0) == 0) HeldRow.sparse(vector.getInt(1), vector.getArray(2), vector.getArray(3))
-      else HeldRow.floats(vector.getArray(3), DoubleType, mayHaveNulls = false)
+      if (vector.getByte(0) == 0) HeldRow.sparse(vector.getArray(2), vector.getArray(3), found)
+      else HeldRow.read(vector.getArray(3), DoubleType, mayHaveNulls = false, found)
   }
 
   /**
@@ -102,34 +108,73 @@ object HeldRow {
     Plans.frame(frame, SerializeFromObject(columns, changed))
   }
 
-  private def floats(array: ArrayData, element: DataType, mayHaveNulls: Boolean): Array[Float] = {
-    val found = element match {
-      case FloatType => array.toFloatArray()
-      case DoubleType => array.toDoubleArray().map(_.toFloat)
-      case IntegerType => array.toIntArray().map(_.toFloat)
-      case LongType => array.toLongArray().map(_.toFloat)
-      case ShortType => array.toShortArray().map(_.toFloat)
-      case ByteType => array.toByteArray().map(_.toFloat)
-      case BooleanType => array.toBooleanArray().map(if (_) 1f else 0f)
-      case decimal: DecimalType =>
-        Array.tabulate(array.numElements()) { at =>
-          if (array.isNullAt(at)) Float.NaN
-          else array.getDecimal(at, decimal.precision, decimal.scale).toDouble.toFloat
-        }
-      case other => throw new IllegalArgumentException(s"the array has values of type ${other.simpleString}")
+  private def read(array: ArrayData, element: DataType, mayHaveNulls: Boolean, found: Array[Float]): Unit = {
+    (array, element) match {
+      case (packed: UnsafeArrayData, FloatType) => packedFloats(packed, found)
+      case (packed: UnsafeArrayData, DoubleType) => packedDoubles(packed, found)
+      case _ => one(array, element, found)
     }
-    var at = if (mayHaveNulls) 0 else found.length
+    if (mayHaveNulls && hasNulls(array)) nullsAsNaN(array, found)
+  }
+
+  private def nullsAsNaN(array: ArrayData, found: Array[Float]): Unit = {
+    var at = 0
     while (at < found.length) {
       if (array.isNullAt(at)) found(at) = Float.NaN
       at += 1
     }
-    found
   }
 
-  private def sparse(size: Int, indices: ArrayData, values: ArrayData): Array[Float] = {
-    val found = new Array[Float](size)
+  /** False where there are none for sure. A packed array has a bit for each value, behind its length, 64 of them in a word. */
+  private def hasNulls(array: ArrayData): Boolean = array match {
+    case packed: UnsafeArrayData =>
+      var at = packed.getBaseOffset + 8
+      val end = valuesAt(packed)
+      while (at < end && Platform.getLong(packed.getBaseObject, at) == 0L) at += 8
+      at < end
+    case _ => true
+  }
+
+  private def packedFloats(array: UnsafeArrayData, found: Array[Float]): Unit = Platform.copyMemory(
+    array.getBaseObject,
+    valuesAt(array),
+    found,
+    Platform.FLOAT_ARRAY_OFFSET.toLong,
+    4L * found.length
+  )
+
+  private def packedDoubles(array: UnsafeArrayData, found: Array[Float]): Unit = {
+    val (base, first) = (array.getBaseObject, valuesAt(array))
+    var at = 0
+    while (at < found.length) { found(at) = Platform.getDouble(base, first + 8L * at).toFloat; at += 1 }
+  }
+
+  private def valuesAt(array: UnsafeArrayData): Long =
+    array.getBaseOffset + UnsafeArrayData.calculateHeaderPortionInBytes(array.numElements())
+
+  /** One by one, from whatever holds them; what is null is left. */
+  private def one(array: ArrayData, element: DataType, found: Array[Float]): Unit = {
+    val value: Int => Float = element match {
+      case FloatType => array.getFloat
+      case DoubleType => array.getDouble(_).toFloat
+      case IntegerType => array.getInt(_).toFloat
+      case LongType => array.getLong(_).toFloat
+      case ShortType => array.getShort(_).toFloat
+      case ByteType => array.getByte(_).toFloat
+      case BooleanType => at => if (array.getBoolean(at)) 1f else 0f
+      case decimal: DecimalType => array.getDecimal(_, decimal.precision, decimal.scale).toDouble.toFloat
+      case other => throw new IllegalArgumentException(s"the array has values of type ${other.simpleString}")
+    }
+    var at = 0
+    while (at < found.length) {
+      if (!array.isNullAt(at)) found(at) = value(at)
+      at += 1
+    }
+  }
+
+  private def sparse(indices: ArrayData, values: ArrayData, found: Array[Float]): Unit = {
+    java.util.Arrays.fill(found, 0f)
     var at = 0
     while (at < indices.numElements()) { found(indices.getInt(at)) = values.getDouble(at).toFloat; at += 1 }
-    found
   }
 }

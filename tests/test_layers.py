@@ -21,7 +21,7 @@ LAYERS = (
     ("exports",),
     ("config", "engines", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
-    ("doctor", "entry", "prediction"),
+    ("doctor", "entry", "feeding", "prediction"),
     ("launching", "trainer"),
     ("class_archive_build", "comparison", "ml", "mlflow"),
     ("bench", "report"),

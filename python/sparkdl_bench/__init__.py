@@ -4,6 +4,7 @@
 `fitted.model().transform(frame)` adds the predictions of what was trained.
 `compare(data=frame, label="class", workers=[1, 2], minutes=10, spark=spark)` says whether a cluster pays off.
 `launch(train_fn, spark, workers=2)` runs a training function of your own, such as a PyTorch script's.
+`dataset(frame, label="class", batch=128)` gives its ranks their batches of a DataFrame.
 
 Names are loaded when they are first used, so that a command line which refuses its input does so at once.
 """
@@ -24,6 +25,7 @@ from sparkdl_bench.version import __version__
 if TYPE_CHECKING:
     from sparkdl_bench.comparison_api import ComparisonResult, compare
     from sparkdl_bench.exports import load_weights
+    from sparkdl_bench.feeding import RowDataset, dataset
     from sparkdl_bench.launching.driver import LaunchResult, launch
     from sparkdl_bench.launching.reporting import launch_attempt, report
     from sparkdl_bench.ml import SparkDLClassifier, SparkDLRegressor
@@ -37,6 +39,7 @@ _HOMES = {
     "FitResult": "trainer",
     "LaunchResult": "launching.driver",
     "Model": "prediction",
+    "RowDataset": "feeding",
     "SavedModel": "saved",
     "SparkDLClassifier": "ml",
     "SparkDLRegressor": "ml",
@@ -44,6 +47,7 @@ _HOMES = {
     "check_session": "session",
     "compare": "comparison_api",
     "configure": "session",
+    "dataset": "feeding",
     "launch": "launching.driver",
     "launch_attempt": "launching.reporting",
     "load": "saved",
@@ -61,6 +65,7 @@ __all__ = [
     "Model",
     "RankFailedError",
     "RunCancelledError",
+    "RowDataset",
     "RunFailedError",
     "SavedModel",
     "SparkDLClassifier",
@@ -71,6 +76,7 @@ __all__ = [
     "check_session",
     "compare",
     "configure",
+    "dataset",
     "launch",
     "launch_attempt",
     "load",

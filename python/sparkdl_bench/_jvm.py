@@ -115,6 +115,10 @@ class Api:
         """Lets the JVM drop a finished run and its weights."""
         self._call("forget", run_id)
 
+    def feed(self, settings: Mapping[str, str]) -> dict[str, Any]:
+        """Decodes a set for a loop of the user's own: `settings`, `rows`, `shape`, `classes`, `identity`."""
+        return self._object("feed", dict(settings))
+
     def launch_slots(self) -> int:
         """How many ranks of a launch can run at once on the executors that have registered."""
         return int(self._call("launchSlots"))

@@ -139,7 +139,7 @@ def run_file(case: TrainCase, folder: str, settings: Mapping[str, str] | None = 
     for key, value in (settings or {}).items():
         table, _, name = ("spark", "", key) if key.startswith("spark.") else key.rpartition(".")
         tables.setdefault(table, {})[name] = value
-    return "\n".join(_toml(table, values) for table, values in tables.items())
+    return "\n".join(toml(table, values) for table, values in tables.items())
 
 
 def mebibytes(memory: str) -> int:
@@ -199,7 +199,8 @@ def _synthetic(case: TrainCase) -> dict[str, object]:
     return {"source": "synthetic", "rows": case.rows, "shape": shape, "classes": case.classes}
 
 
-def _toml(table: str, values: Mapping[str, object]) -> str:
+def toml(table: str, values: Mapping[str, object]) -> str:
+    """One table of a TOML file; of the top one the name is empty."""
     # JSON's scalars and lists are TOML's.
     lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in values.items()]
     return "\n".join([f"[{table}]", *lines] if table else lines) + "\n"

@@ -5,5 +5,6 @@
 
 from sparkdl_bench.worker.endpoint import Endpoint, connect, current
 from sparkdl_bench.worker.group import Group
+from sparkdl_bench.worker.rows import Rows, Taken
 
-__all__ = ["Endpoint", "Group", "connect", "current"]
+__all__ = ["Endpoint", "Group", "Rows", "Taken", "connect", "current"]

@@ -14,8 +14,9 @@ from typing import Any, final
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.worker import _wire
 from sparkdl_bench.worker.group import Group
+from sparkdl_bench.worker.rows import Rows
 
-_BEGIN_RANK, _BEGIN_GROUP, _BEGIN_MESSAGES = 1, 2, 3
+_BEGIN_RANK, _BEGIN_GROUP, _BEGIN_MESSAGES, _BEGIN_ROWS = 1, 2, 3, 4
 _TELL, _FLUSH, _MEET, _SAVE, _NEWEST, _LOAD = range(10, 16)
 
 _current: Endpoint | None = None
@@ -69,7 +70,7 @@ class Endpoint:
         self._sending = threading.Lock()
         self._asking = threading.Lock()
         self._closed = False
-        self._groups: weakref.WeakSet[Group] = weakref.WeakSet()
+        self._groups: weakref.WeakSet[Group | Rows] = weakref.WeakSet()
         self._opened: dict[tuple[str, tuple[int, ...]], int] = {}
         self._watcher: threading.Thread | None = None
         words = {"launch": launch_id, "attempt": attempt, "rank": rank, "size": size}
@@ -219,6 +220,27 @@ class Endpoint:
             for wire in wires:
                 wire.close()
             raise
+
+    def rows(self, settings: Mapping[str, str]) -> Rows:
+        """Opens this rank's batches of a decoded set.
+
+        Args:
+            settings: of a set that the driver has prepared (`PythonApi.feed`), with `batch` and `seed`.
+
+        Raises:
+            ConfigurationError: the decoded rows cannot be read here.
+            RunFailedError: the executor does not answer.
+        """
+        self._check()
+        wire = _wire.Wire(self._path, self._secret, self.timeout_s)
+        try:
+            words = _wire.hello({"session": self._session, "settings": dict(settings)})
+            rows = Rows(wire, json.loads(wire.ask(_BEGIN_ROWS, words)))
+        except BaseException:
+            wire.close()
+            raise
+        self._groups.add(rows)
+        return rows
 
     def close(self) -> None:
         """Ends the rank: the JVM closes all that it holds for it. What was told and not flushed may be lost."""

@@ -204,6 +204,24 @@ object PythonApi {
   def loadData(raw: java.util.Map[String, String], samples: Int, memory: Boolean): String =
     DataBench.run(context, raw.asScala.toMap, samples, memory)
 
+  /**
+   * Decodes a set for a training loop of the user's own; JSON: the `settings` that its ranks open it with, `rows`, `shape`, `classes` (1: the
+   * labels are numbers), `identity`.
+   */
+  def feed(raw: java.util.Map[String, String]): String = {
+    val settings = data.RowFeeds.prepare(RunKeys.resolve(raw.asScala.toMap), context)
+    val found = data.RowFeeds.open(settings, context.hadoopConfiguration)
+    Json.line(
+      ListMap[String, Any](
+        "settings" -> settings.entries,
+        "rows" -> found.rows.rows,
+        "shape" -> found.shape,
+        "classes" -> found.classes,
+        "identity" -> found.identity
+      )
+    )
+  }
+
   /** How many ranks of a launch can run at once on the executors that have registered. */
   def launchSlots(): Int = SparkFacts.slots(context)
 

@@ -115,5 +115,8 @@ final class TrainingReader(
   def readPart(step: Long, first: Int, end: Int): Batch =
     readPart(plan.epochOf(step), plan.stepInEpoch(step), first, end)
 
+  /** Bytes of a sharded set that were read from files until now; 0 where the rows are held. */
+  def bytesRead: Long = visit.bytesRead
+
   override def close(): Unit = visit.close()
 }

@@ -33,5 +33,8 @@ trait RowVisit extends AutoCloseable {
 
   /** The positions [`from`, `until`) of a whole step that are the reader's from now on. */
   def share(from: Int, until: Int): Unit = ()
+
+  /** Bytes that were read from files until now; 0 where rows are held. */
+  def bytesRead: Long = 0
   override def close(): Unit = ()
 }

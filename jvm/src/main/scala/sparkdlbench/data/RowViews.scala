@@ -37,6 +37,7 @@ private[data] final class ChangedRows(
       def order: RowOrder = stored.order
       val rows: RowStore = new ChangedRows(stored.rows, width, change)
       override def share(from: Int, until: Int): Unit = stored.share(from, until)
+      override def bytesRead: Long = stored.bytesRead
       override def close(): Unit = stored.close()
     }
   }

@@ -148,13 +148,8 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   def sharded(settings: Settings): ShardedSets = {
     val (training, testing) = counts(settings)
     val taken = TakenRows.of(training, settings)
-    def rows(parts: Seq[RowsPart], count: Int, stored: Int => Int) = new ShardedRows(
-      new PartRows(this, parts.toIndexedSeq, DataKeys.scaleOf(settings, layout.kind)),
-      count,
-      stored,
-      sharding(taken.rows, _, settings),
-      settings(Placement.readTimeout)
-    )
+    def rows(parts: Seq[RowsPart], count: Int, stored: Int => Int) =
+      reading(parts, count, stored, taken.rows, settings)
     if (manifest.rows(test = true) > 0) {
       val (test, train) = manifest.parts.partition(_.test)
       ShardedSets(rows(train, taken.rows, taken(_)), rows(test, testing, row => row))
@@ -165,6 +160,27 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         rows(manifest.parts, testing, every(_))
       )
     }
+  }
+
+  private def reading(parts: Seq[RowsPart], count: Int, stored: Int => Int, training: Int, settings: Settings) =
+    new ShardedRows(
+      new PartRows(this, parts.toIndexedSeq, DataKeys.scaleOf(settings, layout.kind)),
+      count,
+      stored,
+      sharding(training, _, settings),
+      settings(Placement.readTimeout)
+    )
+
+  /** All rows in their order, none left out to test on; read where they are. */
+  def feed(settings: Settings): RowFeed = {
+    checkLengths()
+    val rows = manifest.allRows
+    RowFeed(
+      reading(manifest.parts, rows, row => row, rows, settings),
+      layout.shape,
+      layout.classes,
+      identity(rows, settings)
+    )
   }
 
   def open(settings: Settings): DataSets = {

@@ -81,6 +81,7 @@ private[data] final class ShardedRows(
         val room = if (plan.batch % shards.sharding.shards == 0) 0 else 1
         rows.own = shards.shardsOf(from, until).map { case (first, last) => (first - room, last + room) }
       }
+      override def bytesRead: Long = rows.bytesRead
       override def close(): Unit = rows.close()
     }
   }

@@ -66,6 +66,8 @@ final case class DoingReport(runId: String, attempt: Int, doing: String) extends
  *   of the epoch's rows that were the rank's
  * @param lastLossSum
  *   of those in its last step
+ * @param bytesRead
+ *   of a sharded set, since the report before
  * @param isLast
  *   whether no epoch follows it
  */
@@ -79,6 +81,7 @@ final case class EpochReport(
     seconds: EpochSeconds,
     lossSum: Double,
     lastLossSum: Double,
+    bytesRead: Long,
     evaluation: Option[Evaluation],
     status: RankStatus,
     isLast: Boolean

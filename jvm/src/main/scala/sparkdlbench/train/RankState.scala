@@ -56,6 +56,9 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   def openData(): Unit = if (computes) { val _ = training }
   else if (executorId == ExecutorRuns.DriverId) { val _ = run.data }
 
+  /** Bytes of a sharded set that were read for training until now; 0 where its rows are held. */
+  def bytesRead: Long = reader.fold(0L)(_.bytesRead)
+
   def rows(step: Long): Int = if (computes) training.rows(step) else 0
 
   def deal(shares: Shares): Unit = if (computes) training.shares = shares

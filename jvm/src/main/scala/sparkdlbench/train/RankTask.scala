@@ -76,6 +76,9 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   /** Of the newest step: the sum over its rows that were this rank's. */
   private var lastLoss = 0.0
+
+  /** Of a sharded set, until the newest epoch ended. */
+  private var bytesRead = 0L
   private var evaluationNanos = 0L
   private var checkpoints: Option[CheckpointWriter] = None
   private var times: CheckpointTimes = _
@@ -265,11 +268,13 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
       seconds,
       losses,
       lastLoss,
+      rank.bytesRead - bytesRead,
       evaluation,
       status(rank, transport),
       isLast = isLast || keeper.isOver
     )
     epochs += done
+    bytesRead = rank.bytesRead
     report(done)
     // All ranks know the last step; an announcement then might find a rank that has left already.
     checkpoints.filter(_ => done.isLast || times.due(step)).foreach(write(_, step, 0.0, algorithm))

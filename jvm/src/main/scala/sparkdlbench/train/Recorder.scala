@@ -242,6 +242,10 @@ final class Recorder(
     progress.evaluated(result)
   }
 
+  /** What the ranks read of a sharded set in an epoch, bytes by rank; the next epoch's first rows are among them. */
+  def dataRead(epoch: Int, bytes: Seq[Long]): Unit =
+    folder.event("data_read", bytes.sum, "epoch_num" -> (epoch + 1), "bytes_by_rank" -> bytes)
+
   /**
    * The end of an epoch in the driver's own loop.
    *

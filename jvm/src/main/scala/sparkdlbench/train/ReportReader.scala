@@ -69,6 +69,7 @@ private[train] final class ReportReader(setup: RunSetup, recorder: Recorder) {
     val evaluations = reports.flatMap(_.evaluation)
     if (evaluations.nonEmpty) recorder.evaluated(epoch, evaluations.foldLeft(Evaluation(0, 0.0, 0))(_ + _))
     progressed(reports)
+    if (reports.exists(_.bytesRead > 0)) recorder.dataRead(epoch, reports.sortBy(_.rank).map(_.bytesRead))
     recorder.epochStopped(epoch, reports.map(_.lossSum).sum / setup.rowsOfEpoch(epoch), seconds(reports))
     next = epoch + 1
     if (!reports.head.isLast) recorder.epochStarted(next)

@@ -64,6 +64,7 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
         case BeginRank => beginRank(words)
         case BeginGroup => beginGroup(words)
         case BeginMessages => beginMessages(words)
+        case BeginRows => beginRows(words)
         case other => throw new ProtocolException(s"it begins with the unknown request $other")
       }
     } match {
@@ -170,6 +171,27 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
     }
   }
 
+  private def beginRows(words: JsonNode): Long => Unit = {
+    val session = sessionOf(words)
+    val rows = new WorkerRows(session, words, SparkFacts.hadoop(SparkEnv.get.conf))
+    session.own(this)
+    id =>
+      try {
+        answer(id, rows.about)
+        while (true) {
+          val request = wire.read()
+          Outcome.of(rows.run(request)) match {
+            case Success(body) => wire.write(Answer.Done, request.id, body)
+            case Failure(hostile @ (_: ProtocolException | _: BufferUnderflowException)) => throw hostile
+            case Failure(error) => refuse(request.id, error)
+          }
+        }
+      } finally {
+        session.disown(this)
+        rows.close()
+      }
+  }
+
   /** Whether the group can be used any more. */
   private def operate(operations: GroupOperations, request: Frame): Boolean =
     Outcome.of(operations.run(request)) match {
@@ -262,6 +284,9 @@ private[worker] object WorkerConnection {
 
   /** Messages between two ranks of a group. */
   val BeginMessages = 3
+
+  /** A rank's batches of a decoded set. */
+  val BeginRows = 4
 
   // Of a rank's first connection.
 

@@ -226,3 +226,25 @@ def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_
     measurement = _process._read("fit", out)
     assert measurement.samples == (Sample(1.0), Sample(3.0))
     assert measurement.facts == {"phases_ms": phases_ms}
+
+
+def test_mllib_gets_our_weights_by_columns_and_the_bias_behind_them() -> None:
+    program = importlib.import_module(f"{PROGRAMS}.mllib_fit")
+    weight, bias = np.asarray([[1, 2, 3], [4, 5, 6]], np.float32), np.asarray([7, 8], np.float32)
+    assert program.initial_weights([(weight, bias), (weight[:1, :2], bias[:1])]) == [1, 4, 2, 5, 3, 6, 7, 8, 1, 2, 7]
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "same"),
+    [
+        (24, {"kernel": 2, "ceil": 1}, False),
+        (32, {"kernel": 3, "stride": 2, "ceil": 1}, True),
+        (32, {"kernel": 3, "stride": 2}, False),
+        (5, {"kernel": 2, "ceil": 1}, True),
+    ],
+)
+def test_keras_pools_as_many_values(size: int, options: dict[str, int], same: bool) -> None:
+    program = importlib.import_module(f"{PROGRAMS}._keras")
+    assert program.pads_as_ceil("pool", size, options) == same
+    with pytest.raises(SystemExit, match="pool1"):
+        program.pads_as_ceil("pool1", size, {**options, "padding": 1})

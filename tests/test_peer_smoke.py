@@ -23,7 +23,7 @@ pytestmark = pytest.mark.peers
 
 TRAINERS = sorted(name for name, peer in peers.discover().items() if "fit" in peer.kinds)
 # Of peers that have all rows in each step or average once an epoch, which learn less in an epoch.
-SLOW: dict[str, tuple[int, float]] = {}
+SLOW = {"mllib-gd": (100, 0.15), "mllib-l-bfgs": (40, 0.8)}
 TIMEOUT_S = 900.0
 
 

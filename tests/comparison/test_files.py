@@ -68,6 +68,8 @@ FILES = {
     "inband-vs-outofband": Shortened(lambda factors: factors["variant"] in {"block-stream", "one process"}),
     "job-per-step": Shortened(lambda factors: factors["variant"] == "tree (MLlib)"),
     "parameter-server": Shortened(lambda factors: factors["variant"] == "tcp ps apart"),
+    # As `workers` and `inband-vs-outofband` have its ways; its peers: `make peers`.
+    "spark-vs-one-machine": Shortened(lambda factors: factors["variant"] == "ours", ("max_steps=6",)),
     "two-hosts-large-batch": Shortened(lambda factors: factors["variant"] == "two hosts", ("max_steps=6",)),
     "two-hosts": Shortened(lambda factors: factors["variant"] == "two hosts", ("max_steps=6",)),
     "workers": Shortened(lambda factors: factors["workers"] == "2"),
@@ -103,7 +105,7 @@ def rows_like_mnist(folder: Path) -> str:
 
 def plan_of(path: Path, folder: Path) -> Plan:
     shortened = FILES[path.stem]
-    on_files = {"algorithms", "two-hosts", "two-hosts-large-batch"}
+    on_files = {"algorithms", "spark-vs-one-machine", "two-hosts", "two-hosts-large-batch"}
     rows = (f"data.path={rows_like_mnist(folder)}",) if path.stem in on_files else ()
     return replace(load_plan(path, [*shortened.assignments, *rows], trials=1), fresh=shortened.fresh)
 

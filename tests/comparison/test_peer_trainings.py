@@ -376,6 +376,12 @@ def test_the_command_trains_a_run_file_and_removes_an_environment(
     [folder] = (tmp_path / "out").iterdir()
     assert len(RunResults(folder).history) == 1
     assert "seconds from the command to the end" in done.output
+    monkeypatch.setattr(peers, "find", lambda _: replace(STAND_IN, fit_program="no_such_program"))
+    failed = CliRunner().invoke(command, arguments)
+    assert "no_such_program" in str(failed.exception)
+    [other] = set((tmp_path / "out").iterdir()) - {folder}
+    assert RunResults(other).summary["status"] == "failed"
+    monkeypatch.setattr(peers, "find", lambda _: STAND_IN)
     refused = CliRunner().invoke(command, ["run", "stand-in", "--tuned"])
     assert isinstance(refused.exception, ConfigurationError)
     environment = Environment("tiny", requirements=())

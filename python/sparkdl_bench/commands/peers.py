@@ -13,10 +13,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from sparkdl_bench import peers
+from sparkdl_bench import peers, signals
 from sparkdl_bench.comparison import peer_case, peer_run
 from sparkdl_bench.config import RunFile, load_run_file
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.lazy import SuggestingGroup
 from sparkdl_bench.peers import Case, CollectiveCase, Measurement, Peer, TrainCase
 from sparkdl_bench.results import RunResults, measures
@@ -183,7 +183,14 @@ def _train(peer: Peer, run: RunFile, tuned: bool, results: Path, timeout_s: floa
         peer.check(replace(peer_case.fit_case(run.settings, Path(folder, "rows.npz"), run.spark), tuned=tuned))
         case = peer_case.prepare(run.settings, run.spark, Path(folder), tuned)
         place.mkdir(parents=True)
-        trained = peer_run.train(peer, case, place, timeout_s, directory)
+        signals.at_last(lambda: RunResults(place).close("cancelled", "the user cancelled the run"))
+        try:
+            trained = peer_run.train(peer, case, place, timeout_s, directory)
+        except SparkDLError as error:
+            if signals.number() is None:
+                RunResults(place).close("failed", str(error))
+            raise
+        signals.at_last(None)
     peer_run.write(place, peer, case, run.settings, trained)
     summary = RunResults(place).summary
     final = summary["final"]

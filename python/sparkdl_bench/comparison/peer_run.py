@@ -143,6 +143,10 @@ def _summary(
 ) -> dict[str, Any]:
     ends = [float(facts["seconds_prepare"]), *(float(each["seconds"]) for each in history)]
     spans = [later - earlier for earlier, later in pairwise(ends)]
+    numbers = [0, *(int(each["epoch"]) for each in history)]
+    per_epoch = [
+        span / max(1, later - earlier) for span, (earlier, later) in zip(spans, pairwise(numbers), strict=True)
+    ]
     evaluation_s = float(facts["seconds_evaluation"]) / max(1, len(history))
     warning = too_many_cores(case, used)
     return {
@@ -155,7 +159,7 @@ def _summary(
             "train_loss": history[-1]["train_loss"] if history else None,
             "seconds_total": float(facts["seconds_total"]),
             "seconds_prepare": float(facts["seconds_prepare"]),
-            "seconds_per_epoch_median": statistics.median(spans) if spans else None,
+            "seconds_per_epoch_median": statistics.median(per_epoch) if per_epoch else None,
             "ms_per_step_median": statistics.median(steps_ms),
             "steps": len(steps_ms),
             "cores_in_use": used,

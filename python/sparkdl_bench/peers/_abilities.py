@@ -64,7 +64,8 @@ class Abilities:
             )
         for key, neutral in NEUTRAL.items():
             value = case.optimizer.get(key, neutral)
-            if key not in self.optimizers[chosen] and not same(value, neutral):
+            is_used = key in ALL_OPTIMIZERS.get(chosen, SGD)  # what another optimiser alone has means nothing to ours
+            if is_used and key not in self.optimizers[chosen] and not same(value, neutral):
                 raise ConfigurationError(
                     f"The peer '{name}' trains with optimizer.{key} = {neutral}, and the run has {value}. Take that "
                     "value, or leave the peer out."

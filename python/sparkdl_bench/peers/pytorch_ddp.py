@@ -28,4 +28,5 @@ PEER = PyTorchDdp(
     program="torch_mlp",
     fit_program="torch_fit",
     abilities=replace(TRAINS, least_workers=2, most_workers=None),
+    tuning="gradients as views of DDP's buckets, a static graph, fused optimiser, subnormal numbers flushed to zero",
 )

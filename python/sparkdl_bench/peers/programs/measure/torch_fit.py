@@ -55,6 +55,8 @@ class Fit:
         self.clock = Clock(started_ms)
         self.case, self.rank = case, rank
         torch.set_num_threads(case["threads"])
+        if case["tuned"]:
+            torch.set_flush_denormal(True)
         torch.manual_seed(case["seed"])  # of dropout, whose masks are PyTorch's own
         rows, start = Rows.read(case), Start.read(case)
         shape = start.specification["input_shape"]
@@ -152,15 +154,20 @@ class Fit:
 def optimizer(case: dict[str, Any], parameters: Any) -> Any:
     """PyTorch's own of the run's name; the learning rate is set before each step."""
     name, decay = case["optimizer"].get("name", "sgd"), option(case, "weight_decay", 0)
-    rate = learning_rate(case, 0)
+    rate, fused = learning_rate(case, 0), True if case["tuned"] else None
     if name == "sgd":
         momentum, nesterov = option(case, "momentum", 0), flag(case, "nesterov")
-        return torch.optim.SGD(parameters, lr=rate, momentum=momentum, weight_decay=decay, nesterov=nesterov)
+        return torch.optim.SGD(
+            parameters, lr=rate, momentum=momentum, weight_decay=decay, nesterov=nesterov, fused=fused
+        )
     if name == "adagrad":
-        return torch.optim.Adagrad(parameters, lr=rate, eps=option(case, "epsilon", 1e-8), weight_decay=decay)
+        return torch.optim.Adagrad(
+            parameters, lr=rate, eps=option(case, "epsilon", 1e-8), weight_decay=decay, fused=fused
+        )
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     betas = option(case, "beta1", 0.9), option(case, "beta2", 0.999)
-    return kinds[name](parameters, lr=rate, betas=betas, eps=option(case, "epsilon", 1e-8), weight_decay=decay)
+    epsilon = option(case, "epsilon", 1e-8)
+    return kinds[name](parameters, lr=rate, betas=betas, eps=epsilon, weight_decay=decay, fused=fused)
 
 
 def _ddp(case: dict[str, Any]) -> dict[str, bool]:

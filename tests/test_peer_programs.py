@@ -228,6 +228,18 @@ def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_
     assert measurement.facts == {"phases_ms": phases_ms}
 
 
+def test_bigdl_s_epochs_are_cut_where_its_tests_ended() -> None:
+    program = importlib.import_module(f"{PROGRAMS}.bigdl_fit")
+    # Two epochs of three steps; a test takes 0.5 s, the first step of each epoch waits for what is before it.
+    losses = [(1.0, 3.0), (1.1, 2.0), (1.3, 1.0), (2.0, 0.9), (2.1, 0.8), (2.2, 0.7)]
+    samples_ms, history, evaluation_s = program.by_epoch(losses, [(1.8, 0.5), (2.7, 0.75)], [1.5, 0.5])
+    assert samples_ms == pytest.approx([100, 200, 100, 100])
+    assert evaluation_s == pytest.approx(1.0)
+    assert [each["seconds"] for each in history] == [1.8, 2.7]
+    assert [each["train_loss"] for each in history] == pytest.approx([2.0, 0.8])
+    assert [(each["test_loss"], each["accuracy"]) for each in history] == [(1.5, 0.5), (0.5, 0.75)]
+
+
 def test_mllib_gets_our_weights_by_columns_and_the_bias_behind_them() -> None:
     program = importlib.import_module(f"{PROGRAMS}.mllib_fit")
     weight, bias = np.asarray([[1, 2, 3], [4, 5, 6]], np.float32), np.asarray([7, 8], np.float32)

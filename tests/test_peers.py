@@ -30,7 +30,7 @@ class TestDiscovery:
 
     def test_every_requirement_is_pinned(self) -> None:
         for peer in peers.discover().values():
-            assert all(re.fullmatch(r"[A-Za-z0-9_-]+==[0-9][^ ,]*", each) for each in peer.requirements), peer.name
+            assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][^ ,]*", each) for each in peer.requirements), peer.name
 
     @pytest.mark.parametrize("typed", ["glo", "golo"])
     def test_an_unknown_name_gets_the_nearest_and_the_valid_ones(self, typed: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, TrainCase
+from sparkdl_bench.peers._abilities import SGD, Abilities
 from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._java import Java
@@ -53,7 +54,7 @@ class BigDL(EnvironmentPeer):
 PEER = BigDL(
     name="bigdl",
     doc="BigDL 2.4 DistriOptimizer on a standalone Spark 3.5 cluster on loopback, one 1-core executor a worker",
-    kinds=frozenset({"train"}),
+    kinds=frozenset({"train", "fit"}),
     environment=Environment(
         name="bigdl",
         requirements=("pyspark==3.5.9", "numpy==1.26.4", "six==1.17.0"),
@@ -64,4 +65,13 @@ PEER = BigDL(
         disk_gb=0.6,
     ),
     program="bigdl_mlp",
+    fit_program="bigdl_fit",
+    abilities=Abilities(
+        {"sgd": SGD, "adam": frozenset({"beta1", "beta2", "epsilon"})},
+        frozenset({"linear", "relu", "tanh", "sigmoid", "flatten", "dropout", "conv2d", "max-pool"}),
+        chain=True,
+        most_workers=None,
+        most_threads=1,
+        divides=True,
+    ),
 )

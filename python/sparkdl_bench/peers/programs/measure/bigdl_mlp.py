@@ -22,19 +22,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sparkdl-bigdl-") as name:
         folder = Path(name)
         with standalone_cluster(case["workers"], EXECUTOR_MB + 512, folder) as master:
-            session = _session(master, case["workers"])
+            spark = session(master, case["workers"])
             try:
-                ended_s, facts = _train(session.sparkContext, case, folder)
+                ended_s, facts = _train(spark.sparkContext, case, folder)
             finally:
-                session.stop()
+                spark.stop()
         write(out, _block_means_ms(ended_s, case), facts, steps=BLOCK_STEPS)
 
 
-def _session(master: str, workers: int) -> Any:
+def session(master: str, workers: int) -> Any:
+    """BigDL's settings for a standalone master, one core an executor."""
     from pyspark.sql import SparkSession  # type: ignore[import-not-found, unused-ignore]
 
     jars = _jars()
-    session = (
+    made = (
         SparkSession.builder.master(master)
         .appName("sparkdl-peer-bigdl")
         .config("spark.jars", ",".join(jars))
@@ -52,8 +53,8 @@ def _session(master: str, workers: int) -> Any:
         .config("spark.ui.enabled", "false")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    made.sparkContext.setLogLevel("ERROR")
+    return made
 
 
 def _jars() -> list[str]:

@@ -40,6 +40,7 @@ LAYERS = (
     "job",
     "train",
     "predict",
+    "ml",
     "worker",
     "SparkDLPlugin",
     "Trainer",

@@ -1,7 +1,11 @@
-"""Spark ML: a classifier and a regressor for pipelines, cross-validation and grids, as pyspark's own are used."""
+"""Spark ML: a classifier and a regressor for pipelines, cross-validation and grids, as pyspark's own are used.
+
+The JVM's classes of the same names (docs/how-to/jvm.md) read what these write, and the other way round.
+"""
 
 from __future__ import annotations
 
+import json
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +29,7 @@ from pyspark.ml.util import (
     MLWritable,
     MLWriter,
 )
+from pyspark.ml.wrapper import JavaWrapper
 from pyspark.sql import functions
 from pyspark.sql.types import BooleanType, NumericType
 
@@ -50,7 +55,43 @@ _MOST_COUNTED = 10_000
 _TRAINING = threading.Lock()
 
 
-class _Shared(HasHandleInvalid):
+class _InJvm:
+    """Goes to and from the JVM's class of the same name: as a stage of a pipeline that pyspark asks the JVM to read."""
+
+    @classmethod
+    def _from_java(cls, java: Any) -> Any:
+        own: Any = cls()
+        own._resetUid(java.uid())
+        for param in own.params:
+            twin = java.getParam(param.name)
+            if java.isSet(twin):
+                own._paramMap[param] = _of_json(param, twin.jsonEncode(java.get(twin).get()))
+            elif java.hasDefault(twin):
+                own._defaultParamMap[param] = _of_json(param, twin.jsonEncode(java.getDefault(twin).get()))
+        return own
+
+    def _to_java(self) -> Any:
+        own: Any = self
+        name = f"sparkdl_bench.ml.{type(self).__name__}"
+        try:
+            java = JavaWrapper._new_java_obj(name, own.uid)
+        except TypeError as error:  # a package, for pyspark
+            raise ConfigurationError(
+                f"The session's JVM has no class {name}. Start it with the jar of this version: "
+                "spark = sparkdl_bench.configure(SparkSession.builder).getOrCreate()."
+            ) from error
+        for param, value in own._paramMap.items():
+            twin = java.getParam(param.name)
+            java.set(twin, twin.jsonDecode(json.dumps(value)))
+        return java
+
+
+def _of_json(param: Param[Any], text: str) -> Any:
+    value = json.loads(text)
+    return value if value is None else param.typeConverter(value)
+
+
+class _Shared(_InJvm, HasHandleInvalid):
     """What estimators and models have besides Spark ML's own parameters."""
 
     featuresCols: Param[list[str]] = Param(
@@ -295,6 +336,20 @@ class _TrainedModel(_Shared, MLWritable):
     def write(self) -> MLWriter:
         """A writer for any file system that Spark knows: `model.write().overwrite().save(path)`."""
         return _ModelWriter(self)
+
+    @classmethod
+    def _from_java(cls, java: Any) -> Any:
+        own = super()._from_java(java)
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
+            java.saveNet(folder)
+            own._net = load_model(folder)
+        return own
+
+    def _to_java(self) -> Any:
+        java = super()._to_java()
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
+            self.net.save(folder)
+            return java.loadNet(folder)
 
 
 class SparkDLClassifier(

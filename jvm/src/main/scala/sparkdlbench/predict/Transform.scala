@@ -45,6 +45,12 @@ object Transform {
     HeldRow.mapped(frame, added(settings, model), rows)
   }
 
+  /** The columns that `apply` would give, told by names and types alone. */
+  def schema(before: StructType, model: SavedModel, asked: PredictSettings): StructType = {
+    FeatureColumns.of(before, asked.features, model.input)
+    StructType(before.fields ++ added(asked.of(model), model))
+  }
+
   /** Vectors are Spark ML's; an application of the JVM may have Spark SQL alone. */
   private[predict] def checkMllib(loader: ClassLoader): Unit =
     try { Class.forName("org.apache.spark.ml.linalg.SQLDataTypes", false, loader); () }

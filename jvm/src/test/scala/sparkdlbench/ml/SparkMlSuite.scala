@@ -1,0 +1,200 @@
+package sparkdlbench.ml
+
+import org.apache.spark.ml.classification.LogisticRegression
+import org.apache.spark.ml.evaluation.{MulticlassClassificationEvaluator, RegressionEvaluator}
+import org.apache.spark.ml.feature.{IndexToString, StringIndexer, VectorAssembler}
+import org.apache.spark.ml.linalg.Vector
+import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder}
+import org.apache.spark.ml.{Estimator, Model, Pipeline, PipelineModel, PipelineStage}
+import org.apache.spark.sql.functions.{col, lit, rand, when}
+import org.apache.spark.sql.{DataFrame, SparkSession}
+import org.scalatest.funsuite.AnyFunSuite
+import sparkdl_bench.ml.{SparkDLClassificationModel, SparkDLClassifier, SparkDLRegressionModel, SparkDLRegressor}
+import sparkdlbench.LocalSpark
+import sparkdlbench.common.{ConfigurationException, Json}
+
+import java.nio.file.{Files, Path}
+
+/** The estimators of a JVM team beside Spark ML's own: the same idioms on the same rows. */
+class SparkMlSuite extends AnyFunSuite with LocalSpark {
+  private lazy val spark = SparkSession.builder().config(sc.getConf).getOrCreate()
+  private lazy val folder: Path = Files.createTempDirectory("spark-ml-suite")
+
+  /** Points around three centres, and the names of these. */
+  private lazy val words: DataFrame = {
+    val random = new scala.util.Random(7)
+    val centres = Seq(("cat", 0.0, 0.0), ("dog", 2.0, 0.0), ("owl", 0.0, 2.0))
+    val rows = (0 until 300).map { _ =>
+      val (name, x, y) = centres(random.nextInt(3))
+      (x + random.nextGaussian() * 0.4, y + random.nextGaussian() * 0.4, name)
+    }
+    spark.createDataFrame(rows).toDF("x", "y", "kind").cache()
+  }
+  private val indexer = new StringIndexer().setInputCol("kind").setOutputCol("label")
+  private val assembler = new VectorAssembler().setInputCols(Array("x", "y")).setOutputCol("features")
+  private lazy val rows: DataFrame = assembler.transform(indexer.fit(words).transform(words)).cache()
+
+  private def classifier(): SparkDLClassifier = new SparkDLClassifier()
+    .setModel(Map("name" -> "mlp", "hidden" -> "8"))
+    .setBatch(32)
+    .setEpochs(4)
+    .setSettings(Map("learning_rate" -> "0.5", "seed" -> "3", "results" -> folder.resolve("results").toString))
+
+  private lazy val trained: SparkDLClassificationModel = classifier().fit(rows)
+
+  private def regressor(): SparkDLRegressor = new SparkDLRegressor()
+    .setModel(classifier().getModel)
+    .setBatch(32)
+    .setEpochs(10)
+    .setSettings(classifier().getSettings + ("learning_rate" -> "0.05"))
+
+  private def accuracy(frame: DataFrame): Double =
+    new MulticlassClassificationEvaluator().setMetricName("accuracy").evaluate(frame)
+
+  private def refused(what: => Any): String = intercept[ConfigurationException](what).getMessage
+
+  test("columns and their types are those of Spark ML's classifiers, and so are copies") {
+    val own = new LogisticRegression().setMaxIter(3)
+    def types(frame: DataFrame) = frame.schema.fields.map(field => field.name -> field.dataType).toSeq
+    val (theirs, ours) = (own.fit(rows), trained)
+    assert(types(ours.transform(rows)) == types(theirs.transform(rows)))
+    assert(
+      types(ours.transform(rows)).map(_._1) == ours.transformSchema(rows.schema).fieldNames.toSeq &&
+        classifier().transformSchema(rows.schema).fieldNames.toSet == ours.transformSchema(rows.schema).fieldNames.toSet
+    )
+    assert(accuracy(ours.transform(rows)) > 0.9)
+    assert((ours.numClasses, ours.numFeatures) == ((3, 2)))
+    assert(ours.labels.toSet == Set("cat", "dog", "owl"))
+    val estimator = classifier()
+    val copied = estimator.copy(org.apache.spark.ml.param.ParamMap(estimator.predictionCol -> "other"))
+    assert(
+      (copied.getPredictionCol, estimator.getPredictionCol, copied.uid) == (("other", "prediction", estimator.uid))
+    )
+    assert(ours.copy(org.apache.spark.ml.param.ParamMap.empty).net eq ours.net)
+  }
+
+  test("one row at a time gives what transform gives") {
+    trained.transform(rows).limit(5).collect().foreach { row =>
+      val features = row.getAs[Vector]("features")
+      assert(trained.predict(features) == row.getAs[Double]("prediction"))
+      Seq(trained.predictRaw(features) -> "rawPrediction", trained.predictProbability(features) -> "probability")
+        .foreach { case (found, column) =>
+          found.toArray.zip(row.getAs[Vector](column).toArray).foreach { case (one, other) =>
+            assert(math.abs(one - other) < 1e-5)
+          }
+        }
+    }
+  }
+
+  test("a pipeline from words to words, written and read") {
+    val words = this.words
+    val net = classifier().setFeaturesCols(Array("x", "y"))
+    val indexed = indexer.fit(words)
+    val back = new IndexToString().setInputCol("prediction").setOutputCol("said").setLabels(indexed.labelsArray(0))
+    val stages = Array[PipelineStage](indexer, net, back)
+    val fitted = new Pipeline().setStages(stages).fit(words)
+    val path = folder.resolve("pipeline").toString
+    fitted.write.overwrite().save(path)
+    val read = PipelineModel.load(path)
+    val (before, after) = (fitted.transform(words).collect(), read.transform(words).collect())
+    assert(before.toSeq == after.toSeq)
+    assert(read.transform(words).filter(col("said") === col("kind")).count() > 270)
+    val estimator = folder.resolve("estimator").toString
+    new Pipeline().setStages(stages).write.overwrite().save(estimator)
+    val again = Pipeline.load(estimator).getStages(1).asInstanceOf[SparkDLClassifier]
+    assert(again.getSettings == net.getSettings && again.getModel == net.getModel && again.getWorkers == "2")
+    assert(again.getFeaturesCols.toSeq == Seq("x", "y"))
+  }
+
+  test("cross-validation with a grid, two fits at a time, chooses the better of two") {
+    val net = classifier()
+    val grid = new ParamGridBuilder().addGrid(net.epochs, Array(0, 4)).build()
+    val search = new CrossValidator()
+      .setEstimator(net)
+      .setEvaluator(new MulticlassClassificationEvaluator().setMetricName("accuracy"))
+      .setEstimatorParamMaps(grid)
+      .setNumFolds(2)
+      .setParallelism(2)
+    val found = search.fit(rows)
+    assert(found.avgMetrics(1) > 0.85 && found.avgMetrics(0) < found.avgMetrics(1))
+    assert(found.bestModel.asInstanceOf[SparkDLClassificationModel].transform(rows).count() == 300)
+  }
+
+  test("a regression, as Spark ML has it") {
+    val line = rows.select(col("features"), (col("x") * 0.5 + col("y") * 0.25).as("label"))
+    val model: Model[SparkDLRegressionModel] = regressor().fit(line)
+    val predicted = model.transform(line)
+    assert(predicted.columns.toSeq == Seq("features", "label", "prediction"))
+    assert(new RegressionEvaluator().setMetricName("r2").evaluate(predicted) > 0.8)
+    val path = folder.resolve("regression").toString
+    model.asInstanceOf[SparkDLRegressionModel].write.overwrite().save(path)
+    assert(SparkDLRegressionModel.load(path).transform(line).collect().toSeq == predicted.collect().toSeq)
+  }
+
+  test("rows to validate on choose the epoch, and an earlier model is a start") {
+    val validated = rows.withColumn("held", rand(3) < 0.3)
+    val model = classifier().setValidationIndicatorCol("held").fit(validated)
+    assert(accuracy(model.transform(rows)) > 0.9)
+    val start = folder.resolve("start").toString
+    trained.saveNet(start)
+    val more = classifier().setInitialModel(start).setEpochs(0).fit(rows)
+    assert(more.net.weights.toSeq == trained.net.weights.toSeq)
+  }
+
+  test("rows without values by handleInvalid") {
+    val holed = words.withColumn("x", when(col("y") > 2, lit(null)).otherwise(col("x")))
+    val indexed = indexer.fit(holed).transform(holed)
+    val net = classifier().setFeaturesCols(Array("x", "y")).setHandleInvalid("skip").fit(indexed)
+    val whole = indexed.filter(col("x").isNotNull).count()
+    assert(net.transform(indexed).count() == whole && whole < 300)
+    net.setHandleInvalid("keep")
+    assert(net.transform(indexed).filter(col("prediction").isNull).count() == 300 - whole)
+  }
+
+  test("what Python wrote is read") {
+    // As Python's `settings`, `model` and `workers` stand in its metadata.
+    val estimator = folder.resolve("python-estimator")
+    classifier().write.overwrite().save(estimator.toString)
+    val metadata =
+      Files.list(estimator.resolve("metadata")).filter(_.getFileName.toString.startsWith("part-")).findFirst.get
+    val python = Json.fields(
+      "class" -> "sparkdl_bench.ml.SparkDLClassifier",
+      "timestamp" -> 1,
+      "sparkVersion" -> spark.version,
+      "uid" -> "SparkDLClassifier_1",
+      "paramMap" -> Json.fields(
+        "model" -> Json.fields("name" -> "mlp", "hidden" -> Seq(100, 50)),
+        "workers" -> "2..8",
+        "settings" -> Json.fields("learning_rate" -> 0.1, "schedule" -> Json.fields("name" -> "cosine"), "seed" -> 7),
+        "classWeights" -> Seq(1.0, 2.5)
+      ),
+      "defaultParamMap" -> Json.fields(
+        "initialModel" -> null,
+        "classWeights" -> Nil,
+        "featuresCols" -> Nil,
+        "epochs" -> 5
+      )
+    )
+    Files.list(estimator.resolve("metadata")).forEach(each => Files.delete(each))
+    Files.write(metadata, Json.line(python).getBytes("UTF-8"))
+    val read = SparkDLClassifier.load(estimator.toString)
+    assert(read.getModel == Map("name" -> "mlp", "hidden" -> "100,50"))
+    assert(read.getWorkers == "2..8" && read.getInitialModel == "" && read.getClassWeights == "1.0,2.5")
+    assert(read.getSettings == Map("learning_rate" -> "0.1", "schedule.name" -> "cosine", "seed" -> "7"))
+  }
+
+  test("what cannot be trained on is refused by name") {
+    assert(refused(classifier().setFeaturesCol("pixels").fit(rows)).startsWith("The DataFrame has no column 'pixels'"))
+    assert(refused(classifier().setLabelCol("kind").fit(rows)).contains("holds words. Number them first"))
+    assert(refused(regressor().setLabelCol("kind").fit(rows)).contains("and a regression predicts numbers"))
+    assert(refused(regressor().setLoss("cross-entropy").fit(rows)).contains("Use SparkDLClassifier"))
+    assert(refused(classifier().setValidationIndicatorCol("x").fit(rows)).contains("must be a boolean column"))
+    assert(refused(new SparkDLClassificationModel().transform(rows)).contains("has no trained net"))
+    assert(refused(classifier().setPredictionCol("x").transformSchema(rows.schema)).contains("already"))
+    assert(refused(trained.predict(org.apache.spark.ml.linalg.Vectors.dense(1.0))).contains("takes rows of 2"))
+    val labels = rows.withColumn("label", lit(2026.5))
+    assert(refused(classifier().fit(labels)).contains("The largest label in the column 'label' (labelCol) is 2026.5"))
+    val typed: Estimator[SparkDLClassificationModel] = classifier()
+    assert(typed.explainParams().contains("handleInvalid"))
+  }
+}

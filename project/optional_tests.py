@@ -73,6 +73,7 @@ PARTS = (
             r"^python/sparkdl_bench/(worker|launching|exports)/",
             r"sparkdlbench/worker/",
             r"_same_start",
+            r"peers/programs/measure/_fit",
         ),
         install=("peers install pytorch",),
         targets=("test-torch",),

@@ -260,3 +260,15 @@ def test_keras_pools_as_many_values(size: int, options: dict[str, int], same: bo
     assert program.pads_as_ceil("pool", size, options) == same
     with pytest.raises(SystemExit, match="pool1"):
         program.pads_as_ceil("pool1", size, {**options, "padding": 1})
+
+
+def test_tensorflow_s_chief_and_first_worker_are_two_ranks() -> None:
+    program = importlib.import_module(f"{PROGRAMS}._mirrored")
+
+    def rank(kind: str, number: int, *jobs: str) -> int:
+        spec = types.SimpleNamespace(jobs=jobs)
+        resolver = types.SimpleNamespace(task_type=kind, task_id=number, cluster_spec=lambda: spec)
+        return int(program.rank_of(resolver))
+
+    assert [rank("chief", 0, "chief", "worker"), rank("worker", 0, "chief", "worker")] == [0, 1]
+    assert [rank("worker", number, "worker") for number in (0, 1)] == [0, 1]

@@ -169,8 +169,8 @@ def _pool(kind: str) -> Any:
     def make(layers: Any, options: Mapping[str, Any]) -> Any:
         kernel, padding = int(options["kernel"]), int(options.get("padding", 0))
         stride = int(options.get("stride", kernel))
-        made = getattr(layers, kind)(kernel, kernel, stride, stride, padding, padding)
-        return made.ceil() if int(options.get("ceil", 0)) else made
+        ceil = bool(int(options.get("ceil", 0)))
+        return getattr(layers, kind)(kernel, kernel, stride, stride, padding, padding, to_ceil=ceil)
 
     return make
 

@@ -53,7 +53,7 @@ private[predict] final class FeatureColumns private (
     if (at == places.length) None else Some(s"column '${names(at)}' is null")
   }
 
-  private def infinite(found: Array[Float]): Option[String] = if (FeatureColumns.areFinite(found)) None
+  private def infinite(found: Array[Float]): Option[String] = if (HeldRow.areFinite(found)) None
   else {
     // A difference of what is not finite is NaN.
     val wrong = found.indexWhere(value => value - value != 0f)
@@ -63,22 +63,6 @@ private[predict] final class FeatureColumns private (
 }
 
 private[predict] object FeatureColumns {
-
-  /** Zero times what is not finite is NaN, and so is each sum with it. Four sums, since each addition waits for the one before. */
-  private[predict] def areFinite(found: Array[Float]): Boolean = {
-    var (one, two, three, four) = (0f, 0f, 0f, 0f)
-    val whole = found.length - found.length % 4
-    var at = 0
-    while (at < whole) {
-      one += 0f * found(at)
-      two += 0f * found(at + 1)
-      three += 0f * found(at + 2)
-      four += 0f * found(at + 3)
-      at += 4
-    }
-    while (at < found.length) { one += 0f * found(at); at += 1 }
-    one + two + three + four == 0f
-  }
 
   /** Looks at names and types alone; a ConfigurationException where they are not what the model takes. */
   def of(schema: StructType, asked: Seq[String], input: RowInput): FeatureColumns = {

@@ -3,7 +3,7 @@ package sparkdlbench.predict
 import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.ml.linalg.SQLDataTypes
-import org.apache.spark.sparkdlbench.HeldRow
+import org.apache.spark.sparkdlbench.{HeldRow, KeptRows}
 import org.apache.spark.sql.types._
 import org.apache.spark.sql.{DataFrame, SparkSession}
 import sparkdlbench.config.Settings
@@ -41,7 +41,7 @@ object Transform {
     val columns = FeatureColumns.of(schema, settings.features, model.input)
     val context = frame.sparkSession.sparkContext
     val (engine, threads) = PredictSettings.engine(model, context.getConf.getAll.toMap, raw)
-    val rows = new PredictingRows(context.broadcast(model), columns, settings, engine, threads)
+    val rows = new PredictingRows(context.broadcast(model), schema.map(_.dataType), columns, settings, engine, threads)
     HeldRow.mapped(frame, added(settings, model), rows)
   }
 
@@ -107,9 +107,15 @@ object Transform {
     else Metadata.fromJson(Json.line(Json.fields("ml_attr" -> Json.fields("type" -> "nominal", "vals" -> labels))))
 }
 
-/** The rows of a partition, with their predictions behind them. */
+/**
+ * The rows of a partition, with their predictions behind them.
+ *
+ * @param kinds
+ *   of the rows' columns
+ */
 private[predict] class PredictingRows(
     model: Broadcast[SavedModel],
+    kinds: Seq[DataType],
     columns: FeatureColumns,
     settings: PredictSettings,
     engine: Settings,
@@ -130,6 +136,7 @@ private[predict] class PredictingRows(
   /** Batch after batch. The engine is closed when more is asked for than there is. */
   private final class BatchedRows(rows: Iterator[HeldRow], predictor: Predictor) extends Iterator[Iterator[HeldRow]] {
     private val stored = new Array[Float](model.value.input.width)
+    private val kept = new KeptRows(kinds, settings.batch)
     private var number = 0
 
     def hasNext: Boolean = rows.hasNext || { predictor.close(); false }
@@ -146,7 +153,7 @@ private[predict] class PredictingRows(
         if (reason.isEmpty) { predictor.put(computed, stored); computed += 1 }
         if (reason.isEmpty || settings.handleInvalid != "skip") {
           places(held.size) = if (reason.isEmpty) computed - 1 else -1
-          held += row
+          held += kept.keep(held.size, row)
         }
         number += 1
       }

@@ -137,6 +137,20 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     assert(Transform(small.limit(0), model()).count() == 0)
   }
 
+  test("rows keep their own values from batch to batch, of whatever length, also where some are left out") {
+    val growing = small
+      .withColumn("text", when(col("id") % 4 === 0, lit(null)).otherwise(expr("repeat(string(id), int(id * 7 % 30))")))
+      .withColumn("list", expr("sequence(id, id + id % 5)"))
+      .withColumn("a", when(col("id") % 3 === 1, lit(null)).otherwise(col("a")))
+    val own = growing.columns.map(col).toSeq
+    for (batch <- Seq(1, 4, 256)) {
+      val left = Transform(growing, model(), PredictSettings(batch = batch, handleInvalid = "skip"))
+      assert(left.select(own: _*).collect().toSeq == growing.filter(col("a").isNotNull).collect().toSeq)
+      val all = Transform(growing, model(), PredictSettings(batch = batch, handleInvalid = "keep"))
+      assert(all.select(own: _*).collect().toSeq == growing.collect().toSeq)
+    }
+  }
+
   test("names of classes: a column of them, and metadata that IndexToString reads") {
     val named = model(input = RowInput(Seq(3), Seq("a", "b", "c"), labels = Seq("cat", "dog", "owl", "eel")))
     val predicted = Transform(small, named, PredictSettings(label = "name"))
@@ -149,7 +163,14 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
     val (engine, threads) = PredictSettings.engine(trained, Map.empty, Map.empty)
     val columns = FeatureColumns.of(small.schema, Nil, trained.input)
     var made = Seq.empty[Predictor]
-    val rows = new PredictingRows(sc.broadcast(trained), columns, PredictSettings(batch = 16), engine, threads) {
+    val rows = new PredictingRows(
+      sc.broadcast(trained),
+      small.schema.map(_.dataType),
+      columns,
+      PredictSettings(batch = 16),
+      engine,
+      threads
+    ) {
       override protected def newPredictor(): Predictor = { made = made :+ super.newPredictor(); made.last }
     }
     val results = rows(small.collect().iterator.map(row => new HeldRow(InternalRow.fromSeq(row.toSeq))))
@@ -189,9 +210,9 @@ class TransformSuite extends AnyFunSuite with LocalRuns {
 
   test("what is not finite is found at any place") {
     for (length <- 0 to 9) {
-      assert(FeatureColumns.areFinite(Array.fill(length)(Float.MaxValue)))
+      assert(HeldRow.areFinite(Array.fill(length)(Float.MaxValue)))
       for (at <- 0 until length; wrong <- Seq(Float.NaN, Float.PositiveInfinity, Float.NegativeInfinity))
-        assert(!FeatureColumns.areFinite(Array.fill(length)(-Float.MaxValue).updated(at, wrong)))
+        assert(!HeldRow.areFinite(Array.fill(length)(-Float.MaxValue).updated(at, wrong)))
     }
   }
 

@@ -2,7 +2,7 @@ package org.apache.spark.sparkdlbench
 
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.objects.Invoke
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.expressions.{
   Alias,
   AttributeReference,
@@ -11,7 +11,9 @@ import org.apache.spark.sql.catalyst.expressions.{
   GetStructField,
   JoinedRow,
   Literal,
-  UnsafeArrayData
+  UnsafeArrayData,
+  UnsafeProjection,
+  UnsafeRow
 }
 import org.apache.spark.sql.catalyst.plans.logical.{DeserializeToObject, MapPartitions, SerializeFromObject}
 import org.apache.spark.sql.catalyst.util.ArrayData
@@ -21,10 +23,10 @@ import org.apache.spark.unsafe.Platform
 import org.apache.spark.unsafe.types.UTF8String
 
 /**
- * A row of a DataFrame as Spark holds it, a copy that stays valid. `Dataset.mapPartitions` would make an object of each value of an array, in
- * and out again, which takes longer than a small net's predictions.
+ * A row of a DataFrame as Spark holds it. `Dataset.mapPartitions` would make an object of each value of an array, in and out again, which
+ * takes longer than a small net's predictions.
  */
-final class HeldRow(private val values: InternalRow) {
+final class HeldRow(private[sparkdlbench] val values: InternalRow) {
   def isNullAt(place: Int): Boolean = values.isNullAt(place)
 
   /** A number or a boolean, not null, of the column's type `kind`. */
@@ -82,18 +84,40 @@ object HeldRow {
 
   def text(value: String): Any = UTF8String.fromString(value)
 
+  /** What the rows of `mapped` are taken from. */
+  def view(row: InternalRow): InternalRow = row
+
+  /**
+   * Whether all values are finite. Where one is not, all bits of its exponent are set, and one more at their end carries into its sign. Two at
+   * a time.
+   */
+  def areFinite(found: Array[Float]): Boolean = {
+    var carried = 0L
+    var at = 0
+    while (at < found.length / 2) {
+      val two = Platform.getLong(found, Platform.FLOAT_ARRAY_OFFSET + 8L * at)
+      carried |= (two & 0x7f8000007f800000L) + 0x0080000000800000L
+      at += 1
+    }
+    if (found.length % 2 == 1)
+      carried |= ((java.lang.Float.floatToRawIntBits(found(found.length - 1)) & 0x7f800000) + 0x00800000) & 0xffffffffL
+    (carried & 0x8000000080000000L) == 0
+  }
+
   /**
    * The frame's rows through `change`, partition by partition; nothing is computed before it is asked for. Works on streams, too.
    *
    * @param added
    *   columns behind the frame's own, which each row that `change` returns has values of
+   * @param change
+   *   a row that it gets is valid until it asks for the next one (`KeptRows` keeps some); each row that it returns must be so, too
    */
   def mapped(frame: DataFrame, added: Seq[StructField], change: Iterator[HeldRow] => Iterator[HeldRow]): DataFrame = {
     val before = Plans.of(frame)
     val schema = StructType(frame.schema.fields ++ added)
     val fields = before.output.zipWithIndex.flatMap { case (column, at) => Seq(Literal(s"c$at"), column) }
-    // With a type of its own that no other plan has, so that the optimizer leaves it be; the copy is in memory of its own.
-    val read = Invoke(CreateNamedStruct(fields), "copy", ObjectType(classOf[InternalRow]))
+    // With a type of its own that no other plan has, so that the optimizer leaves it be.
+    val read = StaticInvoke(classOf[HeldRow], ObjectType(classOf[InternalRow]), "view", Seq(CreateNamedStruct(fields)))
     val rows = DeserializeToObject(read, AttributeReference("row", read.dataType, nullable = false)(), before)
     val changed = MapPartitions(
       found =>
@@ -176,5 +200,31 @@ object HeldRow {
     java.util.Arrays.fill(found, 0f)
     var at = 0
     while (at < indices.numElements()) { found(indices.getInt(at)) = values.getDouble(at).toFloat; at += 1 }
+  }
+}
+
+/**
+ * Room for rows that are needed after the next ones have been read. It is used again for the rows of the next batch: rows of some kilobytes,
+ * each in memory of its own, would keep the collector busy and come from no cache.
+ *
+ * @param kinds
+ *   of the rows' columns
+ * @param most
+ *   that are kept at a time
+ */
+final class KeptRows(kinds: Seq[DataType], most: Int) {
+  private val packing = UnsafeProjection.create(kinds.toArray)
+  private val memory = new Array[Array[Byte]](most)
+
+  /** The row, valid until another one is kept at the same place, from 0 to `most` - 1. */
+  def keep(at: Int, row: HeldRow): HeldRow = {
+    val packed = packing(row.values)
+    val size = packed.getSizeInBytes
+    if (memory(at) == null || memory(at).length < size) memory(at) = new Array[Byte](size)
+    val (own, start) = (memory(at), Platform.BYTE_ARRAY_OFFSET.toLong)
+    Platform.copyMemory(packed.getBaseObject, packed.getBaseOffset, own, start, size.toLong)
+    val kept = new UnsafeRow(kinds.length)
+    kept.pointTo(own, start, size)
+    new HeldRow(kept)
   }
 }

@@ -4,10 +4,10 @@
     python tests/newcomer_path.py WHEEL [--natives DIR] [--spark 4.1.4] [--minutes 1]
 
 Steps: environment, installation, natives (fetched, or found in --natives), first trained net by name, own DataFrame,
-compare of the own DataFrame, a CSV by `try`, a run file by `init`, report, doctor. Ends with 1 where a step fails, or
-the first net takes more than 90 s. The first net unpacks the native libraries into a folder of its own, as on a machine
-that never trained; of it the lines of progress are shown as well. No test by its name: it takes minutes and installs
-packages.
+compare of the own DataFrame, a CSV by `try`, a run file by `init`, its run, predictions, report, doctor. Ends with 1
+where a step fails, or the first net takes more than 90 s. The first net unpacks the native libraries into a
+folder of its own, as on a machine that never trained; of it the lines of progress are shown as well. No test by its
+name: it takes minutes and installs packages.
 """
 
 from __future__ import annotations
@@ -112,11 +112,16 @@ def walk(wheel: Path, natives: Path | None, spark: str, minutes: float, folder: 
         (folder / name).write_text(text, encoding="utf-8")
     way.step("own DataFrame: Trainer", python, "own.py")
     way.step(f"own DataFrame: compare, {minutes:g} min", python, "comparison.py")
-    rows = "".join(f"{n % 7},{n % 5},{'odd' if n % 7 > 3 else 'even'}\n" for n in range(2000))
-    (folder / "rows.csv").write_text("a,b,class\n" + rows, encoding="utf-8")
+    # A column of words, as most people's files have.
+    rows = "".join(
+        f"{n % 7},{'paid' if n % 3 else 'free'},{n % 5},{'high' if n % 7 > 3 else 'low'}\n" for n in range(2000)
+    )
+    (folder / "rows.csv").write_text("a,plan,b,class\n" + rows, encoding="utf-8")
     way.step(f"try rows.csv, {minutes:g} min", ours, "try", "rows.csv", "--minutes", str(minutes), "-o", "tried")
     way.step("init", ours, "init", "mine", "--data", "rows.csv")
     way.step("run the file that init has written", ours, "run", "mine.toml", "--set", "epochs=2")
+    (trained,) = folder.glob("results/*-mine/model")
+    way.step("predict rows.csv", ours, "predict", trained, "rows.csv", "-o", "predicted.csv")
     way.step("report", ours, "report", "tried", "-o", "report.html")
     way.step("doctor", ours, "doctor", "mine.toml")
     way.step("data list", ours, "data", "list")

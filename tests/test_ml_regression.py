@@ -13,7 +13,7 @@ from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.regression import LinearRegression
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 
-from sparkdl_bench import ConfigurationError
+from sparkdl_bench import ConfigurationError, DivergedError
 from sparkdl_bench.ml import SparkDLRegressionModel, SparkDLRegressor
 
 if TYPE_CHECKING:
@@ -79,6 +79,17 @@ def test_fit_transform_and_persistence(estimator: Any, rows: DataFrame, tmp_path
     again = type(model).load(str(tmp_path / "model"))
     assert (again.uid, again.getPredictionCol()) == (model.uid, "mine")
     assert again.transform(rows).collect() == model.transform(rows).collect()
+
+
+def test_a_divergence_names_scales_of_their_own(ours: SparkDLRegressor, plain: DataFrame) -> None:
+    rows = plain.selectExpr("x * 1e5 AS income", "y * 1e-3 + 7 AS share", "label")
+    ours = ours.setFeaturesCols(["income", "share"])
+    with pytest.raises(DivergedError) as diverged:
+        ours.fit(rows)
+    assert "The rows' values are in units of their own; data.normalize = standard scales them." in str(diverged.value)
+    assert "A regression's loss grows with the labels' unit: train on labels near -1 to 1" in str(diverged.value)
+    ours.setSettings({**ours.getSettings(), "normalize": "standard"})
+    assert r2(ours.fit(rows).transform(rows)) > 0.5  # in four epochs
 
 
 def test_params_and_copy(estimator: Any) -> None:

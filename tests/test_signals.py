@@ -20,9 +20,12 @@ import psutil
 import pytest
 
 from conftest import CommandLine
+from programs import execute
 from signalling import ROOT, Ended, interrupt, sparkdl_bench
-from sparkdl_bench.jarfiles import find_jars
 from sparkdl_bench.results import RunResults
+from sparkdl_bench.version import __version__
+from standalone import SPARK_HOME
+from test_entry_points import ARTIFACT, SCALA, SCALA_VERSIONS, asked_by_block_stream
 
 DIGITS = "conf/runs/digits-mlp.toml"
 
@@ -179,6 +182,13 @@ def _finished_run() -> Path:
     return folder
 
 
+@functools.cache
+def _assembled() -> Path:
+    """The assembled jar, built anew where the sources have changed."""
+    execute([str(ROOT / "project" / "sbt"), f"++{SCALA_VERSIONS[SCALA]}", "jvm/assembly"], dict(os.environ))
+    return ROOT / "jvm" / "target" / f"scala-{SCALA}" / f"{ARTIFACT}-assembly-{__version__}.jar"
+
+
 def _command(command: str, folder: Path) -> tuple[list[str], float]:
     """Its words, and how many seconds after its start the last moment is."""
     endless = ["--set", f"results={folder}", "--set", "epochs=100000"]
@@ -199,11 +209,9 @@ def _command(command: str, folder: Path) -> tuple[list[str], float]:
         return sparkdl_bench("net", "--sizes", "10000", "--transports", "tcp,block-stream"), 20.0
     if command == "doctor":
         return sparkdl_bench("doctor"), 15.0
-    import pyspark
-
-    jars = find_jars(pyspark.__version__)
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    paths = ":".join(str(jar) for jar in jars.all)
-    master = ["--master", "local-cluster[2,1,1024]", "--driver-class-path", paths]
-    executors = ["--conf", f"spark.executor.extraClassPath={paths}", "--class", "sparkdlbench.Main", str(jars.thin)]
-    return [str(submit), *master, *executors, "run", DIGITS, *endless], 25.0
+    # As on a cluster: with the assembled jar, which executors get from the driver.
+    jar = _assembled()
+    asked = {"spark.ui.enabled": "false", **asked_by_block_stream(jar)}
+    settings = [word for key, value in asked.items() for word in ("--conf", f"{key}={value}")]
+    words = ["--master", "local-cluster[2,1,1024]", *settings, "--class", "sparkdlbench.Main", str(jar)]
+    return [str(SPARK_HOME / "bin" / "spark-submit"), *words, "run", DIGITS, *endless], 30.0

@@ -111,6 +111,8 @@ def compare(
     catalogue.check(base, from_file=False)
     name = _name(found, base, workers)
     sys.stderr.write(f"{found.told}. Net: {nets.described(base)}.\n")
+    if shared := quick.oversubscribed(workers, where):
+        sys.stderr.write(f"{shared}\n")
     folder = quick.measure(
         name,
         "What pays off",

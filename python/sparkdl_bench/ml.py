@@ -476,6 +476,7 @@ class SparkDLRegressor(
     """Trains a net that predicts a number with `Trainer`, on all rows of the DataFrame that `fit` gets.
 
     Losses grow with the labels' unit: bring labels that are far from -1 to 1 nearer first, or lower the learning rate.
+    `settings={"normalize": "standard"}` standardises the features.
     Runs follow each other, and a run's own test figures are those of the first 1,000 rows, as with `SparkDLClassifier`.
 
     Args:

@@ -18,10 +18,11 @@ def run(*words: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-@pytest.mark.parametrize("data", ["digits", "rows.csv"])
+@pytest.mark.parametrize("data", ["digits", "rows.csv", "words.csv"])
 def test_what_is_written_can_be_run(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("a,b,kind\n1,2,yes\n3,4,no\n", encoding="utf-8")
+    (tmp_path / "words.csv").write_text("name,b,kind\nAda,2,yes\nBob,4,no\n", encoding="utf-8")
     status, told = run("mine", "--data", data)
     assert status == 0, told
     assert "sparkdl-bench run mine.toml trains it." in told
@@ -29,6 +30,8 @@ def test_what_is_written_can_be_run(data: str, tmp_path: Path, monkeypatch: pyte
     assert made.name == "mine"
     assert made.settings["workers"] == "2"
     assert made.spark == {"spark.master": "local-cluster[2,1,2048]"}
+    assert ("left out, because they hold words: 'name' ('Ada', …)" in told) == (data == "words.csv")
+    assert made.settings.get("data.columns") == ("b" if data == "words.csv" else None)
     known = catalogue.load()
     assert known is not None
     assert known.faults(made.settings) == {}

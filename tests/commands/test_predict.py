@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text("b,id,a\n2,first,1\n-1,second,0.5\n")
+    rows = tmp_path / "rows.csv.gz"
+    rows.write_bytes(gzip.compress(b"b;id;a\n2;first;1\n-1;second;0.5\n"))
     out = tmp_path / "out.csv"
     done = command_line.run("predict", str(model), str(rows), "-o", str(out), "--master", "local[1]")
     assert (done.returncode, done.stdout) == (0, f"{out}  predictions, a folder of CSV files\n"), done.stderr
@@ -64,5 +65,6 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     done = command_line.run(*words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
-    assert "give --handle-invalid skip (they are left out) or keep" in done.stderr
+    # The same words for whoever calls transform(handle_invalid=…).
+    assert "set handle_invalid (on the command line --handle-invalid) to skip (they are left out) or" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

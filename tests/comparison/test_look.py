@@ -79,10 +79,10 @@ def test_a_continuous_label_is_no_class(tmp_path: Path) -> None:
             "Trainer(loss='mean-squared').",
         ),
         (
-            b"name,b,label\nAda,2,0\nBob,4,1\n",
-            "Column 'name' of '{file}' holds 'Ada', and values must be numbers. Remove the column, replace its words "
-            "by numbers, or read the file into a DataFrame and choose columns there: "
-            "sparkdl_bench.compare(frame.drop(…)). If it is the label, name it with --label.",
+            b"name,label\nAda,0\nBob,1\n",
+            "Beside the label's column 'label' no column of '{file}' holds numbers: 'name' ('Ada', …). Words become "
+            "numbers with StringIndexer and OneHotEncoder of pyspark.ml.feature; give the DataFrame to "
+            "sparkdl_bench.compare or Trainer. If one of these is the label, name it with --label.",
         ),
         (
             "a,label\n1,0\n".encode("utf-16"),
@@ -103,6 +103,32 @@ def test_text_that_no_net_can_learn_from(content: bytes, said: str, tmp_path: Pa
     with pytest.raises(ConfigurationError) as refused:
         look.look(str(file))
     assert str(refused.value) == said.format(file=file)
+
+
+def test_columns_of_words_are_left_out_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    rows = "Ada,36,paid,2.5,0\n,41,free,?,1\nBob,5,free,3,0\n"
+    file.write_text("name,age,plan,score,label\n" + rows, encoding="utf-8")
+    found = look.look(str(file))
+    # One ? among numbers makes no column of words: the run says how such rows are left out.
+    assert found.settings["data.columns"] == "age,score"
+    assert found.shape == (2,)
+    assert found.told == (
+        f"CSV file {file}: 3 rows of 2 values; label: column 'label', 2 classes; left out, because they hold words: "
+        "'name' ('Ada', …), 'plan' ('paid', …)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("head", "label"), [("", "4"), (",age,plan,score,label\n", "label"), ("a,a,plan,score,label\n", "label")]
+)
+def test_columns_without_names_of_their_own_are_told_by_number(head: str, label: str, tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(head + "7,36,paid,2.5,0\n8,41,free,3,1\n", encoding="utf-8")
+    found = look.look(str(file))
+    assert (found.settings["data.columns"], found.settings["data.label"]) == ("0,1,3", label)
+    column = "'plan'" if head else "number 2"
+    assert found.told.endswith(f"left out, because they hold words: {column} ('paid', …)")
 
 
 def test_missing_values_are_left_to_the_run(tmp_path: Path) -> None:

@@ -43,6 +43,14 @@ def test_a_local_master_says_how_many_cores_are_shared(monkeypatch: pytest.Monke
     assert two.settings["spark.master"] == "local-cluster[2,2,2048]"
 
 
+def test_more_workers_than_cores_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert quick.oversubscribed([1, 2], None) == ""
+    assert quick.oversubscribed([1, 4, 8], "spark://there:7077") == ""
+    said = "4 workers, 8 workers share 2 cores of this host: that is not more cores."
+    assert quick.oversubscribed([1, 4, 8], None) == said
+
+
 @pytest.mark.parametrize(
     ("master", "said"),
     [

@@ -10,11 +10,13 @@ import json
 import math
 import re
 import statistics
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+import kept_pages
 from sparkdl_bench import machine
 from sparkdl_bench.report import formats, kept
 from sparkdl_bench.report.load import load
@@ -87,6 +89,16 @@ def test_a_report_is_what_its_records_say(folder: Path) -> None:
     assert {"Groups", "All runs"} <= there.keys() & made.keys()
     assert list(differing(made, there)) == []
     assert json.loads((folder / "machine.json").read_text()) == json.loads(formats.machines(results))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+def test_a_report_with_records_has_pictures_of_its_page(folder: Path) -> None:
+    if not (folder / kept.RECORDS).is_file():
+        return
+    for name in kept_pages.names():
+        head = (folder / name).read_bytes()[:24]
+        assert head.startswith(b"\x89PNG")
+        assert str(struct.unpack(">I", head[16:20])[0]) in name, name
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

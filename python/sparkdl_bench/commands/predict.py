@@ -66,7 +66,7 @@ def command(
     # All this before a JVM starts.
     trained = prediction.load_model(model)
     _check_paths(data, output, overwrite)
-    form = source or _FORMATS.get(Path(data).suffix.lower(), "parquet")
+    form = source or _FORMATS.get(_suffix(data), "parquet")
     written = target or ("csv" if output.lower().endswith(".csv") else "parquet")
     options = {"spark.app.name": "sparkdl-bench predict"}
     if master or "spark.master" not in session.standing_options():
@@ -83,14 +83,25 @@ def command(
                 batch=batch,
                 handle_invalid=handle_invalid,
             )
-            try:
-                _write(predicted, trained, output, written, overwrite)
-            except ConfigurationError as error:
-                # Said as Python's argument is called.
-                said = str(error).replace("set handle_invalid to skip", "give --handle-invalid skip")
-                raise ConfigurationError(said) from error
+            _write(predicted, trained, output, written, overwrite)
     other = "" if target or written == "csv" else "; --to csv writes CSV"
     click.echo(f"{output}  predictions, a folder of {'CSV' if written == 'csv' else 'Parquet'} files{other}")
+
+
+def _suffix(path: str) -> str:
+    """Of the file before it was packed."""
+    return Path(path.lower().removesuffix(".gz")).suffix
+
+
+def _delimiter(path: str) -> str:
+    """What divides the columns of a CSV file: of one on this host as `try` and `init` find it, else by its suffix."""
+    from sparkdl_bench.comparison import look_csv
+
+    local = preflight.local_path(path)
+    if local is not None and local.is_file():
+        with look_csv.text(local) as lines:
+            return look_csv.delimiter_of(lines.readline())
+    return "\t" if _suffix(path) == ".tsv" else ","
 
 
 def _check_paths(data: str, output: str, overwrite: bool) -> None:
@@ -110,8 +121,7 @@ def _read(spark: SparkSession, path: str, form: str, header: bool, model: Model)
 
     reader = spark.read.format(form)
     if form == "csv":
-        separator = "\t" if path.lower().endswith(".tsv") else ","
-        reader = reader.options(header=header, inferSchema=True, sep=separator)
+        reader = reader.options(header=header, inferSchema=True, sep=_delimiter(path))
     if form == "libsvm":
         reader = reader.options(numFeatures=math.prod(model.shape))
     try:

@@ -43,7 +43,7 @@ def of_frame(frame: DataFrame, label: str | None) -> dict[str, Any]:
     width = _width(frame, values, types)
     told = f"{rows:,} rows of {width} values; label: column '{column}', {len(found)} classes"
     if others:
-        told += f"; left out, because they hold no numbers: {listed(others, 5)}"
+        told += f"; left out, because they hold no numbers: {listed(others, 20)}"
     settings = {"data.label": column, "data.columns": ",".join(values), "data.normalize": "standard", **classes}
     return {"settings": settings, "shape": [width], "classes": len(found), "rows": rows, "told": told}
 

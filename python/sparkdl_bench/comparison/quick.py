@@ -24,6 +24,7 @@ from sparkdl_bench.comparison.store import ComparisonFolder
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.files import replace_text
+from sparkdl_bench.nearest import listed
 from sparkdl_bench.peers import default_directory
 from sparkdl_bench.peers._process import run_to_end
 from sparkdl_bench.results import RunResults
@@ -106,6 +107,18 @@ def cores_of(master: str | None) -> int:
             f"{cores} would be shared. Name local[{here}], or leave the master out."
         )
     return cores
+
+
+def oversubscribed(workers: Sequence[int], master: str | None) -> str:
+    """A sentence that names the ways with more workers than this host has cores; empty where there are none."""
+    if master is not None and not master.startswith("local"):
+        return ""
+    cores = cores_of(master)
+    more = [each for each in workers if each > cores]
+    if not more:
+        return ""
+    counted = f"{cores} core{'s' if cores != 1 else ''}"
+    return f"{listed([f'{each} workers' for each in more])} share {counted} of this host: that is not more cores."
 
 
 def _is_whole(value: object) -> bool:

@@ -35,7 +35,7 @@ object CommandLine {
 
   /** Ends the JVM with the exit status. */
   def start(arguments: Array[String]): Unit = {
-    EndOfJvm.ofCommand(interrupted)
+    EndOfJvm.ofCommand(interrupted(_))
     val debug = arguments.contains("--debug")
     val status =
       try execute(arguments.toList.filterNot(_ == "--debug"))
@@ -63,9 +63,10 @@ object CommandLine {
   }
 
   /** The one line of a command that a signal ends; the JVM's exit status is 128 + the signal's number. */
-  private def interrupted(runs: Seq[TrainingRun]): Unit = if (!ended) {
+  private def interrupted(runs: Seq[TrainingRun]): Option[String] = if (ended) None
+  else {
     val wrote = runs.map(run => s" The run was cancelled. What it wrote is in ${run.folderPath}.").mkString
-    System.err.println(s"sparkdl-bench: interrupted.$wrote")
+    Some(s"sparkdl-bench: interrupted.$wrote")
   }
 
   private def execute(arguments: List[String]): Int = arguments match {

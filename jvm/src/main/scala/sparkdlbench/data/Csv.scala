@@ -9,7 +9,7 @@ import scala.util.Try
 
 /**
  * Numbers in text, one row a line: CSV as RFC 4180 has it (but for line ends inside quotes), any delimiter, with or without a line of
- * names. One column is the label, the others in their order are the row. Large files are decoded in parts, by byte ranges.
+ * names. One column is the label; the others in their order are the row, or those that `data.columns` names. Large files are decoded in parts, by byte ranges.
  */
 final class Csv extends DataSource with FileSource {
   import Csv._
@@ -21,6 +21,7 @@ final class Csv extends DataSource with FileSource {
     Seq(
       header,
       TableKeys.label,
+      TableKeys.columns,
       delimiter,
       TableKeys.labelNames,
       TableKeys.heldAs,
@@ -41,20 +42,24 @@ final class Csv extends DataSource with FileSource {
       .map(CsvLine.fields(_, settings(delimiter)))
       .filter(_.nonEmpty)
       .getOrElse(throw new ConfigurationException(s"File '${file.path}' is empty, or cannot be read as text."))
-    labelColumn(names, file, settings)
-    val width = names.length - 1
-    if (width < 1)
+    val label = labelColumn(names, file, settings)
+    if (names.length < 2)
       throw new ConfigurationException(
         s"The first line of '${file.path}' has one column; a row needs a label and at least one value. `data.delimiter` is " +
           s"'${settings(delimiter)}'."
       )
+    val width = valuePlaces(names.toSeq, label, file, settings).length
+    val counted =
+      if (settings(TableKeys.columns).isEmpty) s"'${file.path}' has $width columns besides the label"
+      else s"`data.columns` names $width columns of '${file.path}'"
     RecordLayout(
-      DataKeys.shapeOf(settings, width, s"'${file.path}' has $width columns besides the label"),
+      DataKeys.shapeOf(settings, width, counted),
       ValueKind.named(settings(TableKeys.heldAs)).get,
       TableKeys.classes(settings),
       s"CSV of ${names.length} columns from ${settings(DataKeys.path)}",
       settings(TableKeys.labelNames),
-      if (settings(header)) names.toList else Nil
+      if (settings(header)) names.toList else Nil,
+      fileColumns = names.length
     )
   }
 
@@ -81,11 +86,11 @@ final class Csv extends DataSource with FileSource {
   }
 
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
-    val columns = sink.layout.width + 1
     val named = sink.layout.columns.nonEmpty
-    val at =
-      if (named) labelColumn(sink.layout.columns.toArray, split.file, settings)
-      else TableKeys.position(settings, columns)
+    val columns = sink.layout.fileColumns
+    val names = sink.layout.columns.padTo(columns, "")
+    val at = labelColumn(names.toArray, split.file, settings)
+    val places = valuePlaces(names, at, split.file, settings)
     val parser = CsvLine.parser(settings(delimiter), columns)
     val values = new Array[Float](sink.layout.width)
     TextLines.foreach(split, hadoop, sink) { (line, record, offset) =>
@@ -97,15 +102,39 @@ final class Csv extends DataSource with FileSource {
         else
           sink.layout.label(fields(at)) match {
             case Some(label) =>
-              Csv.convert(fields, at, values) match {
+              Csv.convert(fields, places, values) match {
                 case -1 => sink.floats(values, label, record, offset)
                 case wrong =>
-                  sink.bad(record, offset, s"column $wrong is '${fields(wrong)}', which is no finite number")
+                  val column = if (named) s"$wrong ('${names(wrong)}')" else s"$wrong"
+                  sink.bad(record, offset, s"column $column is '${fields(wrong)}', which is no finite number")
               }
             case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay(fields(at))}")
           }
       }
     }
+  }
+
+  /** The numbers of the columns that hold a row's values, in its order. @param names without `data.header` they count for nothing */
+  private def valuePlaces(names: Seq[String], label: Int, file: DataFile, settings: Settings): Array[Int] = {
+    val known = if (settings(header)) names else names.map(_ => "")
+    val found = settings(TableKeys.columns).map { column =>
+      TableKeys.numberOf(column, known) match {
+        case -1 =>
+          throw new ConfigurationException(
+            s"Configuration key 'data.columns' names the column '$column', which '${file.path}' does not have." +
+              s"${if (settings(header)) Settings.suggestion(column, names) else ""} Its ${names.length} columns are " +
+              (if (settings(header)) s"${names.take(20).mkString(", ")}; give their names, or "
+               else "not named (`data.header` = false); give ") +
+              s"numbers from 0 to ${names.length - 1}."
+          )
+        case at if at == label =>
+          throw new ConfigurationException(
+            s"Configuration key 'data.columns' names the column '$column', which is the label's (`data.label`). Leave it out there."
+          )
+        case at => at
+      }
+    }
+    (if (found.nonEmpty) found else names.indices.filter(_ != label)).toArray
   }
 
   private def labelColumn(names: Array[String], file: DataFile, settings: Settings): Int = {
@@ -138,18 +167,15 @@ private object Csv {
     text => if (text == "tab") Some("\t") else Some(text).filter(_.length == 1)
   )
 
-  /** @return the first column that is no finite number, or -1 */
-  def convert(fields: Array[String], label: Int, values: Array[Float]): Int = {
-    var (column, at) = (0, 0)
+  /** @return the first column of `places` that is no finite number, or -1 */
+  def convert(fields: Array[String], places: Array[Int], values: Array[Float]): Int = {
+    var at = 0
     var wrong = -1
-    while (column < fields.length && wrong < 0) {
-      if (column != label) {
-        val value = Numbers.float(fields(column))
-        if (value.isNaN || value.isInfinite) wrong = column
-        values(at) = value
-        at += 1
-      }
-      column += 1
+    while (at < places.length && wrong < 0) {
+      val value = Numbers.float(fields(places(at)))
+      if (value.isNaN || value.isInfinite) wrong = places(at)
+      values(at) = value
+      at += 1
     }
     wrong
   }

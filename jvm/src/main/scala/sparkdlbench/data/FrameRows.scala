@@ -13,13 +13,6 @@ import sparkdlbench.config.{Key, Settings}
  * numbers, a vector of MLlib's, or binary (JPEG or PNG files, or with `data.binary` = raw bytes).
  */
 private[data] object FrameRows {
-  val columns: Key[Seq[String]] = Key(
-    "data.columns",
-    "",
-    "names of columns, separated by commas",
-    "The columns that hold the row's values; empty: all but the label's",
-    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
-  )
   val binary: Key[String] = Key.choice(
     "data.binary",
     "image",
@@ -27,7 +20,7 @@ private[data] object FrameRows {
     "What a binary column holds: JPEG or PNG files, or unsigned bytes"
   )
   val keys: Seq[Key[_]] =
-    Seq(TableKeys.label, columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
+    Seq(TableKeys.label, TableKeys.columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
 
   /** The session that there is; an application with a Spark context alone gets one over it. Its settings stay as they are. */
   def session(): SparkSession = SparkSession.builder().getOrCreate()
@@ -132,8 +125,8 @@ private[data] object FrameRows {
           .toOption
           .flatMap(at => names.lift(if (at < 0) names.size + at else at))
           .getOrElse(unknown(TableKeys.label.name, wanted))
-    val values = if (settings(columns).nonEmpty) settings(columns) else names.filter(_ != label)
-    values.find(!names.contains(_)).foreach(unknown(columns.name, _))
+    val values = if (settings(TableKeys.columns).nonEmpty) settings(TableKeys.columns) else names.filter(_ != label)
+    values.find(!names.contains(_)).foreach(unknown(TableKeys.columns.name, _))
     if (values.isEmpty)
       throw new ConfigurationException(s"The only column is the label's, '$label'; a row needs at least one value.")
     frame.select((label +: values).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)

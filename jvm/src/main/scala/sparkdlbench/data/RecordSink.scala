@@ -18,6 +18,8 @@ import scala.collection.mutable.ArrayBuffer
  *   the names of a table's columns, where it has names
  * @param column
  *   the name of the one column that holds a row's values as a list, in place of `columns`
+ * @param fileColumns
+ *   columns of a line of text, also of those that are not read; while such files are decoded
  */
 private[data] final case class RecordLayout(
     shape: Seq[Int],
@@ -26,7 +28,8 @@ private[data] final case class RecordLayout(
     description: String,
     labelNames: Seq[String] = Nil,
     columns: Seq[String] = Nil,
-    column: String = ""
+    column: String = "",
+    fileColumns: Int = 0
 ) extends Serializable {
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes

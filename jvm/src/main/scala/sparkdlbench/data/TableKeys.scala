@@ -48,15 +48,30 @@ private[data] object TableKeys {
   val label: Key[String] =
     Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")
 
+  val columns: Key[Seq[String]] = Key(
+    "data.columns",
+    "",
+    "names of columns, separated by commas",
+    "The columns that hold the row's values, by name (csv: or by number, from 0 on); empty: all but the label's",
+    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+  )
+
   /** The label's column by number, negative ones from the end; -1 where it is none. */
-  def position(settings: Settings, columns: Int): Int = Try(settings(label).toInt).toOption match {
-    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
-    case _ => -1
+  def position(settings: Settings, columns: Int): Int = numbered(settings(label), columns)
+
+  /** The number of the column of this name, or with this text as its number (-1: the last); -1 where there is none. */
+  def numberOf(column: String, names: Seq[String]): Int = {
+    val byName = names.indexOf(column)
+    if (byName >= 0) byName else numbered(column, names.size)
   }
 
-  /** The columns of a file that hold a row's values: all of them but the label's. */
-  def valueColumns(names: Seq[String], settings: Settings): Seq[String] = {
-    val byName = names.indexOf(settings(label))
-    names.patch(if (byName >= 0) byName else position(settings, names.size), Nil, 1)
+  /** The columns of a file that hold a row's values: those that are asked for, or all of them but the label's. */
+  def valueColumns(names: Seq[String], settings: Settings): Seq[String] =
+    if (settings(columns).nonEmpty) settings(columns).flatMap(column => names.lift(numberOf(column, names)))
+    else names.patch(numberOf(settings(label), names), Nil, 1)
+
+  private def numbered(text: String, columns: Int): Int = Try(text.toInt).toOption match {
+    case Some(at) if at >= -columns && at < columns => if (at < 0) columns + at else at
+    case _ => -1
   }
 }

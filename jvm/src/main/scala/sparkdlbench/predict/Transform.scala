@@ -166,8 +166,8 @@ private[predict] class PredictingRows(
 
   private def refuse(reason: String, number: Int): Unit = if (settings.handleInvalid == "error")
     throw new ConfigurationException(
-      s"Row $number of partition ${TaskContext.getPartitionId()} has no prediction: $reason. Leave such rows out first, or set handle_invalid to skip " +
-        "(they are left out) or keep (their predictions are null)."
+      s"Row $number of partition ${TaskContext.getPartitionId()} has no prediction: $reason. Leave such rows out first, or set handle_invalid (on the command " +
+        "line --handle-invalid) to skip (they are left out) or keep (their predictions are null)."
     )
 
   /** As `settings.added` names them. */

@@ -4,6 +4,7 @@ import org.apache.hadoop.util.ShutdownHookManager
 import org.apache.logging.log4j.Level
 import org.apache.logging.log4j.core.config.Configurator
 
+import java.io.{OutputStream, PrintStream}
 import scala.util.Try
 
 /**
@@ -26,8 +27,7 @@ object EndOfJvm {
   private val CommandMark = "SPARKDL_COMMAND"
   private val runs = new RunsToEnd[TrainingRun](_.cancel(), CancelMillis, BeginMillis)
   @volatile private var begun = false
-  @volatile private var ofCommands = false
-  @volatile private var tell: Seq[TrainingRun] => Unit = (_: Seq[TrainingRun]) => ()
+  @volatile private var command: Option[Seq[TrainingRun] => Option[String]] = None
 
   /** Set where the hook is there; a JVM that ends already takes none. */
   private lazy val hooked: Boolean =
@@ -39,10 +39,14 @@ object EndOfJvm {
   /** True once the JVM ends. */
   def hasBegun: Boolean = begun
 
-  /** Within a command of ours: bounds the end of the JVM, and has `whenEnded` told of the runs that were going on. */
-  def ofCommand(whenEnded: Seq[TrainingRun] => Unit): Unit = {
-    tell = whenEnded
-    ofCommands = true
+  /**
+   * Within a command of ours: bounds the end of the JVM, and makes `line` the last one on standard error.
+   *
+   * @param line
+   *   what to say, from the runs that were going on; None for nothing
+   */
+  def ofCommand(line: Seq[TrainingRun] => Option[String]): Unit = {
+    command = Some(line)
     if (hooked) limited: Unit
   }
 
@@ -54,9 +58,23 @@ object EndOfJvm {
 
   private def end(): Unit = {
     begun = true
-    if (ofCommands)
-      Try(Configurator.setAllLevels("", Level.OFF)): Unit // what Spark says of its end is nobody's concern
-    tell(runs.end())
+    val own = System.err
+    if (command.nonEmpty) silence()
+    val line = command.flatMap(_(runs.end()))
+    line.foreach(own.println(_))
+    own.flush()
+  }
+
+  /**
+   * What Spark says of its end is nobody's concern: neither its log, nor what its threads print on finding that the pool for their
+   * next piece of work has been shut down. Scala's futures print that as a stack, past any log.
+   */
+  private def silence(): Unit = {
+    Try(Configurator.setAllLevels("", Level.OFF)): Unit
+    System.setErr(new PrintStream(new OutputStream {
+      override def write(byte: Int): Unit = ()
+      override def write(bytes: Array[Byte], from: Int, length: Int): Unit = ()
+    }))
   }
 
   private def haltLater(): Unit = {

@@ -3,8 +3,10 @@ package sparkdlbench.train
 import sparkdlbench.algorithm.BackupWorkers
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.DivergedException
-import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings}
+import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings, Variants}
+import sparkdlbench.data.{DataSource, Normalization}
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.loss.Loss
 import sparkdlbench.optimizer.{Clipping, LearningRateSchedule}
 
 /**
@@ -78,8 +80,22 @@ object NonFinite {
     ).flatten
     new DivergedException(
       s"The training diverged in step ${step + 1} of ${setup.totalSteps} (epoch ${step / setup.stepsPerEpoch + 1}): $found. " +
-        s"${remedies.init.mkString(", ")} or ${remedies.last}."
+        s"${remedies.init.mkString(", ")} or ${remedies.last}.${units(settings)}"
     )
+  }
+
+  /** Values of a table are in the user's own units, and steps grow with them. */
+  private def units(settings: Settings): String = {
+    val source = Variants.find[DataSource]("data source", settings(RunKeys.data))
+    val rows =
+      if (!source.givesNumbers || settings(Normalization.mode) != "none") ""
+      else " The rows' values are in units of their own; data.normalize = standard scales them."
+    val labels =
+      if (!Loss.of(settings).isRegression) ""
+      else
+        " A regression's loss grows with the labels' unit: train on labels near -1 to 1, such as (label - mean) / standard deviation, and undo " +
+          "that on the predictions."
+    rows + labels
   }
 }
 

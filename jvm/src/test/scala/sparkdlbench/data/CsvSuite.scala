@@ -64,6 +64,45 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assert(rows(sets.test) == Seq((0, Seq(1.5f)), (1, Seq(2.5f))))
   }
 
+  test("of the columns those that data.columns names, by name or number, in its order") {
+    val text = "name,age,plan,score,kind\nAda,1,free,2,0\nBob,3,paid,4,1\n"
+    val path = write("words.csv", text).toString
+    val bare = write("bare.csv", text.linesIterator.drop(1).mkString("\n")).toString
+    def read(path: String, header: Boolean, columns: String) = load(
+      source,
+      "data.path" -> path,
+      "data.test_path" -> path,
+      "data.header" -> header.toString,
+      "data.label" -> "4",
+      "data.classes" -> "2",
+      "data.columns" -> columns
+    )
+    Seq((path, true, "score, age"), (path, true, "3,-4"), (bare, false, "3,1")).foreach {
+      case (file, header, columns) =>
+        val (facts, sets) = read(file, header, columns)
+        assert(facts.shape == Seq(2))
+        assert(rows(sets.train) == Seq((0, Seq(2f, 1f)), (1, Seq(4f, 3f))))
+        assert(facts.input.columns == (if (header) Seq("score", "age") else Nil))
+    }
+    def refused(columns: String, header: Boolean) = refusal(
+      source,
+      "data.path" -> (if (header) path else bare),
+      "data.header" -> header.toString,
+      "data.label" -> "4",
+      "data.columns" -> columns
+    )
+    assertSays(refused("scores", header = true), "'data.columns' names the column 'scores'", "Did you mean 'score'?")
+    assertSays(refused("age", header = false), "'age'", "not named (`data.header` = false); give numbers from 0 to 4.")
+    assertSays(refused("age,kind", header = true), "'kind', which is the label's")
+    write("two/1.csv", "0,a,1,b\n")
+    write("two/2.csv", "1,2,b\n")
+    assertSays(
+      refusal(source, "data.path" -> folder.resolve("two").toString, "data.columns" -> "2", "data.classes" -> "2"),
+      "the line has 3 columns, and the first line of the set has 4"
+    )
+    assertSays(refused("age,plan", header = true), "column 2 ('plan') is 'free', which is no finite number")
+  }
+
   test("one class is nothing to learn") {
     val path = write("one.csv", "cat,0\ncat,1\n").toString
     assert(

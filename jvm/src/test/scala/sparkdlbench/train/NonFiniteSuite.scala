@@ -38,6 +38,26 @@ class NonFiniteSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
+  test("rows and labels of a table in units of their own are named, with what scales them") {
+    def told(changes: (String, String)*) = {
+      val run = prepared(Seq("transport" -> "block-manager", tooFast) ++ changes: _*)
+      NonFinite.diverged(run.setup, 0, "x").getMessage
+    }
+    val rows = " The rows' values are in units of their own; data.normalize = standard scales them."
+    val file = Files.createTempFile("units", ".csv")
+    try {
+      Files.writeString(file, (1 to 40).map(id => s"${id * 1000},$id\n").mkString)
+      val cache = "data.cache_dir" -> results.resolve("cache").toString
+      val table =
+        Seq("data.source" -> "csv", "data.path" -> file.toString, cache, "loss.name" -> "mean-squared", "batch" -> "10")
+      val labels =
+        " A regression's loss grows with the labels' unit: train on labels near -1 to 1, such as (label - mean) / standard " +
+          "deviation, and undo that on the predictions."
+      assert(told(table: _*).endsWith(rows + labels))
+      assert(told(table :+ ("data.normalize" -> "standard"): _*).endsWith("(clip_norm = 1)." + labels))
+    } finally Files.delete(file)
+  }
+
   test("weights that are spoilt by the last step are found by the evaluation") {
     val error = intercept[DivergedException](
       run("transport" -> "block-stream", "max_steps" -> "1", "optimizer.learning_rate" -> "3e38")

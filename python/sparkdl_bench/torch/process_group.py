@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -20,6 +22,9 @@ from sparkdl_bench.worker import Group
 from sparkdl_bench.worker.vectors import Home
 
 _AllReduceOptions: Any = dist.AllreduceOptions
+# Older releases let go of a handle's Python object as soon as they have it, and wait in C++ for what nobody ends. They
+# wait right after the call, so some of the last handles are enough; each holds the tensors of its operation.
+_HELD_WORKS = 16 if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 9) else 0
 
 
 class SparkDLProcessGroup(dist.ProcessGroup):
@@ -35,6 +40,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         self._homes = Homes()
         self._operations = Operations(group.name, all_reduce.patience_s(group))
         self._rank, self._size = group.rank, group.size
+        self._recent: deque[Work] = deque(maxlen=_HELD_WORKS)
         self._name = self._description = ""
         self._sequence = 0
 
@@ -307,7 +313,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         work = Work()
         future = self._group.send(t.read(tensors[0]), destination, tag)
         future.add_done_callback(lambda done: work.finish(list(tensors), done.exception()))
-        return work
+        return self._held(work)
 
     def recv(self, tensors: Sequence[Tensor], source: int | None, tag: int = 0) -> Work:
         t.check(tensors)
@@ -322,7 +328,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
             work.finish(list(tensors), error, -1 if error else done.result())
 
         self._group.receive(t.read(flat), source, tag).add_done_callback(finish)
-        return work
+        return self._held(work)
 
     def recv_anysource(self, tensors: Sequence[Tensor], tag: int = 0) -> Work:
         return self.recv(tensors, None, tag)
@@ -346,7 +352,11 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         self._sequence += 1
         # Releases without the option wait for the handle themselves.
         later = getattr(opts, "asyncOp", True) if asynchronous is None else asynchronous
-        return self._operations.run(operation, later, begin)
+        return self._held(self._operations.run(operation, later, begin))
+
+    def _held(self, work: Work) -> Work:
+        self._recent.append(work)
+        return work
 
     def _last(self, works: Sequence[Work], results: Sequence[Tensor], opts: Any) -> Work:
         """One handle for several operations."""

@@ -84,9 +84,9 @@ def check(results: Path, done: subprocess.CompletedProcess[str], fresh: bool) ->
         assert layers["cluster manager"] >= 0
         if fresh or record is records[-1]:
             assert (layers["cluster manager"] > 0) == fresh
-        # The layers add up to the process's wall clock, and hardly any of it is unknown.
+        # The layers add up to the process's wall clock, but for what a busy machine takes to see that it has ended.
         if fresh:
-            assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02)
+            assert sum(layers.values()) == pytest.approx(record["seconds"], rel=0.02, abs=1.0)
             assert abs(layers["other"]) < 0.02 * sum(layers.values())
             assert layers["evaluation"] > 0
             # Tasks are launched and their code is unpacked before the first step of a single stage, too.

@@ -11,7 +11,6 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, CollectiveCase, FitCase, Measurement, default_directory
 from sparkdl_bench.peers._abilities import Abilities
 from sparkdl_bench.peers._environment import Environment
-from sparkdl_bench.peers._process import measure
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -97,6 +96,8 @@ class EnvironmentPeer:
             raise ConfigurationError(reason)
         launch = Launch(case, self.environment, directory)
         variables = {"PYTHONPATH": str(PROGRAMS), **self.variables(launch)}
+        from sparkdl_bench.peers._process import measure  # loads psutil, which a list of the peers needs not
+
         return measure(self.name, self.command(launch), case, timeout_s, variables, out)
 
     def check(self, case: Case) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.peers import Case, Measurement
 from sparkdl_bench.peers._base import PROGRAMS, thread_variables
-from sparkdl_bench.peers._process import measure
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ class MemoryCopy:
     def run(self, case: Case, timeout_s: float, _directory: Path, out: Path | None = None) -> Measurement:
         self.check(case)
         variables = {"PYTHONPATH": str(PROGRAMS), **thread_variables(1)}
+        from sparkdl_bench.peers._process import measure  # loads psutil
+
         return measure(self.name, [sys.executable, "-m", "measure.memory_copy"], case, timeout_s, variables, out)
 
 

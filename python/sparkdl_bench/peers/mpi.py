@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import psutil
-
 from sparkdl_bench.peers import CollectiveCase
 from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
@@ -38,6 +36,8 @@ class Mpi(EnvironmentPeer):
 
 def _cores() -> int:
     """Cores, not their hardware threads: OpenMPI has a slot for each."""
+    import psutil  # a list of the peers needs it not
+
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1
 
 

@@ -60,8 +60,8 @@ object EndOfJvm {
     begun = true
     val own = System.err
     if (command.nonEmpty) silence()
-    val line = command.flatMap(_(runs.end()))
-    line.foreach(own.println(_))
+    val ended = runs.end() // of whoever started them
+    command.flatMap(_(ended)).foreach(own.println(_))
     own.flush()
   }
 

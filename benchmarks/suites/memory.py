@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -18,12 +14,11 @@ import psutil
 from rich.table import Table
 
 from sparkdl_bench import statistics
-from sparkdl_bench.bench import contestant, store
+from sparkdl_bench.bench import contestant, store, watched_run
 from sparkdl_bench.bench.suite import data_option, results_option, warn_if_busy
 from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.peers import TrainCase
-from sparkdl_bench.peers._process import MARK, marked, stop_all
 from suites import models
 
 NAME = "memory"
@@ -177,29 +172,8 @@ def exceeded(plan: MemoryPlan, growths: Sequence[Growth]) -> str:
 
 def watch_run(conf: Path, timeout_s: float) -> Resident:
     """Train as `conf` says in a process of its own and look at its processes' resident memory twice a second."""
-    mark = secrets.token_hex(8)
     resident = Resident([], {})
-    with tempfile.TemporaryFile("w+") as log:
-        child = subprocess.Popen(  # noqa: S603 (the command is ours)
-            [sys.executable, "-m", "sparkdl_bench", "run", str(conf)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, MARK: mark},
-            start_new_session=True,
-        )
-        deadline = time.monotonic() + timeout_s
-        try:
-            while child.poll() is None and time.monotonic() < deadline:
-                _look(marked(mark), resident)
-                time.sleep(POLL_S)
-            timed_out = child.poll() is None
-        finally:
-            stop_all(child, mark)
-        if timed_out or child.returncode != 0:
-            log.seek(0)
-            reason = f"took longer than {timeout_s:.0f} s" if timed_out else f"ended with status {child.returncode}"
-            raise RunFailedError(f"The watched run {reason}. It last said: {log.read()[-1000:].strip()}")
+    watched_run.train(conf, timeout_s, lambda processes: _look(processes, resident), POLL_S)
     return resident
 
 
@@ -258,15 +232,9 @@ def _sizes(processes: Sequence[psutil.Process]) -> Mapping[str, int]:
     sizes: dict[str, int] = {}
     for process in processes:
         try:
-            name = _name(process.cmdline())
+            name = watched_run.role(process.cmdline())
             if name:
                 sizes[name] = process.memory_info().rss
         except psutil.Error:
             continue
     return sizes
-
-
-def _name(command_line: Sequence[str]) -> str:
-    if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in command_line:
-        return f"executor {command_line[command_line.index('--executor-id') + 1]}"
-    return "driver" if "org.apache.spark.deploy.SparkSubmit" in command_line else ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -25,13 +24,12 @@ import psutil
 from rich.table import Table
 
 from sparkdl_bench import statistics
-from sparkdl_bench.bench import contestant, store, visits
+from sparkdl_bench.bench import contestant, store, visits, watched_run
 from sparkdl_bench.bench.suite import results_option, warn_if_busy
 from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers._process import MARK, marked, run_to_end, stop_all
+from sparkdl_bench.peers._process import run_to_end
 from sparkdl_bench.saved import load
-from suites.memory import _name
 
 NAME = "sharded"
 WORKERS = 2
@@ -320,28 +318,7 @@ class Trained:
         Raises:
             RunFailedError: it failed, or took too long.
         """
-        mark = secrets.token_hex(8)
-        with tempfile.TemporaryFile("w+") as log:
-            child = subprocess.Popen(  # noqa: S603 (the command is ours)
-                [sys.executable, "-m", "sparkdl_bench", "run", str(self._conf)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, MARK: mark},
-                start_new_session=True,
-            )
-            deadline = time.monotonic() + timeout_s
-            try:
-                while child.poll() is None and time.monotonic() < deadline:
-                    watched.look(marked(mark), self._local)
-                    time.sleep(POLL_S)
-                timed_out = child.poll() is None
-            finally:
-                stop_all(child, mark)
-            if timed_out or child.returncode != 0:
-                log.seek(0)
-                reason = f"took longer than {timeout_s:.0f} s" if timed_out else f"ended with status {child.returncode}"
-                raise RunFailedError(f"The run {reason}. It last said: {log.read()[-2000:].strip()}")
+        watched_run.train(self._conf, timeout_s, lambda processes: watched.look(processes, self._local), POLL_S)
         self._results = contestant.only_run(self._folder / "results")
 
     @property
@@ -452,7 +429,7 @@ def _anonymous(processes: Sequence[psutil.Process]) -> dict[str, int]:
     held: dict[str, int] = {}
     for process in processes:
         try:
-            name = _name(process.cmdline())
+            name = watched_run.role(process.cmdline())
             if name.startswith("executor"):
                 lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
                 (found,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))

@@ -65,6 +65,6 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     done = command_line.run(*words)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
-    # The same words for whoever calls transform(handle_invalid=…).
+    # The same words serve a call of transform(handle_invalid=…).
     assert "set handle_invalid (on the command line --handle-invalid) to skip (they are left out) or" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

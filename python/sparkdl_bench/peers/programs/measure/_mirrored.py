@@ -1,4 +1,4 @@
-"""One worker's part of a training under TensorFlow's MultiWorkerMirroredStrategy, whoever started its processes."""
+"""One worker's part of a training under TensorFlow's MultiWorkerMirroredStrategy, for both peers that start it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI  # type: ignore[import-not-found, unused-ignore]
 
 from ._channel import maps_segment, own_connections, told
-from ._fit import Clock, Rows, Start, flag, learning_rate, option, own_share, pool_threads, tested
+from ._fit import Clock, Rows, Start, learning_rate, own_share, pool_threads, tested
 from ._harness import read_arguments, write
 from .numpy_fit import Perceptron
 
@@ -22,8 +22,7 @@ def main() -> None:
         raise SystemExit(f"mpiexec started {world.size} ranks instead of {case['workers']}")
     clock = Clock()
     rows, start = Rows.read(case), Start.read(case)
-    momentum, decay = option(case, "momentum", 0), option(case, "weight_decay", 0)
-    net = Perceptron(start.perceptron(), momentum, decay, flag(case, "nesterov"))
+    net = Perceptron.of(case, start)
     samples_ms: list[float] = []
     phases_ns = dict.fromkeys(PHASES, 0)
     world.Barrier()

@@ -17,8 +17,7 @@ def main() -> None:
     case, out = read_arguments()
     clock = Clock()
     rows, start = Rows.read(case), Start.read(case)
-    momentum, decay = option(case, "momentum", 0), option(case, "weight_decay", 0)
-    net = Perceptron(start.perceptron(), momentum, decay, flag(case, "nesterov"))
+    net = Perceptron.of(case, start)
     samples_ms: list[float] = []
     phases_ns = dict.fromkeys(PHASES, 0)
     clock.prepared()
@@ -57,6 +56,12 @@ class Perceptron:
     Attributes:
         flat: all gradients, one after the other.
     """
+
+    @classmethod
+    def of(cls, case: dict[str, Any], start: Start) -> Perceptron:
+        """As the case has it, from its initial weights."""
+        momentum, decay = option(case, "momentum", 0), option(case, "weight_decay", 0)
+        return cls(start.perceptron(), momentum, decay, flag(case, "nesterov"))
 
     def __init__(self, layers: list[tuple[Any, Any]], momentum: float, decay: float, nesterov: bool) -> None:
         self.tensors = [tensor.copy() for layer in layers for tensor in layer]

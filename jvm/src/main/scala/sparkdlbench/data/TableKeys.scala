@@ -8,12 +8,14 @@ import scala.util.Try
 
 /** Keys of the sources whose rows are columns of a table. */
 private[data] object TableKeys {
+  private def words(text: String): Option[Seq[String]] = Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+
   val labelNames: Key[Seq[String]] = Key(
     "data.label_names",
     "",
     "words separated by commas",
     "Labels that are words, or numbers other than 0, 1, …: the classes in this order",
-    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+    words
   )
   val heldAs: Key[String] = Key.choice(
     "data.held_as",
@@ -53,7 +55,7 @@ private[data] object TableKeys {
     "",
     "names of columns, separated by commas",
     "The columns that hold the row's values, by name (csv: or by number, from 0 on); empty: all but the label's",
-    text => Some(text.split(',').map(_.trim).filter(_.nonEmpty).toList)
+    words
   )
 
   /** The label's column by number, negative ones from the end; -1 where it is none. */

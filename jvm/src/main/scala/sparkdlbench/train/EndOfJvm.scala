@@ -60,7 +60,7 @@ object EndOfJvm {
     begun = true
     val own = System.err
     if (command.nonEmpty) silence()
-    val ended = runs.end() // of whoever started them
+    val ended = runs.end() // with a command of ours and without
     command.flatMap(_(ended)).foreach(own.println(_))
     own.flush()
   }

@@ -40,7 +40,7 @@ from sparkdl_bench.bench.suite import Options
 from sparkdl_bench.bench.trials import Comparison, Outcome
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase, _base, _process, mpi
+from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase, _base, _process
 from sparkdl_bench.peers.programs.measure import _channel, _harness
 from suites import ladder, models, short, train
 from suites import net as net_suite
@@ -372,7 +372,7 @@ def observed(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         seen.append({"command": list(command), "case": case, "environment": dict(environment)})
         return Measurement((Sample(1.0),), {})
 
-    monkeypatch.setattr(_base, "measure", measured)
+    monkeypatch.setattr("sparkdl_bench.peers._process.measure", measured)
     monkeypatch.setattr(_base.EnvironmentPeer, "missing", lambda *_: None)
     monkeypatch.setattr("sparkdl_bench.peers._environment.Environment.site_packages", lambda *_: Path("site"))
     return seen
@@ -501,7 +501,7 @@ class TestOpenMpi:
 
     def command(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, workers: int, host_local: bool) -> list[str]:
         seen = observed(monkeypatch)
-        monkeypatch.setattr(mpi.psutil, "cpu_count", lambda logical: 8 if logical else 4)
+        monkeypatch.setattr("psutil.cpu_count", lambda logical: 8 if logical else 4)
         peers.find("mpi").run(CollectiveCase(workers=workers, host_local=host_local), 5, tmp_path)
         return list(seen[-1]["command"])
 

@@ -17,7 +17,7 @@ import numpy as np
 from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.linalg import Vector, Vectors
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol
+from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol, HasWeightCol
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.ml.util import (
     DefaultParamsReadable,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkDLClassificationModel", "SparkDLClassifier", "SparkDLRegressionModel", "SparkDLRegressor"]
 
-_FEATURES, _LABEL, _VALIDATION = "features", "label", "validation"
+_FEATURES, _LABEL, _VALIDATION, _WEIGHT = "features", "label", "validation", "weight"
 # Rows that a run's own test figures are of; all rows train.
 _TEST_ROWS = 1000
 _MOST_SKIPPED = 2**31 - 1
@@ -130,7 +130,7 @@ class _WithProbability(HasProbabilityCol):
         return self._set(probabilityCol=value)
 
 
-class _Trained(_Shared, HasValidationIndicatorCol):
+class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
     """The parameters of an estimator that trains with `Trainer`, besides those of Spark ML."""
 
     model: Param[Any] = Param(
@@ -211,6 +211,10 @@ class _Trained(_Shared, HasValidationIndicatorCol):
         """Sets the value of `validationIndicatorCol`: a boolean column, true for the rows that are tested on."""
         return self._set(validationIndicatorCol=value)
 
+    def setWeightCol(self, value: str) -> Any:
+        """Sets the value of `weightCol`: a column of numbers of at least 0 that multiply the rows' losses."""
+        return self._set(weightCol=value)
+
     def setInitialModel(self, value: Any) -> Any:
         """Sets the value of `initialModel`: what training starts from, which must have the same layers.
 
@@ -253,7 +257,7 @@ class _Trained(_Shared, HasValidationIndicatorCol):
             )
 
     def _rows(self, dataset: DataFrame, label: str) -> DataFrame:
-        """What is trained on: the columns of a row's values, the label as a number, and which rows are tested on."""
+        """What is trained on: a row's values, the label as a number, the weight, and which rows are tested on."""
         features = self._features()
         missing = next((name for name in features if name not in dataset.columns), None)
         if missing is not None:
@@ -267,6 +271,15 @@ class _Trained(_Shared, HasValidationIndicatorCol):
         else:
             values = [_column(features[0]).alias(_FEATURES)]
         columns = [*values, _column(label).cast("double").alias(_LABEL)]
+        if self.isSet(self.weightCol) and self.getWeightCol():
+            weight = self.getWeightCol()
+            if weight not in dataset.columns or not isinstance(dataset.schema[weight].dataType, NumericType):
+                kind = dataset.schema[weight].dataType.simpleString() if weight in dataset.columns else "not there"
+                raise ConfigurationError(
+                    f"Column '{weight}' (weightCol) is {kind}; it must be a column of the DataFrame with numbers of at "
+                    "least 0, by which the rows' losses are multiplied."
+                )
+            columns.append(_column(weight).cast("double").alias(_WEIGHT))
         if self.isSet(self.validationIndicatorCol):
             indicator = self.getValidationIndicatorCol()
             if indicator not in dataset.columns or dataset.schema[indicator].dataType != BooleanType():
@@ -287,8 +300,9 @@ class _Trained(_Shared, HasValidationIndicatorCol):
     def _train(self, rows: DataFrame, data: dict[str, Any], **keywords: Any) -> Model:
         """Trains on what `_rows` returned; the rows with holes by `handleInvalid`."""
         skipping = {} if self.getHandleInvalid() == "error" else {"on_error": "skip", "max_skipped": _MOST_SKIPPED}
-        columns = [name for name in rows.columns if name not in (_LABEL, _VALIDATION)]
-        given = {"label": _LABEL, "columns": columns, **data, **skipping}
+        columns = [name for name in rows.columns if name not in (_LABEL, _VALIDATION, _WEIGHT)]
+        weights = {"weight": _WEIGHT} if _WEIGHT in rows.columns else {}
+        given = {"label": _LABEL, "columns": columns, **weights, **data, **skipping}
         if _VALIDATION in rows.columns:
             train, test = (rows.filter(which).drop(_VALIDATION) for which in (f"not {_VALIDATION}", _VALIDATION))
             # The rows are there to choose by.
@@ -377,6 +391,8 @@ class SparkDLClassifier(
         batch: rows per step over all workers.
         epochs: passes over the rows.
         classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
+        weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
+            own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -489,6 +505,8 @@ class SparkDLRegressor(
         workers: number of ranks, each one Spark task; or a range, `"2..8"`.
         batch: rows per step over all workers.
         epochs: passes over the rows.
+        weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
+            own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -606,7 +624,7 @@ def _check_rule(rule: str) -> None:
 
 def _feature_name(at: int, name: str) -> str:
     """Of a feature's column while it trains, and in the net: its own, unless that cannot stand beside the others."""
-    return f"{_FEATURES}_{at}" if name in (_LABEL, _VALIDATION) or "," in name else name
+    return f"{_FEATURES}_{at}" if name in (_LABEL, _VALIDATION, _WEIGHT) or "," in name else name
 
 
 def _column(name: str) -> Any:

@@ -68,6 +68,21 @@ def test_class_weights_count_a_row_as_often_as_they_say() -> None:
     np.testing.assert_allclose(gradient, [each[0], 2 * each[1], 0 * each[0], 2 * each[3]], atol=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("class_weights", [(), (1.0, 0.5, 2.0)])
+def test_row_weights_count_a_row_as_often_as_they_say(name: str, class_weights: tuple[float, ...]) -> None:
+    rng = np.random.default_rng(3)
+    classes = name == "cross-entropy"
+    outputs = rng.normal(size=(4, 3 if classes else 1))
+    labels = np.array([0, 2, 1, 2]) if classes else rng.normal(size=4)
+    loss = Loss(name, 0.8, class_weights)
+    found, gradient = loss.of(outputs, labels, np.array([2, 0, 1, 3], np.float32))
+    often = np.array([0, 0, 2, 3, 3, 3])
+    wanted, each = loss.of(outputs[often], labels[often])
+    assert found == pytest.approx(wanted)
+    np.testing.assert_allclose(gradient, [2 * each[0], 0 * each[0], each[2], 3 * each[3]], atol=1e-12)
+
+
 def test_what_is_no_loss() -> None:
     with pytest.raises(ConfigurationError, match=r"There is no loss 'mse'\. Valid: absolute, cross-entropy, huber"):
         Loss("mse")

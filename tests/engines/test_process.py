@@ -151,6 +151,28 @@ def test_a_regressions_labels_cross_as_the_bits_of_numbers(asking: Callable[...,
     np.testing.assert_array_equal(asked.gradients, own.gradients)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("loss", ["cross-entropy", "absolute", "huber", "mean-squared"])
+def test_weights_cross_in_the_upper_halves_of_labels(asking: Callable[..., Asking], engine: str, loss: str) -> None:
+    if engine == "torch":
+        pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'sparkdl-bench[torch]'")
+    asked = asking(engine, "mlp-784-100-50-10", loss=loss)
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(4, 784)).astype(np.float32)
+    weights = np.array([2, 0, 1, 0.25], np.float32)
+    labels: Any = np.array([0, 9, 3, 3]) if loss == "cross-entropy" else np.array([-1.5, 0, 3.25, -0.1], np.float32)
+    lower = labels.astype(np.int32) if loss == "cross-entropy" else labels.view(np.int32)
+    upper = (weights.view(np.int32) ^ np.float32(1).view(np.int32)).astype(np.int64)
+    asked.features[:4], asked.ids[:4] = features, range(4)
+    asked.labels[:4] = (upper << 32) | (lower.astype(np.int64) & 0xFFFFFFFF)
+    status, found, _ = asked.ask(STEP, 4, weight=0.25)
+    own = engines.find("numpy").load(asked.spec, golden.SEED, False, loss=Loss(loss))
+    wanted = own.step(Batch(features, labels, weights=weights), 0.25)
+    assert (status, found) == (0, pytest.approx(wanted, rel=1e-5))
+    np.testing.assert_allclose(asked.gradients, own.gradients, atol=1e-5)
+    assert wanted != pytest.approx(own.step(Batch(features, labels), 0.25), rel=0.01)
+
+
 @pytest.mark.parametrize(("engine", "model"), [("numpy", "mlp-784-100-50-10"), ("torch", "every-layer")])
 def test_it_computes_what_the_engine_computes(asking: Callable[..., Asking], engine: str, model: str) -> None:
     if engine == "torch":

@@ -30,6 +30,7 @@ PEERS_WAY = {
     "loss.name": "cross-entropy",
     "loss.class_weights": "",
     "model.initial_weights": "",
+    "data.weight": "",
     "data.padding": "0",
     "data.crop": "0",
     "data.flip": "false",

@@ -30,12 +30,14 @@ class Batch:
         labels: class of each row; of a regression its number, fp32.
         ids: ids of the rows in the data set, None for 0, 1, …; with `step` they key dropout masks.
         step: number of the training step.
+        weights: what each row's loss is multiplied by, None: all count alike.
     """
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64] | npt.NDArray[np.float32]
     ids: Sequence[int] | None = None
     step: int = 0
+    weights: npt.NDArray[np.float32] | None = None
 
     @property
     def row_ids(self) -> list[int]:

@@ -41,13 +41,27 @@ class Loss:
     def is_regression(self) -> bool:
         return self.name != "cross-entropy"
 
-    def of(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
-        """The sum of the rows' losses, and its gradient with respect to the outputs, B rows × C outputs."""
-        if self.is_regression:
-            return self._of_errors(outputs_BC, labels)
-        return _cross_entropy(outputs_BC, labels, self.class_weights)
+    def of(
+        self, outputs_BC: Values, labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None
+    ) -> tuple[float, Values]:
+        """The sum of the rows' losses, and its gradient with respect to the outputs, B rows × C outputs.
 
-    def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[float, Values]:
+        Args:
+            weights: what each row's loss is multiplied by; None: all count alike.
+        """
+        if self.is_regression:
+            losses_B, gradient_BC = self._of_errors(outputs_BC, labels)
+        else:
+            losses_B, gradient_BC = _cross_entropy(outputs_BC, labels)
+            if self.class_weights:
+                of_classes = np.asarray(self.class_weights, outputs_BC.dtype)[labels]
+                weights = of_classes if weights is None else of_classes * weights
+        if weights is not None:
+            own_B = weights.astype(outputs_BC.dtype, copy=False)
+            losses_B, gradient_BC = losses_B * own_B, gradient_BC * own_B[:, np.newaxis]
+        return float(losses_B.sum(dtype=np.float64)), gradient_BC
+
+    def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[Values, Values]:
         error_BC = outputs_BC - labels.astype(outputs_BC.dtype)[:, np.newaxis]
         size_BC = np.abs(error_BC)
         if self.name == "mean-squared":
@@ -58,7 +72,7 @@ class Loss:
             beyond_BC = self.delta * (size_BC - self.delta / 2)
             losses_BC = np.where(size_BC <= self.delta, error_BC * error_BC / 2, beyond_BC)
             slopes_BC = np.clip(error_BC, -self.delta, self.delta)
-        return float(losses_BC.sum(dtype=np.float64)), slopes_BC.astype(outputs_BC.dtype, copy=False)
+        return losses_BC.sum(axis=1), slopes_BC.astype(outputs_BC.dtype, copy=False)
 
 
 CROSS_ENTROPY = Loss()
@@ -69,13 +83,10 @@ def log_softmax(x_BC: Values) -> Values:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def _cross_entropy(logits_BC: Values, labels: npt.NDArray[Any], weights: tuple[float, ...]) -> tuple[float, Values]:
+def _cross_entropy(logits_BC: Values, labels: npt.NDArray[Any]) -> tuple[Values, Values]:
     log_probabilities_BC = log_softmax(logits_BC)
     rows = np.arange(len(labels))
-    picked = log_probabilities_BC[rows, labels]
+    picked: Values = log_probabilities_BC[rows, labels]
     gradient_BC = np.exp(log_probabilities_BC)
     gradient_BC[rows, labels] -= 1
-    if weights:
-        of_rows = np.asarray(weights, logits_BC.dtype)[labels]
-        picked, gradient_BC = picked * of_rows, gradient_BC * of_rows[:, np.newaxis]
-    return float(-picked.sum(dtype=np.float64)), gradient_BC
+    return -picked, gradient_BC

@@ -7,7 +7,8 @@ weights and gradients stand in files that both map, numbers as the host has them
     request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "class_weights", "model", "files":
                 {"parameters", "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's
                 file holds features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32
-                number in the lower half) and ids (int32), room for `rows` rows each
+                number in the lower half; the upper half has the bits by which the row's weight, fp32, differs from 1,
+                or where none was given 0, or -1 behind a negative label) and ids (int32), room for `rows` rows each
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
     request n   int32 what (1 step, 2 evaluation, 3 prediction), int32 rows, int64 number of the step, float64 weight
     answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0);
@@ -128,10 +129,19 @@ class _Served:
     def _batch(self, rows: int, step: int) -> Batch:
         if not 0 < rows <= self._rows:
             raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
-        labels: Any = self._labels[:rows]
-        if self._loss.is_regression:
-            labels = labels.astype(np.int32).view(np.float32)
-        return Batch(self._features[:rows], labels, self._ids[:rows].tolist(), step)
+        both = self._labels[:rows]
+        labels: Any = both.astype(np.int32)
+        labels = labels.view(np.float32) if self._loss.is_regression else labels.astype(np.int64)
+        return Batch(self._features[:rows], labels, self._ids[:rows].tolist(), step, _weights(both >> 32))
+
+
+def _weights(upper: npt.NDArray[np.int64]) -> npt.NDArray[np.float32] | None:
+    """The rows' weights of the upper halves of their labels; None where no row has one of its own."""
+    given = (upper != 0) & (upper != -1)
+    if not given.any():
+        return None
+    bits = np.where(given, upper, 0).astype(np.int32) ^ np.float32(1).view(np.int32)
+    return np.asarray(bits.view(np.float32))
 
 
 def _mapped(path: str) -> mmap.mmap:

@@ -57,7 +57,7 @@ class NumpyEngine:
 
     def step(self, batch: Batch, weight: float) -> float:
         values = self._forward(batch)
-        loss, gradient = self._loss.of(values[-1], batch.labels)
+        loss, gradient = self._loss.of(values[-1], batch.labels, batch.weights)
         gradient *= self._type(weight)
         for index in reversed(range(len(self._spec.layers))):
             self._keep_gradients(self._spec.layers[index], values[index], gradient)
@@ -67,7 +67,7 @@ class NumpyEngine:
 
     def evaluate(self, batch: Batch) -> Evaluation:
         logits_BC = self._forward(batch)[-1]
-        loss, _ = self._loss.of(logits_BC, batch.labels)
+        loss, _ = self._loss.of(logits_BC, batch.labels, batch.weights)
         if self._loss.is_regression:
             return Evaluation(len(batch.labels), loss, 0)
         correct = int(np.sum(np.argmax(logits_BC, axis=1) == batch.labels))

@@ -122,12 +122,21 @@ class TorchEngine:
         if not self._loss.is_regression:
             weights = self._loss.class_weights
             factors = torch.tensor(weights, dtype=outputs.dtype, device=self._device) if weights else None
-            return functional.cross_entropy(outputs, labels, factors, reduction="sum")
+            return self._weighed(functional.cross_entropy(outputs, labels, factors, reduction="none"), batch)
         labels = labels.to(outputs.dtype).unsqueeze(1)
         if self._loss.name == "huber":
-            return functional.huber_loss(outputs, labels, reduction="sum", delta=self._loss.delta)
+            return self._weighed(
+                functional.huber_loss(outputs, labels, reduction="none", delta=self._loss.delta), batch
+            )
         of = functional.mse_loss if self._loss.name == "mean-squared" else functional.l1_loss
-        return of(outputs, labels, reduction="sum")
+        return self._weighed(of(outputs, labels, reduction="none"), batch)
+
+    def _weighed(self, losses: Tensor, batch: Batch) -> Tensor:
+        """The sum of the rows' losses, each times its weight."""
+        if batch.weights is None:
+            return losses.sum()
+        weights = _torch().from_numpy(batch.weights).to(self._device).to(losses.dtype)
+        return (losses.reshape(len(batch.labels)) * weights).sum()
 
     def predict(self, batch: Batch) -> Values:
         self._take_in()

@@ -10,7 +10,8 @@ import java.nio.{FloatBuffer, LongBuffer}
  * @param features
  *   direct, native order, rows × features a row, row-major, position 0
  * @param labels
- *   direct, native order, class indices 0 until classes, position 0; of a regression the labels' fp32 bits (`loss.Target`)
+ *   direct, native order, class indices 0 until classes, position 0; of a regression the labels' fp32 bits; with the rows'
+ *   weights (`loss.Target`)
  * @param ids
  *   the rows' ids in the data set; with `step` they key what is random in a training step, such as dropout masks
  * @param step

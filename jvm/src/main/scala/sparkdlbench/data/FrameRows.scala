@@ -20,7 +20,15 @@ private[data] object FrameRows {
     "What a binary column holds: JPEG or PNG files, or unsigned bytes"
   )
   val keys: Seq[Key[_]] =
-    Seq(TableKeys.label, TableKeys.columns, binary, TableKeys.labelNames, TableKeys.heldAs, DataKeys.shape)
+    Seq(
+      TableKeys.label,
+      TableKeys.weight,
+      TableKeys.columns,
+      binary,
+      TableKeys.labelNames,
+      TableKeys.heldAs,
+      DataKeys.shape
+    )
 
   /** The session that there is; an application with a Spark context alone gets one over it. Its settings stay as they are. */
   def session(): SparkSession = SparkSession.builder().getOrCreate()
@@ -52,7 +60,7 @@ private[data] object FrameRows {
     val picked = pick(train, settings)
     val layout = layoutOf(picked, description, settings)
     val converter =
-      new RowConverter(layout, picked.schema.fields.toSeq.drop(1).map(_.dataType), settings(binary) == "raw")
+      new RowConverter(layout, valuesOf(picked, settings).map(_.dataType), settings(binary) == "raw")
     def decoded(frame: DataFrame, testing: Boolean) = {
       val rows = s"the ${if (testing) "test" else "training"} rows${if (fromFiles) "" else s" ($description)"}"
       decoding(frame, converter, testing, rows, fromFiles)
@@ -109,7 +117,10 @@ private[data] object FrameRows {
   private def readable(address: String): String =
     scala.util.Try(new Path(new java.net.URI(address)).toString).getOrElse(address)
 
-  /** The label's column first, then those of the values. */
+  private def valuesOf(picked: DataFrame, settings: Settings): Seq[StructField] =
+    picked.schema.fields.toSeq.drop(1).dropRight(if (settings(TableKeys.weight).isEmpty) 0 else 1)
+
+  /** The label's column first, then those of the values, and the weight's. */
   private def pick(frame: DataFrame, settings: Settings): DataFrame = {
     val names = frame.columns.toSeq
     val wanted = settings(TableKeys.label)
@@ -125,15 +136,34 @@ private[data] object FrameRows {
           .toOption
           .flatMap(at => names.lift(if (at < 0) names.size + at else at))
           .getOrElse(unknown(TableKeys.label.name, wanted))
-    val values = if (settings(TableKeys.columns).nonEmpty) settings(TableKeys.columns) else names.filter(_ != label)
+    val weight = Some(settings(TableKeys.weight)).filter(_.nonEmpty)
+    weight.foreach { name =>
+      if (!names.contains(name)) unknown(TableKeys.weight.name, name)
+      if (name == label)
+        throw new ConfigurationException(
+          s"Column '$name' is that of the label (`data.label`) and of the weights (`data.weight`). Name another column in one of them."
+        )
+      frame.schema(name).dataType match {
+        case _: NumericType => ()
+        case other =>
+          throw new ConfigurationException(
+            s"Column '$name' (`data.weight`) is of type ${other.simpleString}; the rows' weights are numbers of at least 0. Cast it, or name another column."
+          )
+      }
+    }
+    val values =
+      if (settings(TableKeys.columns).nonEmpty) settings(TableKeys.columns)
+      else names.filter(name => name != label && !weight.contains(name))
     values.find(!names.contains(_)).foreach(unknown(TableKeys.columns.name, _))
     if (values.isEmpty)
-      throw new ConfigurationException(s"The only column is the label's, '$label'; a row needs at least one value.")
-    frame.select((label +: values).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)
+      throw new ConfigurationException(
+        s"There is no column besides the label's, '$label'${weight.fold("")(name => s", and the weights', '$name'")}; a row needs at least one value."
+      )
+    frame.select((label +: (values ++ weight)).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)
   }
 
   private def layoutOf(picked: DataFrame, description: String, settings: Settings): RecordLayout = {
-    val values = picked.schema.fields.toSeq.drop(1)
+    val values = valuesOf(picked, settings)
     val single = values.size == 1 && !RowConverter.isNumber(values.head.dataType)
     values.find(field => !RowConverter.isNumber(field.dataType)).filterNot(_ => single).foreach { field =>
       throw new ConfigurationException(
@@ -160,7 +190,8 @@ private[data] object FrameRows {
       description,
       settings(TableKeys.labelNames),
       if (single) Nil else values.map(_.name),
-      if (single) values.head.name else ""
+      if (single) values.head.name else "",
+      weighted = settings(TableKeys.weight).nonEmpty
     )
   }
 
@@ -180,14 +211,28 @@ private[data] object FrameRows {
   }
 }
 
-/** Turns rows of a DataFrame (the label, then the values) into records. */
+/** Turns rows of a DataFrame (the label, the values, and where the layout has it the weight) into records. */
 private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType], raw: Boolean) extends Serializable {
   import RecordSink.NoOffset
   @transient private lazy val images = new ImageDecoder(layout.shape)
   @transient private lazy val values = new Array[Float](layout.width)
   private val numeric = types.forall(RowConverter.isNumber)
 
-  def send(row: Row, number: Long, sink: RecordSink): Unit =
+  def send(row: Row, number: Long, sink: RecordSink): Unit = {
+    val weight = if (layout.weighted) RowConverter.float(row.get(types.size + 1)) else 1f
+    if (!(weight >= 0) || weight.isInfinite)
+      sink.bad(
+        number,
+        NoOffset,
+        s"the weight is ${row.get(types.size + 1)}; weights (`data.weight`) are finite numbers of at least 0"
+      )
+    else {
+      sink.weight = weight
+      sendValues(row, number, sink)
+    }
+  }
+
+  private def sendValues(row: Row, number: Long, sink: RecordSink): Unit =
     labelOf(row.get(0)) match {
       case None => sink.bad(number, NoOffset, s"the label is '${row.get(0)}'; ${labelsSay(row.get(0))}")
       case Some(label) if numeric => sendNumbers(row, label, number, sink)

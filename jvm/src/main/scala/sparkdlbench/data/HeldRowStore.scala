@@ -1,5 +1,7 @@
 package sparkdlbench.data
 
+import sparkdlbench.loss.Target
+
 import java.nio.{FloatBuffer, LongBuffer}
 
 /**
@@ -7,15 +9,26 @@ import java.nio.{FloatBuffer, LongBuffer}
  *
  * @param labels
  *   the rows' classes; of a regression `loss.Target.bits`
+ * @param weights
+ *   `loss.Target.weightBits`; None: all rows count alike
  */
-final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int], scale: Double) extends RowStore {
+final class HeldRowStore(
+    blocks: RowBlocks,
+    kind: ValueKind,
+    labels: Array[Int],
+    scale: Double,
+    weights: Option[Array[Int]] = None
+) extends RowStore {
   require(labels.length == blocks.rows, s"${labels.length} labels for ${blocks.rows} rows")
   val rows: Int = blocks.rows
   val width: Int = blocks.rowBytes / kind.bytes
   private val scaled: Array[Float] = Array.tabulate(256)(value => (value * scale).toFloat)
   private val factor = scale.toFloat
 
-  def label(id: Int): Long = labels(id).toLong
+  private val weightBits = weights.orNull
+
+  def label(id: Int): Long =
+    if (weightBits == null) labels(id).toLong else Target.weightedBy(labels(id), weightBits(id))
 
   def read(id: Int, at: Int, features: FloatBuffer, target: LongBuffer): Unit =
     read(id, at, features, target, rowCopy)
@@ -39,7 +52,7 @@ final class HeldRowStore(blocks: RowBlocks, kind: ValueKind, labels: Array[Int],
       if (factor != 1f) scaleAll(row)
     }
     features.put(at * width, row)
-    target.put(at, labels(id).toLong)
+    target.put(at, label(id))
   }
 
   private def fromBytes(raw: Array[Byte], row: Array[Float]): Unit = {

@@ -43,8 +43,8 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     val _ = lists.foldLeft(0) { (at, list) => loadList(list, room, at); at + list.length }
   }
 
-  /** The label of one row. Many are read at once, for callers that ask for one after the other. */
-  def label(row: Int): Int = {
+  /** The label of one row, as `Batch` has it. Many are read at once, for callers that ask for one after the other. */
+  def label(row: Int): Long = {
     val held = labels
     if (row >= held.from && row < held.from + held.values.length) held.values(row - held.from)
     else {
@@ -59,8 +59,8 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
       found.head
     }
   }
-  private final class Labels(val from: Int, val values: Array[Int])
-  @volatile private var labels = new Labels(0, Array.emptyIntArray)
+  private final class Labels(val from: Int, val values: Array[Long])
+  @volatile private var labels = new Labels(0, Array.emptyLongArray)
 
   private def loadList(list: Array[Int], room: RowRoom, first: Int): Unit = {
     var at = 0
@@ -91,11 +91,11 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
         seekLabels(stream, part, from)
         var at = 0
         folder.eachLabel(stream, file, from, count) { (row, label) =>
-          if (row == wanted(at)) { room.labels(first + at) = label; at += 1 }
+          if (row == wanted(at)) { room.put(first + at, label); at += 1 }
         }
       }
     catch { case cause: IOException => folder.unreadable(file, cause) }
-    read.add(count * (layout.rowBytes + 4L))
+    read.add(count.toLong * (layout.rowBytes + layout.labelBytes))
   }
 
   /** Where rows are left out, some are few bytes: they are read together all the same. @return bytes read */
@@ -111,10 +111,10 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   }
 
   private def seekLabels(stream: FSDataInputStream, part: RowsPart, from: Int): Unit =
-    stream.seek(part.rows.toLong * layout.rowBytes + from * 4L)
+    stream.seek(part.rows.toLong * layout.rowBytes + from.toLong * layout.labelBytes)
 
-  private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Int] = {
-    val found = new Array[Int](count)
+  private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Long] = {
+    val found = new Array[Long](count)
     seekLabels(stream, part, from)
     folder.eachLabel(stream, folder.file(part), from, count)((row, label) => found(row - from) = label)
     found
@@ -132,6 +132,23 @@ private object PartRows {
 /** Room for some rows and their labels, which may be filled again and again: by one thread, for which its readers wait. */
 private[data] final class RowRoom(capacity: Int, layout: RecordLayout, scale: Double) {
   val blocks: RowBlocks = RowBlocks.onHeap(capacity, layout.rowBytes)
-  val labels = new Array[Int](capacity)
-  val rows = new HeldRowStore(blocks, layout.kind, labels, scale)
+  private val held = new HeldLabels(capacity, layout)
+  val rows: HeldRowStore = held.store(blocks, scale)
+
+  /** @param label as `RowsFolder.eachLabel` gives it */
+  def put(row: Int, label: Long): Unit = held.put(row, label)
+}
+
+/** Labels of rows that are held, and their weights where they have some. */
+private[data] final class HeldLabels(rows: Int, layout: RecordLayout) {
+  private val labels = new Array[Int](rows)
+  private val weights = if (layout.weighted) Some(new Array[Int](rows)) else None
+
+  def put(row: Int, label: Long): Unit = {
+    labels(row) = label.toInt
+    weights.foreach(_(row) = (label >> 32).toInt)
+  }
+
+  def store(blocks: RowBlocks, scale: Double): HeldRowStore =
+    new HeldRowStore(blocks, layout.kind, labels, scale, weights)
 }

@@ -3,6 +3,7 @@ package sparkdlbench.data
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.TaskContext
+import sparkdlbench.loss.Target
 
 import java.io.{BufferedOutputStream, OutputStream}
 import java.nio.{ByteBuffer, ByteOrder}
@@ -28,6 +29,7 @@ private[data] final case class PartOutcome(
 private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit: Int, stream: OutputStream)
     extends RecordSink(layout, skip, limit) {
   private val labels = new ArrayBuilder.ofInt
+  private val weights = new ArrayBuilder.ofInt
   private val running = new RowsDigest.Running
   private var count = 0
 
@@ -37,17 +39,23 @@ private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit:
   protected def accept(row: Array[Byte], label: Int): Unit = {
     stream.write(row)
     labels += label
-    running.add(row, label)
+    if (layout.weighted) weights += Target.weightBits(weight)
+    running.add(row, label, weight)
     count = Math.addExact(count, 1)
   }
 
   def finish(): Unit = {
-    val values = labels.result()
-    val bytes = ByteBuffer.allocate(math.min(values.length, PartWriter.Labels) * 4).order(ByteOrder.LITTLE_ENDIAN)
-    values.grouped(PartWriter.Labels).foreach { some =>
+    val (values, behind) = (labels.result(), weights.result())
+    val bytes = ByteBuffer
+      .allocate(math.min(values.length, PartWriter.Labels) * layout.labelBytes)
+      .order(ByteOrder.LITTLE_ENDIAN)
+    values.indices.grouped(PartWriter.Labels).foreach { some =>
       bytes.clear()
-      some.foreach(label => bytes.putInt(label))
-      stream.write(bytes.array, 0, some.length * 4)
+      some.foreach { row =>
+        bytes.putInt(values(row))
+        if (layout.weighted) bytes.putInt(behind(row))
+      }
+      stream.write(bytes.array, 0, some.length * layout.labelBytes)
     }
   }
 }

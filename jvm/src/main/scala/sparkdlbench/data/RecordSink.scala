@@ -20,6 +20,8 @@ import scala.collection.mutable.ArrayBuffer
  *   the name of the one column that holds a row's values as a list, in place of `columns`
  * @param fileColumns
  *   columns of a line of text, also of those that are not read; while such files are decoded
+ * @param weighted
+ *   whether each row has a weight
  */
 private[data] final case class RecordLayout(
     shape: Seq[Int],
@@ -29,10 +31,17 @@ private[data] final case class RecordLayout(
     labelNames: Seq[String] = Nil,
     columns: Seq[String] = Nil,
     column: String = "",
-    fileColumns: Int = 0
+    fileColumns: Int = 0,
+    weighted: Boolean = false
 ) extends Serializable {
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes
+
+  /** Of a row's weight. */
+  def weightBytes: Int = if (weighted) 4 else 0
+
+  /** Of a row's label, and of its weight behind it. */
+  def labelBytes: Int = 4 + weightBytes
 
   /** Whether labels are numbers; each then stands as `Target.bits` where a class's number stands otherwise. */
   def isRegression: Boolean = classes == RecordLayout.Regression
@@ -94,6 +103,9 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
 
   /** What records are counted in where they have no place in a file, such as `partition 3 of the training rows`. */
   var countedIn: String = ""
+
+  /** That of the next row, where the layout has weights: a finite number of at least 0. */
+  var weight: Float = 1f
 
   /** Where in the file this part of it begins, bytes; records are counted from there. */
   var partStart: Long = 0L

@@ -1,5 +1,8 @@
 package sparkdlbench.data
 
+import sparkdlbench.common.ConfigurationException
+import sparkdlbench.loss.Target
+
 import java.nio.{FloatBuffer, LongBuffer}
 
 /** Row `id` is row `pick`(id) of another store. */
@@ -82,4 +85,57 @@ private object ChangedRows {
 
   /** Stored values that are read at once: many rows of a store that reads files, and few enough for the second-level cache. */
   val ValuesAtOnce: Int = 1 << 16
+}
+
+/** Rows of another store, with `factor` times their weights. */
+private[data] final class WeightedRows private (store: RowStore, factor: Double) extends RowStore {
+  def rows: Int = store.rows
+  def width: Int = store.width
+  def label(id: Int): Long = weighed(store.label(id))
+
+  def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
+    store.read(id, at, features, labels)
+    labels.put(at, weighed(labels.get(at)))
+    ()
+  }
+
+  override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
+    store.readAll(ids, from, until, features, labels)
+    (0 until until - from).foreach(at => labels.put(at, weighed(labels.get(at))))
+  }
+
+  override def visit(plan: BatchPlan, seed: Long): RowVisit = {
+    val stored = store.visit(plan, seed)
+    new RowVisit {
+      def order: RowOrder = stored.order
+      val rows: RowStore = new WeightedRows(stored.rows, factor)
+      override def share(from: Int, until: Int): Unit = stored.share(from, until)
+      override def bytesRead: Long = stored.bytesRead
+      override def close(): Unit = stored.close()
+    }
+  }
+
+  private def weighed(label: Long): Long = Target.weighted(label.toInt, (Target.weight(label) * factor).toFloat)
+}
+
+private[data] object WeightedRows {
+
+  /**
+   * The rows with weights whose mean is 1: the mean of the rows' weighted losses is then sum(weight × loss) / sum(weight), as Spark ML's
+   * LogisticRegression and LinearRegression minimise it. Reads all labels.
+   *
+   * @param purpose
+   *   `train on` or `test on`
+   */
+  def of(store: RowStore, purpose: String, description: String): RowStore = {
+    var sum = 0.0
+    var id = 0
+    while (id < store.rows) { sum += Target.weight(store.label(id)).toDouble; id += 1 }
+    if (!(sum > 0))
+      throw new ConfigurationException(
+        s"The weights (`data.weight`) of all ${store.rows} rows to $purpose of the data set ($description) are 0, so no row counts. Give some of them a " +
+          "weight above 0, or leave data.weight out."
+      )
+    new WeightedRows(store, store.rows / sum)
+  }
 }

@@ -1,6 +1,7 @@
 package sparkdlbench.data
 
 import sparkdlbench.common.SplitMix
+import sparkdlbench.loss.Target
 
 import java.util.zip.CRC32C
 
@@ -44,10 +45,11 @@ private[data] object RowsDigest {
     private val checksum = new CRC32C
     private var (rows, value) = (0L, 0L)
 
-    def add(row: Array[Byte], label: Int): Unit = {
+    def add(row: Array[Byte], label: Int, weight: Float = 1f): Unit = {
       checksum.reset()
       checksum.update(row, 0, row.length)
-      value = value * Factor + SplitMix.mix((checksum.getValue << 32) ^ label)
+      val mixed = SplitMix.mix((checksum.getValue << 32) ^ label)
+      value = value * Factor + (if (weight == 1f) mixed else SplitMix.mix(mixed ^ Target.bits(weight)))
       rows += 1
     }
 

@@ -12,7 +12,10 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.{ByteBuffer, ByteOrder}
 import scala.jdk.CollectionConverters._
 
-/** A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers: classes, or fp32. */
+/**
+ * A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers: classes, or fp32. Of rows that have
+ * weights, each label has `Target.weightBits` behind it.
+ */
 private[data] final case class RowsPart(file: String, rows: Int, test: Boolean)
 
 /**
@@ -34,8 +37,11 @@ private[data] final case class RowsManifest(
 
   def toJson: String = Json.text(
     Json.fields(
-      // Versions that know classes alone refuse the second.
-      "schema" -> (if (layout.isRegression) RowsFolder.NumbersSchema else RowsFolder.Schema),
+      // Versions that know classes alone refuse the others.
+      "schema" ->
+        (if (layout.weighted) RowsFolder.WeightsSchema
+         else if (layout.isRegression) RowsFolder.NumbersSchema
+         else RowsFolder.Schema),
       "source" -> source,
       "shape" -> layout.shape,
       "kind" -> layout.kind.name,
@@ -93,7 +99,15 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   }
 
   /** A folder that a user names (`data.decoded_dir`) may be that of another task. */
-  private def checkLabels(settings: Settings): Unit =
+  private def checkLabels(settings: Settings): Unit = {
+    val asked = settings.entries.getOrElse(TableKeys.weight.name, "")
+    if (asked.nonEmpty != layout.weighted)
+      throw new ConfigurationException(
+        s"The decoded rows in '$path' have ${if (layout.weighted) "weights, and data.weight is not set"
+          else s"no weights, and data.weight is '$asked'"}. Leave " +
+          s"data.decoded_dir out, so that the rows are decoded again, or ${if (layout.weighted) "name the weights' column in data.weight"
+            else "leave data.weight out"}."
+      )
     if (Loss.of(settings).isRegression != layout.isRegression) {
       val held = if (layout.isRegression) "numbers" else s"${layout.classes} classes"
       val remedy = if (layout.isRegression) RecordLayout.Remedy else "set loss.name=cross-entropy"
@@ -104,11 +118,14 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
           s"Leave data.decoded_dir out, so that the rows are decoded again, or $remedy."
       )
     }
+  }
 
   private def heldBytes(training: Int, testing: Int, settings: Settings): Long =
-    if (!isSharded(settings)) Pipeline.heldBytes(training.toLong + testing, layout.rowBytes, settings)
-    else {
-      val held = Placement.heldBytes(training, layout.rowBytes, settings)
+    if (!isSharded(settings)) {
+      val rows = training.toLong + testing
+      Pipeline.heldBytes(rows, layout.rowBytes, settings) + rows * layout.weightBytes
+    } else {
+      val held = Placement.heldBytes(training, layout.rowBytes + layout.weightBytes, settings)
       Placement.check(held, settings)
       held
     }
@@ -188,7 +205,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     if (isSharded(settings)) {
       val stored = sharded(settings)
       val change = ShardedChange.of(path.toString, settings, fileSystem.getConf)
-      Pipeline.changed(DataSets(stored.train, stored.test), change, layout.shape, settings)
+      Pipeline.changed(weighed(DataSets(stored.train, stored.test)), change, layout.shape, settings)
     } else openHeld(settings)
   }
 
@@ -200,13 +217,22 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
         read(parts, Pipeline.allocate(rows, layout.rowBytes, held.toLong, settings), wanted, settings)
       if (manifest.rows(test = true) > 0) {
         val (test, train) = manifest.parts.partition(_.test)
-        DataSets(store(train, taken.rows, taken.has(_)), store(test, testing, _ => true))
+        weighed(DataSets(store(train, taken.rows, taken.has(_)), store(test, testing, _ => true)))
       } else {
         val every = everyNth(settings)
-        every.split(store(manifest.parts, held, every.holds(_, taken)), taken)
+        weighed(every.split(store(manifest.parts, held, every.holds(_, taken)), taken))
       }
     }
   }
+
+  /** The sets with weights whose mean is 1 in each, so that a mean over rows is the weighted mean. */
+  private def weighed(sets: DataSets): DataSets =
+    if (!layout.weighted) sets
+    else
+      sets.copy(
+        train = WeightedRows.of(sets.train, "train on", layout.description),
+        test = WeightedRows.of(sets.test, "test on", layout.description)
+      )
 
   def openParts(most: Int): OpenParts = new OpenParts(fileSystem, most)
   def file(part: RowsPart): Path = new Path(path, part.file)
@@ -214,7 +240,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   /** Before memory is taken for as many rows as the manifest says. */
   private def checkLengths(): Unit = manifest.parts.foreach { part =>
     val file = new Path(path, part.file)
-    val size = part.rows.toLong * (layout.rowBytes + 4)
+    val size = part.rows.toLong * (layout.rowBytes + layout.labelBytes)
     try {
       val found = fileSystem.getFileStatus(file).getLen
       if (found != size) damaged(file, s"has $found bytes and should have $size")
@@ -233,18 +259,18 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       wanted: Int => Boolean,
       settings: Settings
   ): RowStore = {
-    val labels = new Array[Int](blocks.rows)
+    val labels = new HeldLabels(blocks.rows, layout)
     parts.foldLeft((0, 0)) { case ((number, at), part) =>
       (number + part.rows, readPart(part, blocks, labels, at, row => wanted(number + row)))
     }
-    new HeldRowStore(blocks, layout.kind, labels, DataKeys.scaleOf(settings, layout.kind))
+    labels.store(blocks, DataKeys.scaleOf(settings, layout.kind))
   }
 
   /** @return the place behind the last of the part's rows that are wanted, which go to the places from `first` on */
   private def readPart(
       part: RowsPart,
       blocks: RowBlocks,
-      labels: Array[Int],
+      labels: HeldLabels,
       first: Int,
       wanted: Int => Boolean
   ): Int = {
@@ -254,7 +280,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       try {
         blocks.fillSome(stream, first, part.rows, wanted)
         var at = first
-        eachLabel(stream, file, 0, part.rows)((row, label) => if (wanted(row)) { labels(at) = label; at += 1 })
+        eachLabel(stream, file, 0, part.rows)((row, label) => if (wanted(row)) { labels.put(at, label); at += 1 })
         at
       } finally stream.close()
     } catch { case cause: IOException => unreadable(file, cause) }
@@ -266,23 +292,35 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
    * @param stream
    *   stands at the first of them
    * @param use
-   *   of (row, label), in the order of the rows
+   *   of (row, label as `Batch` has it), in the order of the rows
    */
-  def eachLabel(stream: InputStream, file: Path, from: Int, count: Int)(use: (Int, Int) => Unit): Unit = {
-    val bytes = new Array[Byte](math.min(RowsFolder.StreamBytes.toLong, count * 4L).toInt)
+  def eachLabel(stream: InputStream, file: Path, from: Int, count: Int)(use: (Int, Long) => Unit): Unit = {
+    val each = layout.labelBytes
+    val bytes = new Array[Byte](math.min(RowsFolder.StreamBytes.toLong, count.toLong * each).toInt)
     val end = from + count
     var row = from
     while (row < end) {
-      val some = math.min(bytes.length / 4, end - row)
-      if (stream.readNBytes(bytes, 0, some * 4) < some * 4) damaged(file, "ends before its last label")
+      val some = math.min(bytes.length / each, end - row)
+      if (stream.readNBytes(bytes, 0, some * each) < some * each) damaged(file, "ends before its last label")
       val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
       (0 until some).foreach { index =>
-        val label = numbers.get(index)
+        val label = numbers.get(index * (each / 4))
         checkLabel(label, file, row + index)
-        use(row + index, label)
+        use(
+          row + index,
+          if (layout.weighted) weighted(label, numbers.get(2 * index + 1), file, row + index) else label.toLong
+        )
       }
       row += some
     }
+  }
+
+  private def weighted(label: Int, weightBits: Int, file: Path, row: Int): Long = {
+    val both = Target.weightedBy(label, weightBits)
+    val weight = Target.weight(both)
+    if (!(weight >= 0) || weight.isInfinite)
+      damaged(file, s"has the weight $weight in row $row; weights are finite numbers of at least 0")
+    both
   }
 
   private def checkLabel(label: Int, file: Path, row: Int): Unit =
@@ -311,6 +349,9 @@ private[data] object RowsFolder {
 
   /** Of rows whose labels are numbers. */
   val NumbersSchema = 2
+
+  /** Of rows that have weights; their labels are classes or numbers. */
+  val WeightsSchema = 3
   val Classes = "classes"
   val Numbers = "float32"
   val Manifest = "manifest.json"
@@ -358,9 +399,9 @@ private[data] object RowsFolder {
     try {
       val json = Json.read(text)
       val schema = json.path("schema").asInt
-      if (schema != Schema && schema != NumbersSchema)
+      if (schema < Schema || schema > WeightsSchema)
         throw new IllegalArgumentException(
-          s"its schema is $schema, and this version reads $Schema and $NumbersSchema"
+          s"its schema is $schema, and this version reads $Schema, $NumbersSchema and $WeightsSchema"
         )
       val kind =
         ValueKind.named(json.path("kind").asText).getOrElse(throw new IllegalArgumentException("it has no kind"))
@@ -371,7 +412,8 @@ private[data] object RowsFolder {
         json.path("description").asText,
         texts(json.path("label_names")),
         texts(json.path("columns")),
-        json.path("column").asText("")
+        json.path("column").asText(""),
+        weighted = schema == WeightsSchema
       )
       val parts = partsOf(json.path("parts"))
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))
@@ -393,12 +435,12 @@ private[data] object RowsFolder {
     }
 
   private def classesOf(json: JsonNode, schema: Int): Int =
-    if (schema == Schema) int(json, "classes", 2)
+    if (schema == Schema || (schema == WeightsSchema && json.path("labels").asText == Classes)) int(json, "classes", 2)
     else {
       val labels = json.path("labels").asText
       if (labels != Numbers || json.path("classes").asInt != RecordLayout.Regression)
         throw new IllegalArgumentException(
-          s"its labels are '$labels' of ${json.path("classes")} classes; valid with schema $NumbersSchema are '$Numbers' of ${RecordLayout.Regression}"
+          s"its labels are '$labels' of ${json.path("classes")} classes; valid with schema $schema are '$Numbers' of ${RecordLayout.Regression}"
         )
       RecordLayout.Regression
     }

@@ -31,7 +31,7 @@ private[data] final class ShardedRows(
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     load(id, id + 1).read(0, at, features, labels)
 
-  def label(id: Int): Long = parts.label(stored(id)).toLong
+  def label(id: Int): Long = parts.label(stored(id))
 
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     var at = from

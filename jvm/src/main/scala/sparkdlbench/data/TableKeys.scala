@@ -50,11 +50,17 @@ private[data] object TableKeys {
   val label: Key[String] =
     Key.text("data.label", "0", "The label's column: its name, or its number from 0 on (-1: the last)")
 
+  val weight: Key[String] = Key.text(
+    "data.weight",
+    "",
+    "The column with the rows' weights, numbers of at least 0, by which their losses are multiplied; empty: all rows count alike"
+  )
+
   val columns: Key[Seq[String]] = Key(
     "data.columns",
     "",
     "names of columns, separated by commas",
-    "The columns that hold the row's values, by name (csv: or by number, from 0 on); empty: all but the label's",
+    "The columns that hold the row's values, by name (csv: or by number, from 0 on); empty: all but the label's and the weight's",
     words
   )
 

@@ -49,14 +49,17 @@ object ErrorSums {
   val none: ErrorSums = ErrorSums(0, 0, 0, 0, 0)
 }
 
-/** A regression's loss over the rows of a batch. `predictions` has one value a row, from place 0 on. */
+/** A regression's loss over the rows of a batch, each times its weight. `predictions` has one value a row, from place 0 on. */
 final class BatchErrors(loss: ErrorLoss) {
 
   /** The sum of the rows' losses. */
   def sum(predictions: FloatBuffer, labels: LongBuffer, rows: Int): Double = {
     var sum = 0.0
     var row = 0
-    while (row < rows) { sum += loss.value(error(predictions, labels, row)); row += 1 }
+    while (row < rows) {
+      sum += Target.weight(labels, row) * loss.value(error(predictions, labels, row))
+      row += 1
+    }
     sum
   }
 
@@ -64,11 +67,12 @@ final class BatchErrors(loss: ErrorLoss) {
   def gradient(predictions: FloatBuffer, labels: LongBuffer, rows: Int, weight: Float, into: FloatBuffer): Unit = {
     var row = 0
     while (row < rows) {
-      into.put(row, (weight * loss.slope(error(predictions, labels, row))).toFloat)
+      into.put(row, (weight * Target.weight(labels, row) * loss.slope(error(predictions, labels, row))).toFloat)
       row += 1
     }
   }
 
+  /** Of the rows, whatever their weights. */
   def errors(predictions: FloatBuffer, labels: LongBuffer, rows: Int): ErrorSums = {
     var (absolute, squared, mean, scatter) = (0.0, 0.0, 0.0, 0.0)
     var row = 0

@@ -1,13 +1,13 @@
 package sparkdlbench.ml
 
-import org.apache.spark.ml.param.shared.HasValidationIndicatorCol
+import org.apache.spark.ml.param.shared.{HasValidationIndicatorCol, HasWeightCol}
 import org.apache.spark.ml.param.{IntParam, Param, ParamValidators}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /** The parameters of an estimator that trains a net, besides the columns. */
-trait NetParams extends NetColumns with HasValidationIndicatorCol {
+trait NetParams extends NetColumns with HasValidationIndicatorCol with HasWeightCol {
 
   /** The model family's name and its keys (`hidden`); `mlp` by default. */
   final val model: Param[Map[String, String]] =
@@ -53,6 +53,9 @@ trait NetParams extends NetColumns with HasValidationIndicatorCol {
 
   /** A boolean column, true for rows that are tested on and not trained on; the model is then that of the lowest test loss. */
   def setValidationIndicatorCol(value: String): this.type = set(validationIndicatorCol, value)
+
+  /** A column of numbers of at least 0: training minimises sum(weight × loss) / sum(weight), as Spark ML's own estimators do. */
+  def setWeightCol(value: String): this.type = set(weightCol, value)
   def setModel(name: String): this.type = set(model, Map("name" -> name))
 
   /** With keys of the model's: `setModel(Map("name" -> "mlp", "hidden" -> "100,50"))`. */

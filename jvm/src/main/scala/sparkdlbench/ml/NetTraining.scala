@@ -16,6 +16,7 @@ object NetTraining {
   private val Features = "features"
   private val Label = "label"
   private val Validation = "validation"
+  private val Weight = "weight"
 
   /** Rows that a run's own test figures are of; all rows train. */
   private val TestRows = 1000
@@ -65,19 +66,33 @@ object NetTraining {
       throw missing(name, if (own.getFeaturesCols.nonEmpty) "featuresCols" else "featuresCol", schema)
     }
 
-  /** The columns of a row's values, the label as a number, and which rows are tested on. */
+  /** The columns of a row's values, the label as a number, the row's weight, and which rows are tested on. */
   private def rowsOf(dataset: Dataset[_], own: NetParams): DataFrame = {
     check(dataset.schema, own)
     val values =
       if (own.getFeaturesCols.isEmpty) Seq(column(own.features.head).as(Features))
       else own.features.zipWithIndex.map { case (name, at) => column(name).as(featureName(at, name)) }
     val all = values :+ column(own.getLabelCol).cast("double").as(Label)
-    dataset.toDF().select(all ++ indicator(dataset.schema, own): _*)
+    dataset.toDF().select(all ++ weight(dataset.schema, own) ++ indicator(dataset.schema, own): _*)
   }
 
   /** Of a feature while it trains, and in the net: its own, unless that cannot stand beside the others. */
   private def featureName(at: Int, name: String): String =
-    if (name == Label || name == Validation || name.contains(',')) s"${Features}_$at" else name
+    if (name == Label || name == Validation || name == Weight || name.contains(',')) s"${Features}_$at" else name
+
+  private def weight(schema: StructType, own: NetParams): Option[Column] =
+    if (!own.isSet(own.weightCol) || own.getWeightCol.isEmpty) None
+    else {
+      val name = own.getWeightCol
+      typeOf(schema, name) match {
+        case None => throw missing(name, "weightCol", schema)
+        case Some(_: NumericType) => Some(column(name).cast("double").as(Weight))
+        case Some(other) =>
+          throw new ConfigurationException(
+            s"Column '$name' (weightCol) is of type ${other.simpleString}; the rows' weights are numbers of at least 0. Cast it, or name another column."
+          )
+      }
+    }
 
   private def indicator(schema: StructType, own: NetParams): Option[Column] =
     if (!own.isSet(own.validationIndicatorCol)) None
@@ -96,6 +111,7 @@ object NetTraining {
   /** A run takes all of its workers' slots for as long as it trains: two at once might each hold some of what the other waits for. */
   private def train(rows: DataFrame, own: NetParams, asked: Map[String, String]): SavedModel = synchronized {
     val validated = rows.columns.contains(Validation)
+    val weight = rows.columns.find(_ == Weight)
     val (training, testing) =
       if (validated) (rows.filter(!col(Validation)).drop(Validation), rows.filter(col(Validation)).drop(Validation))
       else (rows, rows.limit(TestRows))
@@ -107,8 +123,8 @@ object NetTraining {
           "data.table" -> table,
           "data.test_table" -> test,
           "data.label" -> Label,
-          "data.columns" -> training.columns.filter(_ != Label).mkString(",")
-        )
+          "data.columns" -> training.columns.filter(name => name != Label && !weight.contains(name)).mkString(",")
+        ) ++ weight.map("data.weight" -> _)
         val skipping =
           if (own.getHandleInvalid == "error") Map.empty[String, String]
           else Map("data.on_error" -> "skip", "data.max_skipped" -> Int.MaxValue.toString)

@@ -4,6 +4,7 @@ import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.functions._
 import org.apache.spark.sql.types._
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.loss.Target
 
 import java.awt.image.BufferedImage
 import java.io.ByteArrayOutputStream
@@ -239,6 +240,37 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     assert(rows(sets.train) == Seq((1, planes(0x33, 0x66, 0x99)), (0, planes(0xff, 0, 1))))
     val damaged = path("no pictures", images :+ Row(0, "no image".getBytes("UTF-8")))
     assertSays(refusal(new Parquet, base :+ ("data.path" -> damaged): _*), "record 2", "neither JPEG nor PNG")
+  }
+
+  test("weights of rows have mean 1 in each set, held or sharded; what is no weight is told") {
+    val frame = numbers(20).withColumn("w", col("a") % 4)
+    val base =
+      Seq("data.path" -> save("weights", frame), "data.label" -> "y", "data.classes" -> "3", "data.weight" -> "w")
+    for (placement <- Seq("replicated", "sharded"); regression <- Seq(false, true)) {
+      val task = if (regression) base.filter(_._1 != "data.classes") :+ ("loss.name" -> "huber") else base
+      val (facts, sets) = load(new Parquet, task :+ ("data.placement" -> placement): _*)
+      assert(facts.shape == Seq(2), "the weight is none of a row's values")
+      for (store <- Seq(sets.train, sets.test)) {
+        val batch = new BatchReader(store, store.rows).readRange(0, store.rows)
+        val ids = (0 until store.rows).map(row => batch.features.get(2 * row).toInt)
+        val mean = ids.map(_ % 4).sum.toDouble / ids.size
+        ids.zipWithIndex.foreach { case (id, row) =>
+          assert(math.abs(Target.weight(batch.labels, row) - id % 4 / mean) < 1e-6)
+          assert(Target.weight(store.label(row)) == Target.weight(batch.labels, row))
+          assert(
+            if (regression) Target.of(batch.labels, row) == (id % 3).toFloat else batch.labels.get(row).toInt == id % 3
+          )
+        }
+      }
+    }
+    def of(name: String, weight: org.apache.spark.sql.Column) =
+      refusal(new Parquet, base :+ ("data.path" -> save(name, numbers(20).withColumn("w", weight))): _*)
+    assertSays(of("below", when(col("a") === 1, -1.0).otherwise(1.0)), "record 1", "the weight is -1.0", "data.weight")
+    assertSays(of("weightless", when(col("a") === 2, 1.0)), "record 0", "the weight is null")
+    assertSays(of("zero", lit(0)), "are 0, so no row counts")
+    assertSays(of("text", lit("x")), "'w' (`data.weight`) is of type string")
+    assertSays(refusal(new Parquet, base :+ ("data.weight" -> "q"): _*), "'data.weight' names the column 'q'")
+    assertSays(refusal(new Parquet, base :+ ("data.weight" -> "y"): _*), "of the label", "of the weights")
   }
 
   test("nulls, lengths that differ and NaN are bad records; columns that are not there are told") {

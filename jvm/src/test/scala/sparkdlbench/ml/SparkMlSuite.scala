@@ -73,6 +73,25 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     assert(ours.copy(org.apache.spark.ml.param.ParamMap.empty).net eq ours.net)
   }
 
+  test("a row of weight 2 trains as the row twice, one of weight 0 as none, where a step takes all rows") {
+    val few =
+      rows.limit(60).coalesce(1).withColumn("w", when(col("x") > 1, 2.0).when(col("y") > 1, 0.0).otherwise(1.0)).cache()
+    val repeated = few.filter(col("w") > 0).union(few.filter(col("w") > 1)).coalesce(1).cache()
+    def whole(frame: DataFrame) =
+      classifier().setBatch(frame.count().toInt).setSettings(classifier().getSettings + ("data.classes" -> "3"))
+    val (one, other, plain) =
+      (whole(few).setWeightCol("w").fit(few), whole(repeated).fit(repeated), whole(few).fit(few))
+    def probability(model: SparkDLClassificationModel) = model.predictProbability(rows.head().getAs[Vector]("features"))
+    val (found, wanted) = (probability(one).toArray, probability(other).toArray)
+    found.zip(wanted).foreach { case (a, b) => assert(math.abs(a - b) < 1e-5) }
+    assert(found.zip(probability(plain).toArray).exists { case (a, b) => math.abs(a - b) > 1e-3 })
+    val below = few.withColumn("w", lit(-1.0))
+    assert(refused(whole(below).setWeightCol("w").fit(below)).contains("the weight is -1.0"))
+    assert(refused(whole(few).setWeightCol("v").fit(few)).contains("no column 'v' (weightCol)"))
+    assert(refused(whole(few).setWeightCol("kind").fit(few)).contains("'kind' (weightCol) is of type string"))
+    assert(regressor().setLabelCol("x").setWeightCol("w").fit(few).numFeatures == 2)
+  }
+
   test("one row at a time gives what transform gives") {
     trained.transform(rows).limit(5).collect().foreach { row =>
       val features = row.getAs[Vector]("features")

@@ -2,7 +2,7 @@ package sparkdlbench.engine.bigdl
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
-import sparkdlbench.loss.BatchErrors
+import sparkdlbench.loss.{BatchErrors, Target}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -170,7 +170,8 @@ private[bigdl] final class BigDlEngine(
     }.sum
 
     /** What the row's loss is multiplied by. */
-    private def factor(labels: LongBuffer, row: Int): Float = classWeights.fold(1f)(_(label(labels, row)))
+    private def factor(labels: LongBuffer, row: Int): Float =
+      Target.weight(labels, row) * classWeights.fold(1f)(_(label(labels, row)))
 
     def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
       val made = new Array[Float](rows * classes)
@@ -213,10 +214,10 @@ private[bigdl] final class BigDlEngine(
     private def at(row: Int, index: Int): Int = first + row * classes + index
 
     private def label(labels: LongBuffer, row: Int): Int = {
-      val value = labels.get(row)
+      val value = labels.get(row).toInt
       if (value < 0 || value >= classes)
         throw new IllegalArgumentException(s"row $row has the label $value; labels are 0 until $classes")
-      value.toInt
+      value
     }
   }
 }

@@ -3,12 +3,13 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
 import sparkdlbench.engine.Evaluation
+import sparkdlbench.loss.Target
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{FloatBuffer, LongBuffer}
 
 /**
- * loss(row) = −log softmax(logits)[label], in nats; its gradient with respect to the logits is softmax(logits) − onehot(label).
+ * loss(row) = −log softmax(logits)[label], in nats, times the row's weight; its gradient with respect to the logits is softmax(logits) − onehot(label).
  *
  * @param logits
  *   maxRows × classes
@@ -44,7 +45,7 @@ private[libtorch] final class SoftmaxCrossEntropy(
       while (row < rows) {
         val of = label(labels, row)
         val value = probabilityValues.get(row * classes + of)
-        sum -= (if (weights == null) value.toDouble else value.toDouble * weights(of))
+        sum -= factor(labels, row, of).toDouble * value
         row += 1
       }
       sum
@@ -57,10 +58,17 @@ private[libtorch] final class SoftmaxCrossEntropy(
       while (row < rows) {
         val of = label(labels, row)
         val index = row * classes + of
-        if (weights == null) gradientValues.put(index, gradientValues.get(index) - weight)
-        else weigh(row, index, weight, weights(of))
+        val own = factor(labels, row, of)
+        if (own == 1f) gradientValues.put(index, gradientValues.get(index) - weight)
+        else weigh(row, index, weight, own)
         row += 1
       }
+    }
+
+    /** What the row's loss is multiplied by: its own weight and its class's. */
+    private def factor(labels: LongBuffer, row: Int, of: Int): Float = {
+      val own = Target.weight(labels, row)
+      if (weights == null) own else own * weights(of)
     }
 
     private def weigh(row: Int, labelled: Int, weight: Float, factor: Float): Unit = {
@@ -83,10 +91,10 @@ private[libtorch] final class SoftmaxCrossEntropy(
   def close(): Unit = weightScalar.close()
 
   private def label(labels: LongBuffer, row: Int): Int = {
-    val value = labels.get(row)
+    val value = labels.get(row).toInt
     if (value < 0 || value >= classes)
       throw new IllegalArgumentException(s"row $row has the label $value; labels are 0 until $classes")
-    value.toInt
+    value
   }
 
   private def highest(row: Int): Int = {

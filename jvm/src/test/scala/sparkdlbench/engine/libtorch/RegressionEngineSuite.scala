@@ -66,6 +66,38 @@ class RegressionEngineSuite extends AnyFunSuite {
     gradient.zip(wantedGradient).foreach { case (one, other) => assert(math.abs(one - other) < 1e-6) }
   }
 
+  test("with weights of their own rows count as often as these say, in every loss") {
+    val weights = Seq(2f, 0f, 1f, 3f)
+    for (each <- Variants.all[Loss]) {
+      val spec = EngineFixture.mlp(width, "5", if (each.isRegression) 1 else 3)
+      def label(row: Int) = if (each.isRegression) Target.bits(targets(row)) else row % 3
+      def batch(ids: Seq[Int], labels: Seq[Long]): Batch = {
+        val held = new FlatBuffer(ids.size * width)
+        val of = ByteBuffer.allocateDirect(ids.size * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+        ids.zipWithIndex.foreach { case (row, at) =>
+          (0 until width).foreach(i => held.floats.put(at * width + i, features(row)(i)))
+          of.put(at, labels(at))
+        }
+        Batch(ids.size, held.floats, of)
+      }
+      def step(batch: Batch): (Double, Seq[Float], Double) = {
+        val settings = Settings.resolve(Map("loss.name" -> each.name, "loss.delta" -> "0.8"), keys)
+        val engine = new LibtorchVariant().load(spec, rows, 1, settings)
+        try {
+          Initializers.fill(spec, 3, engine.parameters)
+          val loss = engine.step(batch, 0.25f, (_, _) => ())
+          (loss, (0 until spec.parameterCount).map(engine.gradients.floats.get(_)), engine.evaluate(batch).lossSum)
+        } finally engine.close()
+      }
+      val ids = weights.indices.flatMap(row => Seq.fill(weights(row).toInt)(row))
+      val (loss, gradient, test) =
+        step(batch(weights.indices, weights.indices.map(row => Target.weighted(label(row), weights(row)))))
+      val (wanted, wantedGradient, _) = step(batch(ids, ids.map(label(_).toLong)))
+      assert(math.abs(loss - wanted) < 1e-5 && math.abs(test - wanted) < 1e-5, each.name)
+      gradient.zip(wantedGradient).foreach { case (one, other) => assert(math.abs(one - other) < 1e-6, each.name) }
+    }
+  }
+
   for (each <- Variants.all[Loss].collect { case regression: RegressionLoss => regression })
     test(s"${each.name}: loss, gradient and metrics are those of the formulas") {
       withEngine(each.name) { (engine, settings) =>

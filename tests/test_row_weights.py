@@ -54,6 +54,7 @@ def estimator(kind: type[Any], frame: DataFrame, results: Path, **more: Any) -> 
     [
         (SparkDLClassifier, {}),
         (SparkDLClassifier, {"engine": "numpy"}),
+        (SparkDLRegressor, {"engine": "torch", "learning_rate": 0.1}),
         (SparkDLClassifier, {"placement": "sharded"}),
         (SparkDLRegressor, {"learning_rate": 0.1}),
     ],
@@ -62,6 +63,8 @@ def test_weight_2_is_the_row_twice_and_weight_0_is_none(
     kind: type[Any], settings: dict[str, Any], spark: SparkSession, tmp_path: Path
 ) -> None:
     """A step takes all rows, so that the mean of a step is that of the set."""
+    if settings.get("engine") == "torch":
+        pytest.importorskip("torch", reason="PyTorch is an extra: pip install 'sparkdl-bench[torch]'")
     rows = made()
     weighted = spark.createDataFrame(rows, COLUMNS).coalesce(1)
     repeated = spark.createDataFrame([row for row in rows for _ in range(int(row[-1]))], COLUMNS).coalesce(1)

@@ -136,7 +136,7 @@ class TorchEngine:
         if batch.weights is None:
             return losses.sum()
         weights = _torch().from_numpy(batch.weights).to(self._device).to(losses.dtype)
-        return (losses.reshape(len(batch.labels)) * weights).sum()
+        return (losses.reshape(len(batch.labels), -1).sum(dim=1) * weights).sum()
 
     def predict(self, batch: Batch) -> Values:
         self._take_in()

@@ -50,8 +50,13 @@ object EndOfJvm {
     if (hooked) limited: Unit
   }
 
-  /** Of a run that has its folder, and is about to be trained: ended here, it gets a summary all the same. */
-  def isPrepared(run: TrainingRun): Unit = if (hooked) runs.isPrepared(run)
+  /**
+   * Makes a run, with its folder, that is about to be trained: ended here, it gets a summary all the same.
+   *
+   * @throws sparkdlbench.common.RunFailedException
+   *   the JVM ends, and no run begins any more
+   */
+  def preparing(make: => TrainingRun): TrainingRun = if (hooked) runs.preparing(make) else make
 
   /** Watches over a run as long as `body` trains it. */
   def watching[T](run: TrainingRun)(body: => T): T = if (hooked) runs.watching(run)(body) else body

@@ -1,6 +1,9 @@
 package sparkdlbench.train
 
-import java.util.concurrent.ConcurrentHashMap
+import sparkdlbench.common.RunFailedException
+
+import java.util.concurrent.locks.ReentrantReadWriteLock
+import java.util.concurrent.{ConcurrentHashMap, TimeUnit}
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
@@ -19,7 +22,26 @@ private[train] final class RunsToEnd[R](cancel: R => Unit, cancelMillis: Long, b
   private val prepared = ConcurrentHashMap.newKeySet[R]()
   private val going = ConcurrentHashMap.newKeySet[R]()
 
-  def isPrepared(run: R): Unit = prepared.add(run): Unit
+  // Many runs may be made at once; none is while it is decided that no more are.
+  private val making = new ReentrantReadWriteLock
+  @volatile private var over = false
+
+  /**
+   * Makes a run that is to be trained; once `end` has begun none is made, as nobody would write its summary any more.
+   *
+   * @throws RunFailedException
+   *   all runs are being ended
+   */
+  def preparing(make: => R): R = {
+    making.readLock.lock()
+    try {
+      if (over)
+        throw new RunFailedException("The JVM was told to end while the run was prepared, so it does not begin.")
+      val run = make
+      prepared.add(run)
+      run
+    } finally making.readLock.unlock()
+  }
 
   /** A run is among those that go on while `body` trains it, whatever becomes of that. */
   def watching[T](run: R)(body: => T): T = {
@@ -31,6 +53,9 @@ private[train] final class RunsToEnd[R](cancel: R => Unit, cancelMillis: Long, b
 
   /** Cancels all runs until they have ended, or the time is over. @return those that went on or were prepared when this began */
   def end(): Seq[R] = {
+    val decided = making.writeLock.tryLock(beginMillis, TimeUnit.MILLISECONDS)
+    over = true
+    if (decided) making.writeLock.unlock()
     val found = all
     val start = System.nanoTime()
     def within(millis: Long) = System.nanoTime() - start < millis * 1000000L

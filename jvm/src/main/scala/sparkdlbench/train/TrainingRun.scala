@@ -322,15 +322,13 @@ object TrainingRun {
       memory: ListMap[String, Any],
       startNanos: Long,
       startMillis: Long
-  ): TrainingRun = {
+  ): TrainingRun = EndOfJvm.preparing {
     val folder = RunFolder.create(setup.settings(RunKeys.results), setup.settings(RunKeys.name))
     val progress = new RunProgress
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
     val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)
-    val run = new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
-    EndOfJvm.isPrepared(run)
-    run
+    new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
   }
 
   private def openLoggers(settings: Settings, run: String): Seq[RunLogger] = {

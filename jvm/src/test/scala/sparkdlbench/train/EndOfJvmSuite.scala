@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.util.ShutdownHookManager
 import sparkdlbench.OnOneLine
+import sparkdlbench.common.RunFailedException
 
 import java.io.File
 import java.nio.charset.StandardCharsets
@@ -68,7 +69,7 @@ class EndOfJvmSuite extends OnOneLine {
 
   test("a run between its folder and its training is waited for, and cancelled once it trains") {
     val (all, run) = (runs(), new Run)
-    all.isPrepared(run)
+    all.preparing(run)
     val told = new java.util.concurrent.atomic.AtomicReference[Seq[Run]](Nil)
     val ending = started("ending")(told.set(all.end()))
     awaitCancel(run)
@@ -79,9 +80,39 @@ class EndOfJvmSuite extends OnOneLine {
     assert(told.get === Seq(run))
   }
 
+  test("a run that is being made when all are ended is told of, and none is made after it") {
+    val (all, run) = (runs(), new Run)
+    val (making, made) = (new CountDownLatch(1), new CountDownLatch(1))
+    val training = started("training") {
+      all.preparing { making.countDown(); made.await(waitSeconds, TimeUnit.SECONDS); run }
+      all.watching(run)(run.train())
+    }
+    assert(making.await(waitSeconds, TimeUnit.SECONDS))
+    val told = new java.util.concurrent.atomic.AtomicReference[Seq[Run]](Nil)
+    val ending = started("ending")(told.set(all.end()))
+    ending.join(200)
+    assert(ending.isAlive, "it waits for the run, whose folder is there already")
+    made.countDown()
+    awaited(training)
+    awaited(ending)
+    assert(told.get === Seq(run))
+    val refused = intercept[RunFailedException](all.preparing(fail("a run was made")))
+    assert(refused.getMessage === "The JVM was told to end while the run was prepared, so it does not begin.")
+  }
+
+  test("one whose making takes too long keeps nobody") {
+    val all = runs(beginMillis = 150L)
+    val (making, release) = (new CountDownLatch(1), new CountDownLatch(1))
+    val slow = started("slow")(all.preparing { making.countDown(); release.await(); new Run }: Unit)
+    assert(making.await(waitSeconds, TimeUnit.SECONDS))
+    assert(all.end() === Nil)
+    release.countDown()
+    awaited(slow)
+  }
+
   test("one that is prepared and never trained keeps nobody, and is told of") {
     val (all, run) = (runs(beginMillis = 150L), new Run)
-    all.isPrepared(run)
+    all.preparing(run)
     assert(all.end() === Seq(run))
     assert(run.cancels.get > 0)
   }
@@ -113,9 +144,8 @@ class EndOfJvmSuite extends OnOneLine {
         val pause = random.nextInt(3).toLong
         started(s"run $number of turn $turn") {
           Thread.sleep(pause)
-          all.isPrepared(run)
           // As a command that is told to end: what has not begun yet does not begin any more.
-          all.watching(run)(if (!ended.get) run.train())
+          Try(all.preparing(run)).foreach(_ => all.watching(run)(if (!ended.get) run.train()))
         }
       }
       Thread.sleep(random.nextInt(4).toLong)

@@ -9,7 +9,7 @@
 #   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-sharded, bench-torch: the long ones
 #   make peers           installs every peer that this host can run, one after the other, and trains with each; what was not there before is removed
 #   make fuzz            the JVM's readers under Jazzer, ten seconds each; ARGS='--seconds 60 --targets run-file,csv' for more or for some
-#   make soak            campaigns of kills and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
+#   make soak            campaigns of kills, of 200 faults and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
 #   make bench-train ARGS=--resume    any bench and soak with options of its command, here to go on with what was interrupted (of soak: the kills)
 #   make release         wheel, source distribution and jars as the registries ask for them, in target/release; uploads nothing
 #   make sbom            of what wheel and jars are made (CycloneDX), in target/sbom; make audit: what is known against it
@@ -127,6 +127,7 @@ soak: smoke .venv-torch/.installed
 	$(BIN)/python project/listed_mutants.py
 	$(BIN)/python -m pytest -m campaign tests
 	.venv-torch/bin/python -m pytest -m campaign tests/torch_backend
+	$(BIN)/python -m sparkdl_bench.bench faults $(ARGS)
 	$(BIN)/python -m sparkdl_bench.bench soak $(ARGS)
 
 # The jars of the Spark 4 line on the newest patches of Spark 4.0, 4.2 and 4.3; their environments are made once.

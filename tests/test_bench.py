@@ -808,7 +808,7 @@ class TestCommand:
             timeout=120,
         ).stdout
         suites = re.findall(r"sparkdl_bench\.bench (\S+) --resume$", said, re.MULTILINE)
-        assert suites == ["short", "train", "ladder", "algorithms", "models", "soak"]
+        assert suites == ["short", "train", "ladder", "algorithms", "models", "faults", "soak"]
 
     def test_wrong_sizes_are_refused(self, cli: Callable[..., Any]) -> None:
         result = cli("net", "--sizes", "1,x")

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from sparkdl_bench import jars, ucx
-from sparkdl_bench.bench import hdfs
 from sparkdl_bench.commands import jars as jars_command
 from sparkdl_bench.commands.jars import command
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.lab import hadoop
 
 PLATFORM = "linux-x86_64"
 
@@ -333,7 +333,7 @@ def test_the_libraries_of_ucx_come_once(ivy: FakeIvy, tmp_path: Path, monkeypatc
 def test_the_jars_of_hdfs_are_those_that_the_build_has_brought() -> None:
     build = (Path(__file__).resolve().parents[1] / "build.sbt").read_text()
     listed = re.findall(r'"([^"]+)" % "([^"]+)" % "([^"]+)" % MiniHdfs', build)
-    assert [jars.Coordinates(*each) for each in listed] == list(hdfs.JARS[: len(listed)])
+    assert [jars.Coordinates(*each) for each in listed] == list(hadoop.JARS[: len(listed)])
     assert len(listed) == 4
 
 

@@ -19,7 +19,7 @@ LAYERS = (
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("checkpoint", "runfiles", "saved", "torch"),
     ("exports",),
-    ("config", "engines", "lazy", "plot", "runner", "ucx"),
+    ("config", "engines", "lab", "lazy", "plot", "runner", "ucx"),
     ("cli", "preflight", "session", "transports"),
     ("doctor", "entry", "feeding", "prediction"),
     ("launching", "trainer"),

@@ -63,6 +63,13 @@ def closed_port() -> Iterator[int]:
             "default: no executor fits. Set the master's last number to 1024 or more, or lower spark.executor.memory.",
         ),
         (
+            ["master=lab:lab1"],
+            "master",
+            "'lab:lab1' is no Spark master. A lab is named on the command line: --master lab:lab1. Masters look so: "
+            "local[4], local-cluster[2,1,2048], spark://HOST:7077, yarn, k8s://https://HOST:6443. Set it with "
+            "--master.",
+        ),
+        (
             ["master=localhost:7077"],
             "master",
             "'localhost:7077' is no Spark master. Did you mean 'spark://localhost:7077'? Masters look so: local[4], "

@@ -30,30 +30,34 @@ def test_the_file_is_the_users_own_and_goes(monkeypatch: pytest.MonkeyPatch) -> 
     given = "--conf spark.a.password=s3cr3t --name 'a b' -c spark.b=2 --conf=spark.c=3 pyspark-shell"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
     properties = {"spark.x": "ä = b", "spark.y": "a\\b: #c", "spark.empty": ""}
-    with submit.handed_over(properties):
+    with submit.handed_over(properties) as inherited:
         option, name, *others = shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
         assert option == "--properties-file"
         assert others == ["--name", "a b", "pyspark-shell"]
         file = Path(name)
+        assert file.is_file(), "as Spark looks"
+        assert os.path.realpath(name).endswith("(deleted)"), "nothing is left where this process is killed"
+        assert inherited == (int(file.name),)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         text = file.read_text(encoding="utf-8")
         assert {key: value for key, value, _ in profiles.properties(text)} == properties
-    assert not file.exists()
+    assert not os.path.realpath(name).endswith("(deleted)")
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == given
 
 
 def test_the_file_goes_where_the_jvm_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    names = []
+    files: list[int] = []
 
     def start() -> None:
-        with submit.handed_over({}):
-            names.append(shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])[1])
+        with submit.handed_over({}) as inherited:
+            files.extend(inherited)
             raise OSError("no JVM")
 
     with pytest.raises(OSError, match="no JVM"):
         start()
-    assert not Path(names[0]).exists()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(files[0])
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ
 
 
@@ -125,7 +129,7 @@ def test_no_secret_stands_on_a_command_line_or_in_what_a_run_leaves(tmp_path: Pa
     assert any("CoarseGrainedExecutorBackend" in line for line in lines)
     assert not [line for line in lines if "s3cr3t" in line]
     assert "s3cr3t" not in said
-    assert not list(temporary.glob("*.properties"))
+    assert not list(temporary.glob("sparkdl-bench-*"))
     (folder,) = (tmp_path / "results").iterdir()
     left = [file for file in folder.iterdir() if file.is_file()]
     assert {"run.json", "page.html", "events.jsonl", "summary.json"} <= {file.name for file in left}

@@ -20,6 +20,7 @@ from sparkdl_bench.bench.loading import SMALL_YOUNG, LoadContestant, write_csv
 from sparkdl_bench.bench.suite import Options, options, report, warn_if_busy
 from sparkdl_bench.bench.trials import Comparison, compare, run_trials
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.lab import hadoop
 
 NAME = "data"
 MEMORY_TARGET = 3.0
@@ -114,7 +115,7 @@ def _file_system(given: str | None) -> Iterator[str]:
     if given:
         yield given.rstrip("/")
         return
-    with hdfs.running(hdfs.default_folder()) as uri:
+    with hdfs.running(hadoop.default_folder()) as uri:
         yield uri
 
 

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from sparkdl_bench import signals, spark_install
 from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
+from sparkdl_bench.files import written
 
 _API_CLASS = "sparkdlbench.PythonApi"
 _ERRORS: dict[str, type[SparkDLError]] = {
@@ -196,12 +197,13 @@ class Api:
         return translated(lambda: getattr(self._api, method)(*arguments))
 
 
-def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> Any:
+def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None, inherited: tuple[int, ...] = ()) -> Any:
     """Starts the driver's JVM, without a Spark context, or finds the one that spark-submit started.
 
     Args:
         properties: what the JVM is started with, for messages; it reads them from the file of `submit.handed_over`.
         jvm_log: an open file for what the JVM writes to standard error; None: this process's standard error.
+        inherited: file descriptors that the JVM needs.
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
@@ -216,7 +218,8 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None) -> An
         try:
             # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
             # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
-            gateway = launch(None, {"start_new_session": True, **({"stderr": jvm_log} if jvm_log else {})})
+            more = {"stderr": jvm_log} if jvm_log else {}
+            gateway = launch(None, {"start_new_session": True, "pass_fds": inherited, **more})
         except (PySparkRuntimeError, OSError) as error:
             raise ConfigurationError(
                 _too_old(jvm_log)
@@ -397,7 +400,7 @@ def _check_java(jvm: Any) -> None:
 
 def _too_old(log: IO[bytes] | None) -> str:
     """What to say where Java could not load Spark's classes; else nothing."""
-    said = Path(log.name).read_text(encoding="utf-8", errors="replace") if log else ""
+    said = written(log) if log else ""
     if "UnsupportedClassVersionError" not in said:
         return ""
     java = os.environ.get("JAVA_HOME") or "on the PATH"
@@ -411,7 +414,7 @@ def _reason(log: IO[bytes] | None) -> str:
     """The line of the JVM's log that says why it ended: an exception's, or the last one."""
     if log is None:
         return ""
-    lines = Path(log.name).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    lines = written(log).strip().splitlines()
     exceptions = [line for line in lines if "Exception" in line or "Error:" in line]
     reason = exceptions[0] if exceptions else lines[-1] if lines else ""
     return re.sub(r'^Exception in thread "[^"]*" [\w.$]+: ', "", reason.strip()).rstrip(".")

@@ -31,14 +31,21 @@ class Cli(LazyGroup):
     An error is one paragraph on standard error, with a stack trace after it where `--debug` stands among the arguments.
     """
 
+    words: Sequence[str] = ()
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
+            if any("lab:" in word for word in self.words) and self.words[0] != "lab":
+                from sparkdl_bench.lab import entering
+
+                entering.enter(self.words)
             return super().invoke(ctx)
         except Interrupted as error:
             raise _Stopped from error
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **extra: Any) -> Any:
         words = list(sys.argv[1:] if args is None else args)
+        self.words = words
         extra["standalone_mode"] = False
         try:
             status = super().main(words, *rest, **extra)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sparkdl_bench.errors import ConfigurationError, WriteError
 
@@ -49,6 +49,16 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def written(log: IO[bytes]) -> str:
+    """What another process has written so far to an open file that it shares with this one; its position stays."""
+    parts = []
+    at = 0
+    while part := os.pread(log.fileno(), 1 << 20, at):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts).decode("utf-8", errors="replace")
 
 
 def is_full(error: OSError) -> bool:

@@ -120,7 +120,9 @@ def _master(conf: Mapping[str, str], _: Mapping[str, str]) -> Iterator[Fault]:
     if "spark.master" not in conf or not is_malformed(master):
         return
     meant = ""
-    if re.fullmatch(_HOST, master):
+    if master.startswith("lab:"):
+        meant = f" A lab is named on the command line: --master {cut(master)}."
+    elif re.fullmatch(_HOST, master):
         meant = f" Did you mean 'spark://{master}'?"
     elif re.fullmatch(r"spark://[\w.-]+", master):
         meant = f" Did you mean '{master}:7077'?"

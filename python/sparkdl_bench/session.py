@@ -268,8 +268,8 @@ def start_jvm(
     jars = check_installed(natives=natives)
     settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
     _bind_loopback(settings)
-    with _quiet_logs(), submit.handed_over(settings):
-        jvm = _jvm.start(settings, jvm_log)
+    with _quiet_logs(), submit.handed_over(settings) as inherited:
+        jvm = _jvm.start(settings, jvm_log, inherited)
     _check_api(jvm, jars.line)
     return _jvm.Api(jvm), settings
 

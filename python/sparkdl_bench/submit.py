@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import javaproperties
 
@@ -60,21 +62,34 @@ def words() -> Words:
 
 
 @contextmanager
-def handed_over(properties: Mapping[str, str]) -> Iterator[None]:
+def handed_over(properties: Mapping[str, str]) -> Iterator[tuple[int, ...]]:
     """While it lasts, spark-submit as pyspark starts it reads these properties, from a file of mode 0600.
 
     The file replaces spark-defaults.conf and the `--conf` of PYSPARK_SUBMIT_ARGS: the properties have to hold both.
+    On Linux it has no name, so that nothing is left of it however this process ends: spark-submit has to inherit the
+    file descriptors that this yields.
     """
     before = os.environ.get(_VARIABLE)
-    handle, name = tempfile.mkstemp(prefix="sparkdl-bench-", suffix=".properties")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(javaproperties.dumps(properties, timestamp=False, ensure_ascii=False))
+    with _file() as (file, name, inherited):
+        file.write(javaproperties.dumps(properties, timestamp=False, ensure_ascii=False))
+        file.flush()
         os.environ[_VARIABLE] = shlex.join([_FILE, name, *words().others])
-        yield
-    finally:
-        Path(name).unlink(missing_ok=True)
-        if before is None:
-            os.environ.pop(_VARIABLE, None)
-        else:
-            os.environ[_VARIABLE] = before
+        try:
+            yield inherited
+        finally:
+            if before is None:
+                os.environ.pop(_VARIABLE, None)
+            else:
+                os.environ[_VARIABLE] = before
+
+
+@contextmanager
+def _file() -> Iterator[tuple[IO[str], str, tuple[int, ...]]]:
+    """An open file, what others open it by, and the descriptors that they need for that."""
+    if sys.platform.startswith("linux"):
+        with tempfile.TemporaryFile("w", encoding="utf-8") as file:
+            number = file.fileno()
+            yield file, f"/dev/fd/{number}", (number,)
+    else:  # /dev/fd of other systems shares its position: the second of the two programs that read it would find an end
+        with tempfile.NamedTemporaryFile("w", prefix="sparkdl-bench-", suffix=".properties", encoding="utf-8") as file:
+            yield file.file, file.name, ()

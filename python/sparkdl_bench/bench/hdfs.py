@@ -13,43 +13,16 @@ from pathlib import Path
 
 from sparkdl_bench import jars, machine
 from sparkdl_bench.errors import RunFailedError
+from sparkdl_bench.lab import hadoop
 
 _MAIN = "org.apache.hadoop.test.MiniDFSClusterManager"
 _START_S = 120.0
-# As sbt resolves the four of `MiniHdfs` in build.sbt, so that a host that has built has them already.
-JARS = tuple(
-    jars.Coordinates(*coordinates.split(":"))
-    for coordinates in (
-        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
-        "org.slf4j:slf4j-simple:1.7.36",
-        "org.junit.jupiter:junit-jupiter-api:5.10.2",
-        "org.mockito:mockito-core:4.11.0",
-        # What these need.
-        "org.apache.hadoop:hadoop-client-api:3.5.0",
-        "org.xerial.snappy:snappy-java:1.1.10.4",
-        "org.apache.hadoop:hadoop-client-runtime:3.5.0",
-        "org.slf4j:slf4j-api:1.7.36",
-        "org.opentest4j:opentest4j:1.3.0",
-        "org.junit.platform:junit-platform-commons:1.10.2",
-        "org.apiguardian:apiguardian-api:1.1.2",
-        "net.bytebuddy:byte-buddy:1.12.19",
-        "net.bytebuddy:byte-buddy-agent:1.12.19",
-        "org.objenesis:objenesis:3.3",
-        "commons-logging:commons-logging:1.3.0",
-        "com.google.code.findbugs:jsr305:3.0.2",
-    )
-)
-
-
-def default_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base, "sparkdl-bench", "hdfs-3.5.0")
 
 
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
     """The URI of an HDFS that lives as long as the context; `folder` holds its jars, or will."""
-    class_path = os.pathsep.join(str(jar) for jar in jars.fetch_jars(folder, list(JARS)))
+    class_path = os.pathsep.join(str(jar) for jar in jars.fetch_jars(folder, list(hadoop.JARS)))
     with tempfile.TemporaryDirectory(prefix="sparkdl-hdfs-") as name:
         room = Path(name)
         port = _free_port()

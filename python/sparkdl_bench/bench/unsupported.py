@@ -31,8 +31,8 @@ def reasons(settings: Sequence[Mapping[str, str]]) -> list[str]:
 
 def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        api, _ = session.start_jvm({"spark.master": "local"}, log.file)
+    with tempfile.TemporaryFile() as log:
+        api, _ = session.start_jvm({"spark.master": "local"}, log)
         found = [api.net_refusal(each) for each in settings]
     sys.stdout.write(json.dumps(found) + "\n")
 

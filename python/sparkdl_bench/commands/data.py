@@ -36,8 +36,8 @@ def stats(conf: Path, assignments: tuple[str, ...], spark_conf: str | None, debu
     The data set is that of the run file CONF; values are as they are stored, before scaling.
     """
     run = load_run_file(conf, assignments, spark_conf)
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        show(take(run, None if debug else log.file))
+    with tempfile.TemporaryFile() as log:
+        show(take(run, None if debug else log))
 
 
 _FOLDER = click.option(

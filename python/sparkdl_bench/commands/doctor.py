@@ -48,8 +48,8 @@ def command(
         if spark_conf is not None:
             run = run.with_properties(profiles.load(spark_conf))
         run = run.with_settings(chosen).with_profile()
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        findings = doctor.examine(run, None if debug else log.file, start=not no_start)
+    with tempfile.TemporaryFile() as log:
+        findings = doctor.examine(run, None if debug else log, start=not no_start)
     if as_json:
         click.echo(json.dumps([finding.to_dict() for finding in findings], indent=1, ensure_ascii=False))
     elif not findings:

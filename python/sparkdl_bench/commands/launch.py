@@ -74,9 +74,9 @@ def command(
     from sparkdl_bench.progress import tell
 
     settings = {key: value for key, value in run.settings.items() if key != "workers"}
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
+    with tempfile.TemporaryFile() as log:
         options = {"spark.app.name": name or script.stem, **run.session}
-        api, properties = session.start_jvm(options, None if debug else log.file)
+        api, properties = session.start_jvm(options, None if debug else log)
         api.check_spark(properties)
         tell(f"starting Spark ({properties.get('spark.master', 'the master of its own configuration')})")
         with session.open_session(properties) as spark:

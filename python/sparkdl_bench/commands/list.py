@@ -92,8 +92,8 @@ class _Found:
 def _started(debug: bool) -> Iterator[Api]:
     from sparkdl_bench import session
 
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        api, _ = session.start_jvm({"spark.master": "local"}, None if debug else log.file, natives=False)
+    with tempfile.TemporaryFile() as log:
+        api, _ = session.start_jvm({"spark.master": "local"}, None if debug else log, natives=False)
         yield api
 
 

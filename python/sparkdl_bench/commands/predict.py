@@ -71,8 +71,8 @@ def command(
     options = {"spark.app.name": "sparkdl-bench predict"}
     if master or "spark.master" not in session.standing_options():
         options["spark.master"] = master or "local[*]"
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        _, settings = session.start_jvm(options, None if debug else log.file)
+    with tempfile.TemporaryFile() as log:
+        _, settings = session.start_jvm(options, None if debug else log)
         with session.open_session(settings) as spark:
             rows = _read(spark, data, form, header, trained)
             predicted = trained.transform(

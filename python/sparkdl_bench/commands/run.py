@@ -14,7 +14,7 @@ import click
 from sparkdl_bench import preflight, signals, spark_properties
 from sparkdl_bench.config import RunFile, load_run_file
 from sparkdl_bench.errors import Interrupted, SparkDLError, WriteError
-from sparkdl_bench.files import replace_text
+from sparkdl_bench.files import replace_text, written
 from sparkdl_bench.redaction import redacted_text
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def command(
     if master is not None:
         assignments = (*assignments, f"master={master}")
     run = load_run_file(conf, assignments, spark_conf)
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        results = train(run, None if debug else log.file, keep_model=True)
+    with tempfile.TemporaryFile() as log:
+        results = train(run, None if debug else log, keep_model=True)
     report(results)
 
 
@@ -97,7 +97,7 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
 
 def _keep_log(jvm_log: IO[bytes], results: RunResults) -> None:
     try:
-        said = Path(jvm_log.name).read_text(encoding="utf-8", errors="replace")
+        said = written(jvm_log)
         log = results.folder / "spark.log"
         replace_text(log, redacted_text(said))
         log.chmod(log.stat().st_mode & 0o770)  # as all files of a run's folder

@@ -102,8 +102,8 @@ def _check_peer(cell: Cell) -> None:
 
 
 def _faults(cells: Sequence[dict[str, dict[str, str]]]) -> list[str]:
-    with tempfile.NamedTemporaryFile(prefix="sparkdl-bench-", suffix=".log") as log:
-        api, _ = session.start_jvm({"spark.master": "local"}, log.file)
+    with tempfile.TemporaryFile() as log:
+        api, _ = session.start_jvm({"spark.master": "local"}, log)
         for cell in cells:
             try:
                 api.check(cell["settings"])

@@ -241,6 +241,27 @@ class TestLab:
         assert f"The lab '{NAME}' has no HDFS for {{hdfs}}." in refused.stderr
 
 
+@pytest.mark.campaign
+@pytest.mark.skipif(hosts.obstacle() is not None, reason="labs cannot be made here")
+def test_yarn_and_hdfs(room: Path) -> None:
+    name = f"{NAME}y"
+    made = command("lab", "up", name, "--cluster", "yarn", "--hdfs")
+    try:
+        assert made.returncode == 0, made.stderr
+        assert command("lab", "hdfs", name, "-mkdir", "/runs").returncode == 0
+        words = ["--set", "epochs=1", "--set", "spark.executor.memory=1g", "--set", "spark.executor.memoryOverhead=512m"]
+        words += ["--set", f"results={room / 'runs'}", "--set", "checkpoint.dir=hdfs://10.78.0.254:9000/runs"]
+        done = command("run", "digits-mlp", "--master", f"lab:{name}", *words, "--set", "checkpoint.every=20")
+        assert done.returncode == 0, done.stderr
+        (folder,) = (room / "runs").iterdir()
+        assert json.loads((folder / "run.json").read_text())["rank_groups"] == [[0], [1]], "one host each"
+        assert "step-" in command("lab", "hdfs", name, "-ls", "/runs").stdout
+    finally:
+        gone = command("lab", "down", name)
+    assert gone.returncode == 0, gone.stderr
+    assert left(name) == []
+
+
 @pytest.mark.on_one_line
 @pytest.mark.skipif(hosts.obstacle() is not None, reason="labs cannot be made here")
 class TestBrokenLabs:

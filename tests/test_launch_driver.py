@@ -280,6 +280,11 @@ def test_auto_is_block_stream_and_its_keys_are_checked() -> None:
     assert (found.name, found.function) == ("launch-outcome", f"{__name__}.outcome")
 
 
+def test_settings_without_a_process_group_are_those_of_collective() -> None:
+    found = asked(sync="none", settings={"transport": "tcp"})
+    assert (found.sync, found.settings) == ("none", {"transport": "tcp"})
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -291,7 +296,7 @@ def test_auto_is_block_stream_and_its_keys_are_checked() -> None:
         ({"attempts": 1.5}, "attempts is 1.5"),
         ({"timeout_s": 0}, "timeout is 0"),
         ({"timeout_s": float("nan")}, "timeout is nan"),
-        ({"settings": {"topology": "ring"}}, "settings are for the backend sparkdl"),
+        ({"sync": "gloo", "settings": {"topology": "ring"}}, "settings are for the backend sparkdl"),
         ({"train_fn": "train"}, "train_fn is a str"),
     ],
 )

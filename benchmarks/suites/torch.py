@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
+from sparkdl_bench.bench import encryption
 from sparkdl_bench.bench.collective import Way
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.store import ResultFile
@@ -26,6 +27,8 @@ TRANSPORT = "block-stream"
 # The gradients of the perceptron below, and the shortest message.
 LONG, SHORT = 814_090, 1
 NET = models.net_of("resnet-18")
+# Of Spark's own ways of encrypting; gloo beside them has none, and sends plain text.
+ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
 # Of the issue that asked for the backend: milliseconds that Python may add to the JVM's own all-reduce.
 MOST_ABOVE_MS = 0.3
 _ROWS = {
@@ -65,6 +68,10 @@ class TorchPlan:
         groups: list[list[Contestant]] = [
             [LaunchContestant(sync, cases[row]) for sync in (TRANSPORT, GLOO)] for row in self.rows
         ]
+        if "mlp" in self.rows:
+            groups[self.rows.index("mlp")] += [
+                LaunchContestant(TRANSPORT, cases["mlp"], secured) for secured in ENCRYPTIONS
+            ]
         if "long" in self.rows:
             way = Way(TRANSPORT, 2, LONG, "sliced", host_local=False)
             counts = (self.long_warmup, self.long_samples)
@@ -79,6 +86,16 @@ class TorchPlan:
             found.append(Comparison(f"{title}, 2 × 1 core", ours, theirs, target))
             if row == "long":
                 found.append(ABOVE)
+            if row == "mlp":
+                found += [
+                    Comparison(
+                        f"{title}, 2 × 1 core: {secured} beside gloo in plain text",
+                        f"torch-{TRANSPORT}-{secured}-{what}",
+                        theirs,
+                        1.0,
+                    )
+                    for secured in ENCRYPTIONS
+                ]
         return found
 
 

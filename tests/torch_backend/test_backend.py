@@ -149,8 +149,11 @@ def test_ranks_reduce_buckets_where_they_lie_or_not(on_ranks: Callable[[Body], l
         from sparkdl_bench.torch import homes
 
         torch.manual_seed(0)
-        net = torch.nn.Sequential(*(torch.nn.Linear(200, 200, bias=False) for _ in range(4)))
-        ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.3)
+        net = torch.nn.Sequential(*(torch.nn.Linear(200, 200, bias=False) for _ in range(14)))
+        for layer in net:
+            torch.nn.init.orthogonal_(layer.weight)  # so that all of them learn
+        # Older releases give the first bucket a MiB, whatever the others are to have.
+        ddp = torch.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=1)
         optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
         moved = 0
         original = homes._can_move
@@ -168,7 +171,7 @@ def test_ranks_reduce_buckets_where_they_lie_or_not(on_ranks: Callable[[Body], l
                 optimizer.zero_grad()
                 ddp(torch.randn(8, 200, generator=generator)).square().mean().backward()
                 optimizer.step()
-                dist.all_reduce(torch.ones(80_000))  # as long as a bucket, and copied
+                dist.all_reduce(torch.ones(280_000))  # as long as a bucket, and copied
         finally:
             homes._can_move = original
         return moved, torch.cat([each.detach().flatten() for each in net.parameters()]).tolist()

@@ -13,17 +13,18 @@ from sparkdl_bench.peers import CollectiveCase, TrainCase
 
 
 @pytest.mark.parametrize(
-    ("sync", "case", "backend"),
+    ("sync", "case", "secured", "backend"),
     [
-        ("block-stream", CollectiveCase(1000, 2, False, 2, 5), "sparkdl"),
-        ("gloo", TrainCase(hidden=(16,), workers=2, warmup_steps=2, steps=5, rows=256), "gloo"),
+        ("block-stream", CollectiveCase(1000, 2, False, 2, 5), "off", "sparkdl"),
+        ("block-stream", TrainCase(hidden=(16,), workers=2, warmup_steps=2, steps=5, rows=256), "crypto", "sparkdl"),
+        ("gloo", TrainCase(hidden=(16,), workers=2, warmup_steps=2, steps=5, rows=256), "off", "gloo"),
     ],
 )
-def test_a_launch_is_measured(sync: str, case: CollectiveCase | TrainCase, backend: str) -> None:
-    contestant = LaunchContestant(sync, case)
+def test_a_launch_is_measured(sync: str, case: CollectiveCase | TrainCase, secured: str, backend: str) -> None:
+    contestant = LaunchContestant(sync, case, secured)
     contestant.prepare()
     trial = contestant.measure(300)
     assert len(trial.samples_ms) == 5
     assert all(sample > 0 for sample in trial.samples_ms)
-    assert (trial.facts["backend"], trial.facts["sync"]) == (backend, sync)
+    assert (trial.facts["backend"], trial.facts["sync"], trial.facts["encryption"]) == (backend, sync, secured)
     assert trial.facts.get("correct", True) is True

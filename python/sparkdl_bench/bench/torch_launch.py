@@ -13,8 +13,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
 from sparkdl_bench import helper_process, session
-from sparkdl_bench.bench import torch_ranks
+from sparkdl_bench.bench import encryption, torch_ranks
 from sparkdl_bench.bench.spark_collective import channel_settings, session_options, spark_transport_missing
 from sparkdl_bench.bench.store import Trial
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
@@ -24,7 +26,7 @@ from sparkdl_bench.peers._process import measure
 from sparkdl_bench.peers.programs.measure import _harness
 
 GLOO = "gloo"
-_SYNC = "SPARKDL_TORCH_SYNC"
+_SYNC, _PROPERTIES = "SPARKDL_TORCH_SYNC", "SPARKDL_TORCH_PROPERTIES"
 
 
 @dataclass(frozen=True)
@@ -34,27 +36,35 @@ class LaunchContestant:
     Attributes:
         sync: as in `sparkdl_bench.launch`: a transport of the backend `sparkdl`, over sockets, or `gloo`.
         case: what each rank does. Wrong sums fail the trial.
+        encryption: of the session, one of `encryption.CHOICES`; gloo's own connections know nothing of it.
     """
 
     sync: str
     case: CollectiveCase | TrainCase
+    encryption: str = encryption.OFF
 
     @property
     def name(self) -> str:
         of = f"x{self.case.elements}" if isinstance(self.case, CollectiveCase) else f"-ddp-{self.case.model}"
-        return f"torch-{self.sync}-{self.case.workers}{of}"
+        secured = "" if self.encryption == encryption.OFF else f"-{self.encryption}"
+        return f"torch-{self.sync}{secured}-{self.case.workers}{of}"
 
     def prepare(self) -> None:
         reason = torch_missing() or (spark_transport_missing(self.sync) if self.sync != GLOO else None)
+        reason = reason or encryption.missing(self.encryption, pyspark.__version__)
         if reason:
             raise ConfigurationError(reason)
 
     def measure(self, timeout_s: float) -> Trial:
         command = [sys.executable, "-m", "sparkdl_bench.bench.torch_launch"]
-        taken = measure(self.name, command, self.case, timeout_s, {_SYNC: self.sync})
+        with tempfile.TemporaryDirectory(prefix="sparkdl-bench-torch-keys-") as folder:
+            # By the environment: other users of the host can read command lines.
+            properties = json.dumps(encryption.properties(self.encryption, Path(folder)))
+            taken = measure(self.name, command, self.case, timeout_s, {_SYNC: self.sync, _PROPERTIES: properties})
         if not taken.facts.get("correct", True):
             raise RunFailedError(f"{self.name} gave wrong sums.")
-        return Trial([sample.ms for sample in taken.samples], 1, {**taken.facts, "sync": self.sync})
+        facts = {**taken.facts, "sync": self.sync, "encryption": self.encryption}
+        return Trial([sample.ms for sample in taken.samples], 1, facts)
 
 
 def torch_missing() -> str | None:
@@ -70,7 +80,8 @@ def torch_missing() -> str | None:
 def main() -> None:
     case = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     sync = os.environ[_SYNC]
-    _, properties = session.start_jvm(session_options(case["workers"], {}))
+    secured: dict[str, str] = json.loads(os.environ[_PROPERTIES])
+    _, properties = session.start_jvm(session_options(case["workers"], secured))
     with (
         session.open_session(properties) as spark,
         tempfile.TemporaryDirectory(prefix="sparkdl-bench-torch-") as folder,

@@ -73,12 +73,14 @@ def launch(
             - `block-stream`, `tcp`, `ucx`, `mpi`: `torch.distributed` with the backend `sparkdl` over that transport
               (docs/reference/variants.md);
             - `gloo`: `torch.distributed` with its own backend, over ports that it opens itself;
-            - `none`: no process group; PyTorch need not be there.
+            - `none`: no process group of PyTorch, which need not be there; for functions that exchange nothing, or
+              NumPy's arrays by `sparkdl_bench.collective`, in-band as well.
         timeout: longest wait for another rank, at the start and within an operation of the group, seconds; and for
             task slots that other jobs hold.
         attempts: how often the function is started at most: again, on all ranks, where an executor was lost.
             `sparkdl_bench.launch_attempt()` counts from 0.
-        settings: keys of a run for the backend `sparkdl`, such as `{"topology": "ring"}`.
+        settings: keys of a run for the backend `sparkdl`, such as `{"topology": "ring"}`; of `none` those of
+            `sparkdl_bench.collective`, such as `{"transport": "tcp"}`.
         name: of the results folder; by default the function's.
         results: the folder that gets the folder `<time>-<name>` of this launch.
         always_numbers: whether to show reported numbers also where nobody sits at a terminal or notebook.

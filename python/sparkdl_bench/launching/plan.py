@@ -37,7 +37,7 @@ class Plan:
     Attributes:
         function: its name, as users know it.
         sync: as it is done: `auto` has been chosen.
-        settings: keys of a run for the backend `sparkdl`.
+        settings: keys of a run for the backend `sparkdl`, or of `none` for `sparkdl_bench.collective`.
         attempts: the most submissions of the stage.
         call: the function with its arguments, pickled.
         sources: lines by file name, for tracebacks.
@@ -93,12 +93,12 @@ def plan(
     if isinstance(timeout_s, bool) or not isinstance(timeout_s, (int, float)) or not 0 < timeout_s <= 10**6:
         raise ConfigurationError(f"timeout is {timeout_s!r}; it is seconds, more than 0 and up to 1,000,000.")
     way = way_of([str(each["name"]) for each in api.variants("transport")], sync)
-    if settings and way in (NONE, GLOO):
+    if settings and way == GLOO:
         raise ConfigurationError(
             f"settings are for the backend sparkdl, and sync='{way}' does without it. Leave settings out, or choose "
             "another way, such as sync='block-stream'."
         )
-    keys = {} if way in (NONE, GLOO) else {**_texts(settings), "transport": way}
+    keys = _texts(settings) if way in (NONE, GLOO) else {**_texts(settings), "transport": way}
     if keys:
         api.check(keys)
     function = name_of(train_fn)

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from sparkdl_bench import collective
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.launching import capture, groups, reporting, traces
 from sparkdl_bench.launching.groups import Endpoint
-from sparkdl_bench.launching.job import DONE, FAILED, LOG, PLACE, REPORT, UNPICKLABLE, VALUE, Job, dumps, loads
+from sparkdl_bench.launching.job import DONE, FAILED, GLOO, LOG, PLACE, REPORT, UNPICKLABLE, VALUE, Job, dumps, loads
 from sparkdl_bench.launching.places import Place, places, restored, variables, visible_devices
 from sparkdl_bench.version import __version__
 
@@ -99,6 +100,7 @@ class _Rank:
         met = [json.loads(text) for text in self._endpoint.meet(json.dumps([place.host, list(gpus)]))]
         os.environ.update(visible_devices(gpus, met, place.host))
         traces.know_sources(job.sources)
+        collective.attach(self._endpoint, None if job.sync == GLOO else job.settings)
         train_fn, args, kwargs = _unpickled(job.call, place)
         with groups.ready(job.sync, self._endpoint, place, job.timeout_s, job.settings):
             try:

@@ -10,7 +10,8 @@ No port is opened: groups find each other over the driver, so the store is this 
 """
 
 from sparkdl_bench.torch.backend import BACKEND, attach, register
+from sparkdl_bench.torch.synchronizer import Synchronizer
 
-__all__ = ["BACKEND", "attach"]
+__all__ = ["BACKEND", "Synchronizer", "attach"]
 
 register()

@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed as dist
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.torch import compiling
 from sparkdl_bench.torch.process_group import SparkDLProcessGroup
 from sparkdl_bench.worker import Endpoint, current
 
@@ -27,6 +28,7 @@ def register() -> None:
     """Makes the backend known to `torch.distributed`; again is no matter."""
     if not hasattr(dist.Backend, BACKEND.upper()):
         dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
+        compiling.keep_out()
 
 
 def _create(options: Any, _: Any) -> SparkDLProcessGroup:

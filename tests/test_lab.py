@@ -249,8 +249,15 @@ def test_yarn_and_hdfs(room: Path) -> None:
     try:
         assert made.returncode == 0, made.stderr
         assert command("lab", "hdfs", name, "-mkdir", "/runs").returncode == 0
-        words = ["--set", "epochs=1", "--set", "spark.executor.memory=1g", "--set", "spark.executor.memoryOverhead=512m"]
-        words += ["--set", f"results={room / 'runs'}", "--set", "checkpoint.dir=hdfs://10.78.0.254:9000/runs"]
+        words = ["--set", "epochs=1", "--set", "spark.executor.memory=1g"]
+        words += [
+            "--set",
+            "spark.executor.memoryOverhead=512m",
+            "--set",
+            f"results={room / 'runs'}",
+            "--set",
+            "checkpoint.dir=hdfs://10.78.0.254:9000/runs",
+        ]
         done = command("run", "digits-mlp", "--master", f"lab:{name}", *words, "--set", "checkpoint.every=20")
         assert done.returncode == 0, done.stderr
         (folder,) = (room / "runs").iterdir()

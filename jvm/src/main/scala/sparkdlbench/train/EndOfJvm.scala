@@ -25,7 +25,8 @@ object EndOfJvm {
 
   /** Set for whatever a `sparkdl-bench` of Python starts. */
   private val CommandMark = "SPARKDL_COMMAND"
-  private val runs = new RunsToEnd[TrainingRun](_.cancel(), CancelMillis, BeginMillis)
+  private val Why = "the driver's JVM was told to end, by a signal or because the program that started it is gone"
+  private val runs = new RunsToEnd[TrainingRun](_.cancel(Why), CancelMillis, BeginMillis)
   @volatile private var begun = false
   @volatile private var command: Option[Seq[TrainingRun] => Option[String]] = None
 

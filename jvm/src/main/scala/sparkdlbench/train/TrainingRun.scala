@@ -86,7 +86,8 @@ final class TrainingRun private (
 
   /** Of the driver, while it trains. */
   private var sampler: Option[ResourceSampler] = None
-  @volatile private var cancelRequested = false
+  /** Why the run is to end, once it is. */
+  @volatile private var cancelled: Option[String] = None
 
   def runId: String = setup.runId
   def spec: ModelSpec = setup.spec
@@ -95,8 +96,9 @@ final class TrainingRun private (
   /** How far it is and what it uses, as a JSON object. */
   def progressJson: String = progress.json(ResourceLog.latest(runId))
 
-  def cancel(): Unit = {
-    cancelRequested = true
+  /** @param why for the run's summary, as what happened */
+  def cancel(why: String = "the user cancelled the run"): Unit = {
+    if (cancelled.isEmpty) cancelled = Some(why)
     sc.cancelJobGroup(runId)
   }
 
@@ -126,7 +128,7 @@ final class TrainingRun private (
       folder.event("global_batch_size", setup.batch)
       folder.event("seed", setup.settings(RunKeys.seed))
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
-      val trained = loop.train(setup, recorder, () => cancelRequested)
+      val trained = loop.train(setup, recorder, () => cancelled.nonEmpty)
       folder.write("run.json", Json.text(Redaction.map(trainedDescription(trained, recorder))))
       live.sent(trained.bytes)
       val bad = notFinite(recorder)
@@ -177,11 +179,11 @@ final class TrainingRun private (
     }
 
   private def fail(recorder: Recorder, cause: Throwable): Nothing = {
-    val cancelled = cancelRequested
-    val reason = Redaction.text(if (cancelled) "the user cancelled the run" else Failures.reason(cause))
-    val diverged = if (cancelled) None else Failures.diverged(cause)
-    val state = if (cancelled) "cancelled" else if (diverged.nonEmpty) "diverged" else "failed"
-    val usersToMend = !cancelled && Failures.isUsers(cause)
+    val ended = cancelled
+    val reason = Redaction.text(ended.getOrElse(Failures.reason(cause)))
+    val diverged = if (ended.nonEmpty) None else Failures.diverged(cause)
+    val state = if (ended.nonEmpty) "cancelled" else if (diverged.nonEmpty) "diverged" else "failed"
+    val usersToMend = ended.isEmpty && Failures.isUsers(cause)
     try finish(recorder, state, Map.empty, Some(reason), diverged.flatMap(_.step))
     catch { case NonFatal(unwritten) => cause.addSuppressed(unwritten) } // nobody must wait for the end because of that
     finally progress.ended(state, Some(reason), usersToMend)

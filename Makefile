@@ -94,7 +94,7 @@ test-optional: $(INSTALLED) target/.jars-4
 
 .venv-torch/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch,torch-cases]' 'pyspark==4.1.4'
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch,torch-cases,frameworks]' 'pyspark==4.1.4'
 	touch $@
 
 check: $(INSTALLED)

@@ -86,6 +86,7 @@ final class TrainingRun private (
 
   /** Of the driver, while it trains. */
   private var sampler: Option[ResourceSampler] = None
+
   /** Why the run is to end, once it is. */
   @volatile private var cancelled: Option[String] = None
 

@@ -83,6 +83,32 @@ def test_row_weights_count_a_row_as_often_as_they_say(name: str, class_weights: 
     np.testing.assert_allclose(gradient, [2 * each[0], 0 * each[0], each[2], 3 * each[3]], atol=1e-12)
 
 
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("ignored", [-1, 1, 255])
+def test_a_row_whose_label_is_ignored_is_as_none(engine: str, ignored: int) -> None:
+    if engine == "torch":
+        pytest.importorskip("torch")
+    linear = {"name": "fc", "kind": "linear", "options": {"in": 3, "out": 3}, "initializer": "zero"}
+    spec = models.read({**MODEL, "classes": 3, "layers": [linear]})
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(6, 3)).astype(np.float32)
+    labels = np.array([0, ignored, 2, ignored, 0, 2])
+    kept = labels != ignored
+    found = []
+    for batch in (Batch(rows, labels), Batch(rows[kept], labels[kept])):
+        loss = Loss(class_weights=(1.0, 0.5, 2.0), ignored_label=ignored)
+        loaded = engines.find(engine).load(spec, 0, True, loss=loss)
+        loaded.parameters[:] = np.random.default_rng(5).normal(size=len(loaded.parameters))
+        summed = loaded.step(batch, 0.5)
+        found.append((summed, loaded.evaluate(batch), np.array(loaded.gradients)))
+    (one, evaluation, gradient), (other, wanted, wanted_gradient) = found
+    assert one == pytest.approx(other)
+    assert (evaluation.rows, evaluation.correct) == (4, wanted.correct)
+    assert wanted.rows == 4
+    assert evaluation.loss_sum == pytest.approx(wanted.loss_sum)
+    np.testing.assert_allclose(gradient, wanted_gradient, atol=1e-9)
+
+
 def test_what_is_no_loss() -> None:
     with pytest.raises(ConfigurationError, match=r"There is no loss 'mse'\. Valid: absolute, cross-entropy, huber"):
         Loss("mse")

@@ -60,6 +60,7 @@ class Asking:
             "loss": "cross-entropy",
             "delta": 1.0,
             "class_weights": [],
+            "ignored_label": None,
             "model": self.content,
             "files": {name: str(folder / name) for name in ("parameters", "gradients", "statistics", "batch")},
             "labels_at": labels_at,

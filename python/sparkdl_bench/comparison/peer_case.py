@@ -29,6 +29,7 @@ PEERS_WAY = {
     "early_stopping": "0",
     "loss.name": "cross-entropy",
     "loss.class_weights": "",
+    "loss.ignore_label": "",
     "model.initial_weights": "",
     "data.weight": "",
     "data.padding": "0",

@@ -46,7 +46,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Sums over rows; `correct` is 0 of a regression."""
+    """Sums over the rows that count (`Loss.ignored_label`); `correct` is 0 of a regression."""
 
     rows: int
     loss_sum: float

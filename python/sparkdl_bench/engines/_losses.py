@@ -22,6 +22,7 @@ class Loss:
         name: one of `NAMES`; all but `cross-entropy` are for regression: one output, labels are numbers.
         delta: largest error that `huber` squares, in the label's unit.
         class_weights: of `cross-entropy` what a row's loss is multiplied by, for each class; none: all count alike.
+        ignored_label: of `cross-entropy` the label of rows whose loss is 0; None: all rows count.
 
     Raises:
         ConfigurationError: another name, or a delta that is not above 0.
@@ -30,6 +31,7 @@ class Loss:
     name: str = "cross-entropy"
     delta: float = 1.0
     class_weights: tuple[float, ...] = ()
+    ignored_label: int | None = None
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
@@ -52,6 +54,11 @@ class Loss:
         if self.is_regression:
             losses_B, gradient_BC = self._of_errors(outputs_BC, labels)
         else:
+            counted_B = self.counted(labels)
+            if not counted_B.all():
+                # Their label may be none of the classes.
+                labels = np.where(counted_B, labels, 0)
+                weights = counted_B if weights is None else np.where(counted_B, weights, 0)
             losses_B, gradient_BC = _cross_entropy(outputs_BC, labels)
             if self.class_weights:
                 of_classes = np.asarray(self.class_weights, outputs_BC.dtype)[labels]
@@ -60,6 +67,10 @@ class Loss:
             own_B = weights.astype(outputs_BC.dtype, copy=False)
             losses_B, gradient_BC = losses_B * own_B, gradient_BC * own_B[:, np.newaxis]
         return float(losses_B.sum(dtype=np.float64)), gradient_BC
+
+    def counted(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which rows count."""
+        return np.ones(len(labels), bool) if self.ignored_label is None else labels != self.ignored_label
 
     def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[Values, Values]:
         error_BC = outputs_BC - labels.astype(outputs_BC.dtype)[:, np.newaxis]

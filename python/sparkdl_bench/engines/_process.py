@@ -4,8 +4,9 @@
 output, until the input ends. The first request is a line of JSON, the others are binary, numbers big-endian; rows,
 weights and gradients stand in files that both map, numbers as the host has them.
 
-    request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "class_weights", "model", "files":
-                {"parameters", "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to compute; the batch's
+    request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "class_weights", "ignored_label",
+                "model", "files": {"parameters", "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to
+                compute; the batch's
                 file holds features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32
                 number in the lower half; the upper half has the bits by which the row's weight, fp32, differs from 1,
                 or where none was given 0, or -1 behind a negative label) and ids (int32), room for `rows` rows each
@@ -103,7 +104,7 @@ class _Served:
         self._ids = np.frombuffer(batch, np.int32, self._rows, int(question["ids_at"]))
         variant = engines.find(str(question["engine"]))
         weights = tuple(float(each) for each in question["class_weights"])
-        self._loss = Loss(str(question["loss"]), float(question["delta"]), weights)
+        self._loss = Loss(str(question["loss"]), float(question["delta"]), weights, question["ignored_label"])
         self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]), self._loss)
 
     @property

@@ -70,8 +70,9 @@ class NumpyEngine:
         loss, _ = self._loss.of(logits_BC, batch.labels, batch.weights)
         if self._loss.is_regression:
             return Evaluation(len(batch.labels), loss, 0)
-        correct = int(np.sum(np.argmax(logits_BC, axis=1) == batch.labels))
-        return Evaluation(len(batch.labels), loss, correct)
+        counted = self._loss.counted(batch.labels)
+        correct = int(np.sum((np.argmax(logits_BC, axis=1) == batch.labels) & counted))
+        return Evaluation(int(counted.sum()), loss, correct)
 
     def predict(self, batch: Batch) -> Values:
         return self._forward(batch)[-1]

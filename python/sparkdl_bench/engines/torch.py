@@ -113,8 +113,14 @@ class TorchEngine:
             if self._loss.is_regression:
                 return Evaluation(len(batch.labels), float(loss.item()), 0)
             labels = torch.from_numpy(batch.labels).to(self._device)
-            correct = (logits.argmax(dim=1) == labels).sum()
-        return Evaluation(len(batch.labels), float(loss.item()), int(correct.item()))
+            counted = labels != self._ignored
+            correct = ((logits.argmax(dim=1) == labels) & counted).sum()
+        return Evaluation(int(counted.sum().item()), float(loss.item()), int(correct.item()))
+
+    @property
+    def _ignored(self) -> int:
+        """The label of rows that do not count; -100, which no row has, where all do."""
+        return -100 if self._loss.ignored_label is None else self._loss.ignored_label
 
     def _loss_sum(self, outputs: Tensor, batch: Batch) -> Tensor:
         torch = _torch()
@@ -122,7 +128,8 @@ class TorchEngine:
         if not self._loss.is_regression:
             weights = self._loss.class_weights
             factors = torch.tensor(weights, dtype=outputs.dtype, device=self._device) if weights else None
-            return self._weighed(functional.cross_entropy(outputs, labels, factors, reduction="none"), batch)
+            losses = functional.cross_entropy(outputs, labels, factors, ignore_index=self._ignored, reduction="none")
+            return self._weighed(losses, batch)
         labels = labels.to(outputs.dtype).unsqueeze(1)
         if self._loss.name == "huber":
             return self._weighed(

@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.tukaani.xz.{MemoryLimitException, XZIOException}
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.loss.IgnoredLabel
 
 import java.io.{EOFException, InputStream}
 import java.util.zip.ZipException
@@ -34,7 +35,13 @@ final class Cifar10 extends DataSource with FileSource {
   }
 
   def layout(splits: Seq[Split], settings: Settings, hadoop: Configuration): RecordLayout =
-    RecordLayout(Shape, ValueKind.UInt8, settings(DataKeys.classes), s"CIFAR-10 from ${settings(DataKeys.path)}")
+    RecordLayout(
+      Shape,
+      ValueKind.UInt8,
+      settings(DataKeys.classes),
+      s"CIFAR-10 from ${settings(DataKeys.path)}",
+      ignored = IgnoredLabel.beside(settings, settings(DataKeys.classes))
+    )
 
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
     var stream: InputStream = null

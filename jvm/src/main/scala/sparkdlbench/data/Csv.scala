@@ -59,7 +59,8 @@ final class Csv extends DataSource with FileSource {
       s"CSV of ${names.length} columns from ${settings(DataKeys.path)}",
       settings(TableKeys.labelNames),
       if (settings(header)) names.toList else Nil,
-      fileColumns = names.length
+      fileColumns = names.length,
+      ignored = TableKeys.ignored(settings)
     )
   }
 

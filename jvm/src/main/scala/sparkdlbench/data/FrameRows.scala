@@ -191,7 +191,8 @@ private[data] object FrameRows {
       settings(TableKeys.labelNames),
       if (single) Nil else values.map(_.name),
       if (single) values.head.name else "",
-      weighted = settings(TableKeys.weight).nonEmpty
+      weighted = settings(TableKeys.weight).nonEmpty,
+      ignored = TableKeys.ignored(settings)
     )
   }
 

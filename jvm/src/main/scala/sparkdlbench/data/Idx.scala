@@ -3,6 +3,7 @@ package sparkdlbench.data
 import org.apache.hadoop.conf.Configuration
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.loss.IgnoredLabel
 
 /**
  * Image sets in the IDX format of MNIST and Fashion-MNIST: four files of unsigned bytes in one folder, with gzip or
@@ -70,8 +71,9 @@ final class Idx extends DataSource {
   private def check(folder: IdxFolder, part: Part, settings: Settings): IdxPart = {
     val header = folder.find(part.images).imageHeader()
     val file = folder.find(part.labels)
-    if (settings(DataKeys.onError) == "skip") IdxPart.lenient(header, file, settings(DataKeys.classes))
-    else IdxPart.strict(header, file, settings(DataKeys.classes))
+    val ignored = IgnoredLabel.beside(settings, settings(DataKeys.classes))
+    if (settings(DataKeys.onError) == "skip") IdxPart.lenient(header, file, settings(DataKeys.classes), ignored)
+    else IdxPart.strict(header, file, settings(DataKeys.classes), ignored)
   }
 }
 

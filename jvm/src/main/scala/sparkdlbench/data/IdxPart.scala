@@ -35,8 +35,11 @@ private[data] final case class IdxPart(
 
 private[data] object IdxPart {
 
-  /** Whatever does not fit is an error. */
-  def strict(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
+  private def takes(label: Byte, classes: Int, ignored: Option[Int]): Boolean =
+    (label & 0xff) < classes || ignored.contains(label & 0xff)
+
+  /** Whatever does not fit is an error. @param ignored a label besides the classes */
+  def strict(header: ImageHeader, file: IdxFile, classes: Int, ignored: Option[Int] = None): IdxPart = {
     // Before they are read: a small compressed file may hold gigabytes of them.
     val count = file.labelCount()
     if (count != header.rows)
@@ -46,7 +49,7 @@ private[data] object IdxPart {
           "them belongs to another data set, or was cut off."
       )
     val labels = file.readLabels()
-    labels.indexWhere(label => (label & 0xff) >= classes) match {
+    labels.indexWhere(label => !takes(label, classes, ignored)) match {
       case -1 => IdxPart(header, header.rows, None, labels, Skipped.none)
       case row =>
         throw new ConfigurationException(
@@ -59,11 +62,11 @@ private[data] object IdxPart {
   }
 
   /** Images without a label, labels without an image, and labels of no class are left out. */
-  def lenient(header: ImageHeader, file: IdxFile, classes: Int): IdxPart = {
+  def lenient(header: ImageHeader, file: IdxFile, classes: Int, ignored: Option[Int] = None): IdxPart = {
     val images = header.images.wholeImages(header)
     val (labels, found) = file.labelsFound(images)
     val whole = Seq(header.rows, found, images).min
-    val (good, bad) = (0 until whole).partition(row => (labels(row) & 0xff) < classes)
+    val (good, bad) = (0 until whole).partition(row => takes(labels(row), classes, ignored))
     if (good.isEmpty)
       throw new ConfigurationException(
         s"Files '${header.images.path}' and '${file.path}' hold no image with a label below `data.classes` = $classes, and the first says " +

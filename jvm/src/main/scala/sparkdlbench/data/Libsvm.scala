@@ -31,7 +31,8 @@ final class Libsvm extends DataSource with FileSource {
     ValueKind.named(settings(TableKeys.heldAs)).get,
     TableKeys.classes(settings),
     s"LIBSVM text from ${settings(DataKeys.path)}",
-    settings(TableKeys.labelNames)
+    settings(TableKeys.labelNames),
+    ignored = TableKeys.ignored(settings)
   )
 
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
@@ -92,7 +93,14 @@ private[data] object Libsvm {
   def scan(split: Split, settings: Settings, hadoop: Configuration): LibsvmScan = {
     var (rows, characters, highest) = (0L, 0L, 0)
     val layout =
-      RecordLayout(Seq(1), ValueKind.Float32, TableKeys.classes(settings), "", settings(TableKeys.labelNames))
+      RecordLayout(
+        Seq(1),
+        ValueKind.Float32,
+        TableKeys.classes(settings),
+        "",
+        settings(TableKeys.labelNames),
+        ignored = TableKeys.ignored(settings)
+      )
     val sink = new RecordSink(layout, skip = true, Int.MaxValue) {
       protected def accept(row: Array[Byte], label: Int): Unit = ()
     }

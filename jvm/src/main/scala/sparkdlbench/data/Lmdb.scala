@@ -4,6 +4,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FSDataInputStream, Path}
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.loss.IgnoredLabel
 
 /**
  * LMDB environments as Caffe's tools write them: values are `Datum` messages of bytes, fp32 or whole JPEG or PNG files, in the order of
@@ -42,7 +43,8 @@ final class Lmdb extends DataSource with FileSource {
       shape,
       kind,
       settings(DataKeys.classes),
-      s"LMDB of images of ${shape.mkString(" × ")} from ${settings(DataKeys.path)}"
+      s"LMDB of images of ${shape.mkString(" × ")} from ${settings(DataKeys.path)}",
+      ignored = IgnoredLabel.beside(settings, settings(DataKeys.classes))
     )
   }
 

@@ -22,6 +22,8 @@ import scala.collection.mutable.ArrayBuffer
  *   columns of a line of text, also of those that are not read; while such files are decoded
  * @param weighted
  *   whether each row has a weight
+ * @param ignored
+ *   `loss.ignore_label` where that is none of the classes: a label, too
  */
 private[data] final case class RecordLayout(
     shape: Seq[Int],
@@ -32,7 +34,8 @@ private[data] final case class RecordLayout(
     columns: Seq[String] = Nil,
     column: String = "",
     fileColumns: Int = 0,
-    weighted: Boolean = false
+    weighted: Boolean = false,
+    ignored: Option[Int] = None
 ) extends Serializable {
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes
@@ -46,6 +49,9 @@ private[data] final case class RecordLayout(
   /** Whether labels are numbers; each then stands as `Target.bits` where a class's number stands otherwise. */
   def isRegression: Boolean = classes == RecordLayout.Regression
 
+  /** Whether rows may have this label, a class's number. */
+  def takes(label: Int): Boolean = (label >= 0 && label < classes) || ignored.contains(label)
+
   @transient private lazy val byName: Map[String, Int] = labelNames.zipWithIndex.reverse.toMap
 
   /** Those of the names that are numbers. */
@@ -56,13 +62,19 @@ private[data] final case class RecordLayout(
   /** The class that a label's text stands for; None where it is not one. A name that is a number stands for its value: -1 for -1.0 too. */
   def label(text: String): Option[Int] =
     if (isRegression) Numbers.double(text).map(_.toFloat).filterNot(_.isInfinite).map(Target.bits)
-    else if (labelNames.nonEmpty) byName.get(text.trim).orElse(Numbers.double(text).flatMap(byValue.get))
-    else Numbers.whole(text).filter(label => label >= 0 && label < classes)
+    else if (labelNames.nonEmpty)
+      byName
+        .get(text.trim)
+        .orElse(Numbers.double(text).flatMap(byValue.get))
+        .orElse(Numbers.whole(text).filter(ignored.contains))
+    else Numbers.whole(text).filter(takes)
 
   def labelsSay: String =
     if (isRegression) "labels of a regression (`loss.name`) are finite numbers"
-    else if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}"
-    else s"with `data.classes` = $classes labels are 0 to ${classes - 1}"
+    else if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}$orIgnored"
+    else s"with `data.classes` = $classes labels are 0 to ${classes - 1}$orIgnored"
+
+  private def orIgnored: String = ignored.fold("")(label => s", and $label (`loss.ignore_label`)")
 
   /** The same with what to do where this label, which is none, is a number with a fraction. */
   def labelsSay(text: String): String = labelsSay +
@@ -169,7 +181,7 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
   }
 
   private def labelIsGood(label: Int, record: Long, offset: Long): Boolean = {
-    val good = layout.isRegression || (label >= 0 && label < layout.classes)
+    val good = layout.isRegression || layout.takes(label)
     if (!good) bad(record, offset, s"the label is $label; ${layout.labelsSay}")
     good
   }

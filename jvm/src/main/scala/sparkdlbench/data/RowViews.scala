@@ -1,7 +1,8 @@
 package sparkdlbench.data
 
 import sparkdlbench.common.ConfigurationException
-import sparkdlbench.loss.Target
+import sparkdlbench.config.Settings
+import sparkdlbench.loss.{IgnoredLabel, Target}
 
 import java.nio.{FloatBuffer, LongBuffer}
 
@@ -118,7 +119,7 @@ private[data] final class WeightedRows private (store: RowStore, factor: Double)
   private def weighed(label: Long): Long = Target.weighted(label.toInt, (Target.weight(label) * factor).toFloat)
 }
 
-private[data] object WeightedRows {
+private[sparkdlbench] object WeightedRows {
 
   /**
    * The rows with weights whose mean is 1: the mean of the rows' weighted losses is then sum(weight × loss) / sum(weight), as Spark ML's
@@ -137,5 +138,34 @@ private[data] object WeightedRows {
           "weight above 0, or leave data.weight out."
       )
     new WeightedRows(store, store.rows / sum)
+  }
+
+  /**
+   * The sets with weights whose mean is 1 over the rows that `loss.ignore_label` leaves: what is learned is then the mean over those, and so
+   * is the test loss. Reads all labels.
+   */
+  def counted(sets: DataSets, settings: Settings): DataSets = IgnoredLabel.of(settings).fold(sets) { ignored =>
+    val (_, train) = sums(sets.train, ignored, "train on")
+    val (testing, test) = sums(sets.test, ignored, "test on")
+    def view(store: RowStore, factor: Double) = if (factor == 1) store else new WeightedRows(store, factor)
+    // A step's mean is over all its rows, an evaluation's over those that it has counted.
+    sets.copy(train = view(sets.train, sets.train.rows / train), test = view(sets.test, testing / test))
+  }
+
+  /** How many rows count, and the sum of their weights. */
+  private def sums(store: RowStore, ignored: Int, purpose: String): (Long, Double) = {
+    var (rows, sum, id) = (0L, 0.0, 0)
+    while (id < store.rows) {
+      val label = store.label(id)
+      if (label.toInt != ignored) { rows += 1; sum += Target.weight(label).toDouble }
+      id += 1
+    }
+    if (!(sum > 0))
+      throw new ConfigurationException(
+        s"All ${store.rows} rows to $purpose have the label $ignored (`loss.ignore_label`)${if (rows > 0) " or the weight 0"
+          else ""}, so no row counts. " +
+          "Leave loss.ignore_label out, or name a label that fewer rows have."
+      )
+    (rows, sum)
   }
 }

@@ -5,7 +5,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileSystem, Path}
 import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
-import sparkdlbench.loss.{Loss, Target}
+import sparkdlbench.loss.{IgnoredLabel, Loss, Target}
 
 import java.io.{BufferedInputStream, FileNotFoundException, IOException, InputStream}
 import java.nio.charset.StandardCharsets.UTF_8
@@ -55,7 +55,7 @@ private[data] final case class RowsManifest(
       "rows_identity" -> identity,
       "skipped" -> skipped.toMap,
       "parts" -> parts.map(part => Json.fields("file" -> part.file, "rows" -> part.rows, "test" -> part.test))
-    )
+    ) ++ layout.ignored.map("ignored_label" -> _)
   )
 }
 
@@ -108,6 +108,12 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
           s"data.decoded_dir out, so that the rows are decoded again, or ${if (layout.weighted) "name the weights' column in data.weight"
             else "leave data.weight out"}."
       )
+    layout.ignored.filterNot(IgnoredLabel.of(settings).contains).foreach { label =>
+      throw new ConfigurationException(
+        s"The decoded rows in '$path' have rows with the label $label, which the run that decoded them ignored, and loss.ignore_label is not $label. Set it, or " +
+          "leave data.decoded_dir out, so that the rows are decoded again."
+      )
+    }
     if (Loss.of(settings).isRegression != layout.isRegression) {
       val held = if (layout.isRegression) "numbers" else s"${layout.classes} classes"
       val remedy = if (layout.isRegression) RecordLayout.Remedy else "set loss.name=cross-entropy"
@@ -327,7 +333,7 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
     if (layout.isRegression) {
       if (Target.value(label).isNaN || Target.value(label).isInfinite)
         damaged(file, s"has the label ${Target.value(label)} in row $row, no finite number")
-    } else if (label < 0 || label >= layout.classes)
+    } else if (!layout.takes(label))
       damaged(
         file,
         s"has the label $label in row $row, and with ${layout.classes} classes labels are 0 to ${layout.classes - 1}"
@@ -413,7 +419,8 @@ private[data] object RowsFolder {
         texts(json.path("label_names")),
         texts(json.path("columns")),
         json.path("column").asText(""),
-        weighted = schema == WeightsSchema
+        weighted = schema == WeightsSchema,
+        ignored = Some(json.path("ignored_label")).filter(_.isInt).map(_.asInt)
       )
       val parts = partsOf(json.path("parts"))
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))

@@ -2,7 +2,7 @@ package sparkdlbench.data
 
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
-import sparkdlbench.loss.Loss
+import sparkdlbench.loss.{IgnoredLabel, Loss}
 
 import scala.util.Try
 
@@ -37,6 +37,9 @@ private[data] object TableKeys {
           )
         case names => names.size
       }
+
+  /** A label besides the classes; none of a regression. */
+  def ignored(settings: Settings): Option[Int] = IgnoredLabel.beside(settings, classes(settings))
 
   private def refuseClasses(settings: Settings): Unit = Seq(labelNames, DataKeys.classes)
     .find(key => settings.entries.getOrElse(key.name, key.default) != key.default)

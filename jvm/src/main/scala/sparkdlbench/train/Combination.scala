@@ -4,7 +4,7 @@ import sparkdlbench.algorithm.{Algorithm, BatchShares}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings, Variants}
-import sparkdlbench.loss.{ClassWeights, Loss}
+import sparkdlbench.loss.{ClassWeights, IgnoredLabel, Loss}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.optimizer.{Clipping, OptimizerVariant}
 import sparkdlbench.topology.{JobTransport, Ps, Topology}
@@ -53,6 +53,7 @@ object Combination {
   /** What can be told only when the model is known. */
   def check(settings: Settings, spec: ModelSpec): Unit = {
     ClassWeights.check(settings, spec.classes)
+    IgnoredLabel.check(settings)
     if (Loss.of(settings).isRegression && spec.layers.lastOption.exists(_.kind == "log-softmax"))
       throw new ConfigurationException(
         s"loss.name=${settings(RunKeys.loss)} is for regression, and the model '${spec.name}' ends with a layer of kind log-softmax, whose only output would " +

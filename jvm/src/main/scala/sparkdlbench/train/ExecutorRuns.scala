@@ -3,7 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.SparkEnv
 import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.common.RunFailedException
-import sparkdlbench.data.DataSets
+import sparkdlbench.data.{DataSets, WeightedRows}
 import sparkdlbench.metrics.{ResourceReport, ResourceSampler}
 import sparkdlbench.rank.RunSubmission
 
@@ -12,7 +12,8 @@ import scala.jdk.CollectionConverters._
 
 /** What one executor holds of one run: the data, shared by its ranks, and the ranks. */
 final class ExecutorRun(setup: RunSetup) extends AutoCloseable {
-  lazy val data: DataSets = setup.dataSource.open(setup.settings, setup.hadoop.value)
+  lazy val data: DataSets =
+    WeightedRows.counted(setup.dataSource.open(setup.settings, setup.hadoop.value), setup.settings)
   lazy val blocks: BlockStore = new BlockStore(SparkEnv.get)
   private val ranks = new ConcurrentHashMap[Int, RankState]()
   private val sampler = Option(SparkEnv.get)

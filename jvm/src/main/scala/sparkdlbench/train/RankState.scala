@@ -6,7 +6,7 @@ import sparkdlbench.common.Outcome
 import sparkdlbench.config.{CheckpointKeys, RunKeys}
 import sparkdlbench.data.{Batch, BatchPlan, BatchReader, RowStore, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
-import sparkdlbench.loss.ClassWeights
+import sparkdlbench.loss.{ClassWeights, IgnoredLabel}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.rank.{JobRank, RankSide}
@@ -26,7 +26,8 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   val engine: Engine = {
     // A rank that trains nothing computes no loss either.
     def counts =
-      if (computes) RankState.classCounts(run.data.train, setup.spec.classes) else new Array[Long](setup.spec.classes)
+      if (computes) RankState.classCounts(run.data.train, setup.spec.classes, IgnoredLabel.of(setup.settings))
+      else new Array[Long](setup.spec.classes)
     setup.engine.load(setup.spec, capacity, setup.threads, ClassWeights.settled(setup.settings, counts))
   }
   private var reader = Option.empty[TrainingReader]
@@ -167,11 +168,15 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
 object RankState {
   private val isTaskKilled: () => Boolean = () => Option(TaskContext.get()).exists(_.isInterrupted())
 
-  /** Rows of each class. */
-  private[train] def classCounts(rows: RowStore, classes: Int): Array[Long] = {
+  /** Rows of each class, of those that count. */
+  private[train] def classCounts(rows: RowStore, classes: Int, ignored: Option[Int]): Array[Long] = {
     val counts = new Array[Long](classes)
     var id = 0
-    while (id < rows.rows) { counts(rows.label(id).toInt) += 1; id += 1 }
+    while (id < rows.rows) {
+      val label = rows.label(id).toInt
+      if (!ignored.contains(label)) counts(label) += 1
+      id += 1
+    }
     counts
   }
 

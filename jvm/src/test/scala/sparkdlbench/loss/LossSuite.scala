@@ -73,6 +73,18 @@ class LossSuite extends AnyFunSuite {
     ClassWeights.check(weights("1,2,3"), 3)
   }
 
+  test("an ignored label is one of the classes or another number, and none of a regression") {
+    def ignoring(text: String, name: String = "cross-entropy") = settings(name, "loss.ignore_label" -> text)
+    assert(IgnoredLabel.of(ignoring("")).isEmpty && IgnoredLabel.of(ignoring("-1")).contains(-1))
+    assert(IgnoredLabel.beside(ignoring("2"), 3).isEmpty && IgnoredLabel.beside(ignoring("3"), 3).contains(3))
+    assert(intercept[ConfigurationException](ignoring("none")).getMessage.contains("a whole number"))
+    IgnoredLabel.check(ignoring("2"))
+    val message = intercept[ConfigurationException](IgnoredLabel.check(ignoring("2", "huber"))).getMessage
+    assert(message.contains("loss.name=huber is for regression"), message)
+    val found = LongBuffer.wrap(Array(0L, -1L, Target.weighted(-1, 2f), 1L))
+    assert(IgnoredLabel.counted(found, 4, Some(-1)) == 2 && IgnoredLabel.counted(found, 3, None) == 3)
+  }
+
   test("metrics are those of their formulas, in whatever parts the rows come, also of labels far from 0") {
     val random = new java.util.SplittableRandom(3)
     val wanted = Seq.fill(200)((1e4 + random.nextDouble()).toFloat)

@@ -2,7 +2,7 @@ package sparkdlbench.engine.bigdl
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
-import sparkdlbench.loss.{BatchErrors, Target}
+import sparkdlbench.loss.{BatchErrors, IgnoredLabel, Target}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -19,7 +19,7 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  * @param seed
  *   of dropout masks
  * @param errors
- *   the loss of a regression; None: softmax cross-entropy, with `classWeights`
+ *   the loss of a regression; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
  */
 private[bigdl] final class BigDlEngine(
     spec: ModelSpec,
@@ -27,7 +27,8 @@ private[bigdl] final class BigDlEngine(
     seed: Long,
     library: BigDlLibrary,
     errors: Option[BatchErrors] = None,
-    classWeights: Option[Array[Float]] = None
+    classWeights: Option[Array[Float]] = None,
+    ignored: Option[Int] = None
 ) extends Engine {
   val parameters = new FlatBuffer(spec.parameterCount)
   val gradients = new FlatBuffer(spec.parameterCount)
@@ -165,9 +166,12 @@ private[bigdl] final class BigDlEngine(
     }
     private val classes = spec.classes
 
-    def sum(labels: LongBuffer): Double = (0 until rows).map { row =>
-      factor(labels, row) * (logarithm(row) - values(at(row, label(labels, row))).toDouble)
-    }.sum
+    def sum(labels: LongBuffer): Double = (0 until rows)
+      .filter(counts(labels, _))
+      .map { row =>
+        factor(labels, row) * (logarithm(row) - values(at(row, label(labels, row))).toDouble)
+      }
+      .sum
 
     /** What the row's loss is multiplied by. */
     private def factor(labels: LongBuffer, row: Int): Float =
@@ -177,29 +181,35 @@ private[bigdl] final class BigDlEngine(
       val made = new Array[Float](rows * classes)
       var row = 0
       while (row < rows) {
-        val whole = logarithm(row)
-        val own = weight * factor(labels, row)
-        var index = 0
-        while (index < classes) {
-          made(row * classes + index) = (own * math.exp(values(at(row, index)) - whole)).toFloat
-          index += 1
+        if (counts(labels, row)) {
+          val whole = logarithm(row)
+          val own = weight * factor(labels, row)
+          var index = 0
+          while (index < classes) {
+            made(row * classes + index) = (own * math.exp(values(at(row, index)) - whole)).toFloat
+            index += 1
+          }
+          made(row * classes + label(labels, row)) -= own
         }
-        made(row * classes + label(labels, row)) -= own
         row += 1
       }
       made
     }
 
-    def evaluate(labels: LongBuffer): Evaluation = Evaluation(rows.toLong, sum(labels), correct(labels))
+    def evaluate(labels: LongBuffer): Evaluation =
+      Evaluation(IgnoredLabel.counted(labels, rows, ignored), sum(labels), correct(labels))
 
     /** Rows whose label has the highest score; the lowest class wins a tie, NaN never wins. */
-    private def correct(labels: LongBuffer): Long = (0 until rows).count { row =>
-      val best = (0 until classes).foldLeft(-1) { (best, index) =>
-        val value = values(at(row, index))
-        if (value > (if (best < 0) Float.NegativeInfinity else values(at(row, best)))) index else best
+    private def correct(labels: LongBuffer): Long = (0 until rows)
+      .filter(counts(labels, _))
+      .count { row =>
+        val best = (0 until classes).foldLeft(-1) { (best, index) =>
+          val value = values(at(row, index))
+          if (value > (if (best < 0) Float.NegativeInfinity else values(at(row, best)))) index else best
+        }
+        best == label(labels, row)
       }
-      best == label(labels, row)
-    }.toLong
+      .toLong
 
     /** Logarithm of the sum of a row's exponentials. */
     private def logarithm(row: Int): Double = {
@@ -212,6 +222,8 @@ private[bigdl] final class BigDlEngine(
     }
 
     private def at(row: Int, index: Int): Int = first + row * classes + index
+
+    private def counts(labels: LongBuffer, row: Int): Boolean = !ignored.contains(labels.get(row).toInt)
 
     private def label(labels: LongBuffer, row: Int): Int = {
       val value = labels.get(row).toInt

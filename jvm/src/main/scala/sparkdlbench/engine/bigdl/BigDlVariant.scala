@@ -3,7 +3,7 @@ package sparkdlbench.engine.bigdl
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
-import sparkdlbench.loss.{BatchErrors, ClassWeights}
+import sparkdlbench.loss.{BatchErrors, ClassWeights, IgnoredLabel}
 import sparkdlbench.model.ModelSpec
 
 /**
@@ -35,7 +35,8 @@ final class BigDlVariant extends EngineVariant {
       settings(RunKeys.seed),
       BigDlLibrary.load(),
       BatchErrors.of(settings),
-      ClassWeights.of(settings)
+      ClassWeights.of(settings),
+      IgnoredLabel.of(settings)
     )
   }
 

@@ -22,7 +22,7 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  * @param bf16
  *   whether convolutions and linear layers compute in bf16
  * @param errors
- *   the loss of a regression; None: softmax cross-entropy, with `classWeights`
+ *   the loss of a regression; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
  */
 private[libtorch] final class LibtorchEngine(
     spec: ModelSpec,
@@ -32,7 +32,8 @@ private[libtorch] final class LibtorchEngine(
     bf16: Boolean,
     libraries: NativeLibraries,
     errors: Option[BatchErrors] = None,
-    classWeights: Option[Array[Float]] = None
+    classWeights: Option[Array[Float]] = None,
+    ignored: Option[Int] = None
 ) extends Engine {
   require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
   val parameters = new FlatBuffer(spec.parameterCount)
@@ -58,7 +59,9 @@ private[libtorch] final class LibtorchEngine(
         logitGradients,
         state
       ),
-      errors.fold[LossPass](new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients, classWeights)) {
+      errors.fold[LossPass](
+        new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients, classWeights, ignored)
+      ) {
         new RegressionPass(_, logits, logitGradients)
       }
     )

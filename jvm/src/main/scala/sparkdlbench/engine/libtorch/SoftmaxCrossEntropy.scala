@@ -3,7 +3,7 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.loss.Target
+import sparkdlbench.loss.{IgnoredLabel, Target}
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -15,6 +15,8 @@ import java.nio.{FloatBuffer, LongBuffer}
  *   maxRows × classes
  * @param classWeights
  *   what a row's loss is multiplied by, for each class; None: all count alike
+ * @param ignored
+ *   label of rows that count neither in the loss nor in an evaluation
  * @param gradients
  *   where the weighted gradient goes, maxRows × classes
  */
@@ -23,12 +25,15 @@ private[libtorch] final class SoftmaxCrossEntropy(
     classes: Int,
     logits: FlatBuffer,
     gradients: FlatBuffer,
-    classWeights: Option[Array[Float]] = None
+    classWeights: Option[Array[Float]] = None,
+    ignored: Option[Int] = None
 ) extends LossPass {
   private val logProbabilities = new FlatBuffer(maxRows * classes)
   private val probabilityValues: FloatBuffer = logProbabilities.floats
   private val gradientValues: FloatBuffer = gradients.floats
   private val weights = classWeights.orNull
+  private val ignores = ignored.nonEmpty
+  private val ignoredLabel = ignored.getOrElse(0)
   private var weightScalar = new Scalar(1f)
   private var weightOfScalar = 1f
 
@@ -43,9 +48,11 @@ private[libtorch] final class SoftmaxCrossEntropy(
       var sum = 0.0
       var row = 0
       while (row < rows) {
-        val of = label(labels, row)
-        val value = probabilityValues.get(row * classes + of)
-        sum -= factor(labels, row, of).toDouble * value
+        if (counts(labels, row)) {
+          val of = label(labels, row)
+          val value = probabilityValues.get(row * classes + of)
+          sum -= factor(labels, row, of).toDouble * value
+        }
         row += 1
       }
       sum
@@ -56,11 +63,13 @@ private[libtorch] final class SoftmaxCrossEntropy(
       gradientRows.mul_(scalar(weight))
       var row = 0
       while (row < rows) {
-        val of = label(labels, row)
-        val index = row * classes + of
-        val own = factor(labels, row, of)
-        if (own == 1f) gradientValues.put(index, gradientValues.get(index) - weight)
-        else weigh(row, index, weight, own)
+        if (counts(labels, row)) {
+          val of = label(labels, row)
+          val index = row * classes + of
+          val own = factor(labels, row, of)
+          if (own == 1f) gradientValues.put(index, gradientValues.get(index) - weight)
+          else weigh(row, index, weight, own)
+        } else clear(row)
         row += 1
       }
     }
@@ -77,11 +86,17 @@ private[libtorch] final class SoftmaxCrossEntropy(
       while (index < (row + 1) * classes) { gradientValues.put(index, gradientValues.get(index) * factor); index += 1 }
     }
 
-    def evaluate(labels: LongBuffer): Evaluation = Evaluation(rows.toLong, forward(labels), correct(labels))
+    private def clear(row: Int): Unit = {
+      var index = row * classes
+      while (index < (row + 1) * classes) { gradientValues.put(index, 0f); index += 1 }
+    }
+
+    def evaluate(labels: LongBuffer): Evaluation =
+      Evaluation(IgnoredLabel.counted(labels, rows, ignored), forward(labels), correct(labels))
 
     /** After `forward`: rows whose label has the highest probability; the lowest class wins a tie, NaN never wins. */
     private def correct(labels: LongBuffer): Long =
-      (0 until rows).count(row => highest(row) == label(labels, row)).toLong
+      (0 until rows).count(row => counts(labels, row) && highest(row) == label(labels, row)).toLong
 
     def close(): Unit = Seq[Tensor](logitRows, logProbabilityRows, gradientRows).foreach(_.close())
   }
@@ -89,6 +104,8 @@ private[libtorch] final class SoftmaxCrossEntropy(
   def bind(rows: Int): Bound = new Bound(rows)
 
   def close(): Unit = weightScalar.close()
+
+  private def counts(labels: LongBuffer, row: Int): Boolean = !ignores || labels.get(row).toInt != ignoredLabel
 
   private def label(labels: LongBuffer, row: Int): Int = {
     val value = labels.get(row).toInt

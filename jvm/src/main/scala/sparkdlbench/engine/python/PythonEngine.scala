@@ -4,7 +4,7 @@ import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankGather}
-import sparkdlbench.loss.{BatchErrors, ClassWeights, Huber}
+import sparkdlbench.loss.{BatchErrors, ClassWeights, Huber, IgnoredLabel}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -21,6 +21,7 @@ private[python] final class PythonEngine private (
     classes: Int,
     process: PythonProcess,
     errors: Option[BatchErrors],
+    ignored: Option[Int],
     val facts: Map[String, String]
 ) extends Engine {
   def parameters: FlatBuffer = memory.parameters
@@ -48,7 +49,7 @@ private[python] final class PythonEngine private (
       give(batch)
       errors.fold {
         val (loss, correct) = process.evaluate(batch.rows)
-        Evaluation(batch.rows.toLong, loss, correct)
+        Evaluation(IgnoredLabel.counted(batch.labels, batch.rows, ignored), loss, correct)
       }(measured(batch, _))
     }
 
@@ -138,6 +139,7 @@ private[python] object PythonEngine {
           spec.classes,
           process,
           BatchErrors.of(settings),
+          IgnoredLabel.of(settings),
           facts ++ Map("engine" -> name, "threads" -> threads.toString)
         )
       } catch {
@@ -160,6 +162,7 @@ private[python] object PythonEngine {
         "loss" -> settings(RunKeys.loss),
         "delta" -> settings(Huber.delta),
         "class_weights" -> ClassWeights.of(settings).fold(Seq.empty[Float])(_.toSeq),
+        "ignored_label" -> IgnoredLabel.of(settings),
         "model" -> Json.read(spec.toJson),
         "files" -> memory.files,
         "labels_at" -> memory.labelsAt,

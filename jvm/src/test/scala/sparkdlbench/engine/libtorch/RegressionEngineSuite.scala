@@ -66,6 +66,36 @@ class RegressionEngineSuite extends AnyFunSuite {
     gradient.zip(wantedGradient).foreach { case (one, other) => assert(math.abs(one - other) < 1e-6) }
   }
 
+  test("a row whose label is ignored counts as none, whether the label is a class or not") {
+    val spec = EngineFixture.mlp(width, "5", 3)
+    def batch(ids: Seq[Int], label: Int => Long): Batch = {
+      val held = new FlatBuffer(ids.size * width)
+      val labels = ByteBuffer.allocateDirect(ids.size * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+      ids.zipWithIndex.foreach { case (row, at) =>
+        (0 until width).foreach(i => held.floats.put(at * width + i, features(row)(i)))
+        labels.put(at, label(row))
+      }
+      Batch(ids.size, held.floats, labels)
+    }
+    for (ignored <- Seq(-1, 1, 255)) {
+      def label(row: Int) = if (row % 3 == 1) Target.weighted(ignored, 1.5f) else Target.weighted(row % 3, 1f + row)
+      def step(batch: Batch) = {
+        val settings = Settings.resolve(Map("loss.ignore_label" -> ignored.toString), keys)
+        val engine = new LibtorchVariant().load(spec, rows, 1, settings)
+        try {
+          Initializers.fill(spec, 3, engine.parameters)
+          val loss = engine.step(batch, 0.25f, (_, _) => ())
+          (loss, (0 until spec.parameterCount).map(engine.gradients.floats.get(_)), engine.evaluate(batch))
+        } finally engine.close()
+      }
+      val (loss, gradient, found) = step(batch(0 until rows, label))
+      val (wanted, wantedGradient, kept) = step(batch((0 until rows).filter(_ % 3 != 1), label))
+      assert(math.abs(loss - wanted) < 1e-5 && math.abs(found.lossSum - kept.lossSum) < 1e-5)
+      assert(found.rows == 6 && kept.rows == 6 && found.correct == kept.correct)
+      gradient.zip(wantedGradient).foreach { case (one, other) => assert(math.abs(one - other) < 1e-6) }
+    }
+  }
+
   test("with weights of their own rows count as often as these say, in every loss") {
     val weights = Seq(2f, 0f, 1f, 3f)
     for (each <- Variants.all[Loss]) {

@@ -89,6 +89,8 @@ lazy val jvm = (project in file("jvm"))
       "org.scalanlp" %% "breeze" % "2.1.0" % Provided,
       // As old as the oldest supported Spark's Jackson: an older reader runs on a newer core, not the other way round.
       ("com.fasterxml.jackson.dataformat" % "jackson-dataformat-toml" % "2.15.2" % Bundled).intransitive(),
+      // OpenSSL's own calls, to encrypt the connections of block-stream in place.
+      ("net.java.dev.jna" % "jna" % "5.18.1" % Bundled).intransitive(),
       // Transport ucx; brought by `sparkdl-bench jars fetch --ucx` where it is wanted, never needed otherwise.
       "org.openucx" % "jucx" % ucxVersion % Provided,
       "org.scalatest" %% "scalatest" % "3.2.19" % Test,
@@ -177,6 +179,9 @@ lazy val jvm = (project in file("jvm"))
     )
   )
 
+// JNA's own native code, where its calls are made.
+def isBridge(path: String): Boolean = path.matches("com/sun/jna/linux-(x86-64|aarch64)/.*\\.so")
+
 def bundling: Seq[Setting[_]] = Seq(
   ivyConfigurations += Bundled,
   Compile / unmanagedJars ++= Classpaths.managedJars(Bundled, Set("jar", "bundle"), update.value),
@@ -184,7 +189,9 @@ def bundling: Seq[Setting[_]] = Seq(
     val folder = target.value / "bundled"
     val jars = Classpaths.managedJars(Bundled, Set("jar", "bundle"), update.value).files
     val classes =
-      jars.flatMap(IO.unzip(_, folder, (path: String) => path.startsWith("com/") && path.endsWith(".class")))
+      jars.flatMap(
+        IO.unzip(_, folder, (path: String) => path.startsWith("com/") && (path.endsWith(".class") || isBridge(path)))
+      )
     classes pair Path.relativeTo(folder)
   }
 )

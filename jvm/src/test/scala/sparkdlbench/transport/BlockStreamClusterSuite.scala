@@ -14,8 +14,11 @@ import scala.util.Try
 class BlockStreamClusterSuite extends AnyFunSuite {
   import MappedFiles.staying
 
-  private def settings(hostLocal: String, progress: String = "auto"): Settings =
-    Settings.resolve(Map("host_local" -> hostLocal, "progress" -> progress), Seq(HostLocal.mode, Progress.key))
+  private def settings(hostLocal: String, progress: String = "auto", cipher: String = "auto"): Settings =
+    Settings.resolve(
+      Map("host_local" -> hostLocal, "progress" -> progress, "cipher" -> cipher),
+      Seq(HostLocal.mode, Progress.key, Cipher.key)
+    )
 
   /** Whole steps of two topologies on every rank, each value checked; bytes by channel summed over ranks and checks. */
   private def collectives(
@@ -228,9 +231,30 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       assert(byItself("block-stream") > 0 && !byItself.contains("host-local"))
       val told = collectives(sc, 2, "on")
       assert(told("host-local") > 0 && !told.contains("block-stream"))
+      ciphers(sc)
       shuffles(sc)
     }
   }
+
+  /** By OpenSSL on both ends, on one, on none: each understands the other, and OpenSSL decrypts where the rank reads. */
+  private def ciphers(sc: SparkContext): Unit =
+    for (ends <- Seq(Seq("auto", "auto"), Seq("spark", "auto"), Seq("spark", "spark"))) {
+      val (name, settings) = (ends.mkString, ends.map(end => this.settings("off", cipher = end)))
+      val found = LocalCluster.ranks(sc, 2, settings.head) { group =>
+        val before = FrameReader.inPlaceBytes.sum
+        val own = Chosen(Numbered(group, name), settings(group.rank))
+        val transport = new BlockStream().connect(own)
+        try {
+          val plain = TestCodecs.plain.head
+          CollectiveCheck(new Sliced, plain, plain, 1000003, 65536, 3).run(transport)
+          (transport.facts.getOrElse("block-stream.cipher", ""), FrameReader.inPlaceBytes.sum > before)
+        } finally transport.close()
+      }
+      ends.zip(found).foreach { case (end, (cipher, inPlace)) =>
+        assert(cipher.startsWith("AES-CTR by OpenSSL ") == (end == "auto"), s"$ends: $found")
+        assert(inPlace == (end == "auto"), s"$ends: $found")
+      }
+    }
 
   test("a session without the plugin is refused with the settings that it lacks") {
     LocalCluster.run(2, 1) { sc =>

@@ -12,8 +12,8 @@ import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, Rank
  * (`UploadStream`, for a reserved shuffle id) on a connection made by Spark's client factory, so it passes Spark's
  * authentication and encryption and needs no port of its own. Messages are frames of 16 bytes and the payload within the
  * uploads: per message there is no request, no acknowledgement and no serialisation. The receiver's server reads a payload
- * from the socket straight to where the rank reads it (`ReceiveInPlace`; through a buffer and one copy where the connection is
- * encrypted). The rank's thread is woken then, or has read the socket itself (`Progress`).
+ * from the socket straight to where the rank reads it (`ReceiveInPlace`; where the connection is encrypted by AES-CTR it is decrypted
+ * there, see `Cipher`; otherwise through a buffer and one copy). The rank's thread is woken then, or has read the socket itself (`Progress`).
  *
  * Ranks of one executor process exchange through direct memory, executors of one host through a mapped file (`host_local`);
  * both are counted apart.
@@ -28,7 +28,8 @@ final class BlockStream extends TransportVariant with OneStageTransport {
   def doc =
     "Pushed between executors through Spark's own block-transfer servers; executors on one host may use mapped memory"
   def inBand = true
-  override def keys: Seq[Key[_]] = Seq(HostLocal.mode, Progress.key, Congestion.key, RankGroups.inMemoryFirst)
+  override def keys: Seq[Key[_]] =
+    Seq(HostLocal.mode, Progress.key, Congestion.key, Cipher.key, RankGroups.inMemoryFirst)
 
   override def inboxBytes(capacity: Long, destination: Boolean): Long =
     LaneSlots.bytes(if (destination) 0 else capacity) + LaneSlots.Alignment

@@ -15,7 +15,7 @@ import sparkdlbench.common.RunFailedException
  * own thread waits and reads.
  * Where it serves its connections itself (`Progress`), network threads write only until it has taken a connection over.
  */
-final class Mailbox(val inbox: Long, val rank: Int) extends AutoCloseable {
+final class Mailbox(val inbox: Long, val rank: Int, val cipher: String) extends AutoCloseable {
   private val lanes = new ConcurrentHashMap[Int, LaneSlots]
   private val readers = new ConcurrentHashMap[(Int, Int), FrameReader]
   private val streams = new ConcurrentHashMap[Int, Int]
@@ -134,9 +134,14 @@ object Mailbox {
   private val open = new ConcurrentHashMap[(Long, Int), Mailbox]
   private val refused = new AtomicLong
 
-  /** @param inbox from `StreamId.inboxNumber` */
-  def open(inbox: Long, rank: Int): Mailbox = {
-    val mailbox = new Mailbox(inbox, rank)
+  /**
+   * @param inbox
+   *   from `StreamId.inboxNumber`
+   * @param cipher
+   *   who decrypts what arrives, where it is encrypted: a value of `Cipher.key`
+   */
+  def open(inbox: Long, rank: Int, cipher: String = Cipher.Spark): Mailbox = {
+    val mailbox = new Mailbox(inbox, rank, cipher)
     if (open.putIfAbsent((inbox, rank), mailbox) != null)
       throw new IllegalArgumentException(s"Rank $rank has a mailbox $inbox already.")
     mailbox

@@ -21,6 +21,7 @@ final class PushLinks(
   private val self = peers(group.rank)
   private val channels = new java.util.TreeMap[Int, PushChannel]
   private val congestion = ConcurrentHashMap.newKeySet[String]()
+  private val encrypting = ConcurrentHashMap.newKeySet[String]()
   private val told = scala.collection.mutable.SortedSet.empty[Int]
 
   def isHere(peer: Int): Boolean = peers(peer).process == self.process
@@ -86,6 +87,7 @@ final class PushLinks(
           .choose(channel.sockets, network.congestion(group.settings), peer.kernel == self.kernel)
           .foreach(congestion.add)
         channel.sockets.foreach(GatheringWrites.lift)
+        if (network.cipher(group.settings) == Cipher.Auto) channel.encryptFaster().foreach(encrypting.add)
         channel
       }
     }
@@ -95,6 +97,9 @@ final class PushLinks(
 
   /** What controls the congestion of its connections, as far as the system says. */
   def congestionControl: Seq[String] = congestion.asScala.toSeq.sorted
+
+  /** Who encrypts its connections, where they are encrypted and that can be chosen. */
+  def ciphers: Seq[String] = encrypting.asScala.toSeq.sorted
 
   private def lost(peer: PushPeer)(cause: Throwable): Unit =
     if (!mailbox.hasLeft(peer.rank))

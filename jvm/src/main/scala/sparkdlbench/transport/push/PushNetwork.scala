@@ -68,6 +68,14 @@ trait PushChannel {
   /** From now on the connection is served by the calling thread; before anything is pushed. */
   def serveBy(loop: RankLoop): Unit = ()
 
+  /**
+   * Has what encrypts the connection replaced by what does it faster; before anything is pushed.
+   *
+   * @return
+   *   who encrypts now; None where nobody does, or that cannot be replaced
+   */
+  def encryptFaster(): Option[String] = None
+
   /** The sockets below it, where they are Netty's. */
   def sockets: Seq[Channel] = Nil
 
@@ -136,6 +144,9 @@ trait PushNetwork extends AutoCloseable {
 
   /** The congestion control of its connections: a value of `Congestion.key`. */
   def congestion(settings: Settings): String = "system"
+
+  /** Who encrypts its connections, where they are encrypted: a value of `Cipher.key`. */
+  def cipher(settings: Settings): String = Cipher.Spark
 
   /** Folders for mapped files, best first. */
   def sharedDirectories: Seq[Path]

@@ -119,7 +119,9 @@ final class PushTransport(
   }
 
   override def facts: Map[String, String] = network.facts ++
-    Some(links.congestionControl).filter(_.nonEmpty).map(s"${network.channel}.congestion" -> _.mkString(", "))
+    Seq("congestion" -> links.congestionControl, "cipher" -> links.ciphers).collect {
+      case (what, each) if each.nonEmpty => s"${network.channel}.$what" -> each.mkString(", ")
+    }
 
   override def close(): Unit =
     try links.close()
@@ -157,7 +159,8 @@ object PushTransport {
           s"${network.channel} carries at most ${StreamId.MaxFrom} ranks, not ${group.size}."
         )
       val inbox = StreamId.inboxNumber(group.attemptId)
-      val mailbox = Mailbox.open(inbox, group.rank) // before anybody can know our address
+      val mailbox =
+        Mailbox.open(inbox, group.rank, network.cipher(group.settings)) // before anybody can know our address
       try {
         val self = network.describe(group.rank).copy(inbox = mailbox.inbox)
         val peers = group.allGather(PushPeer.print(self)).map(PushPeer.parse)

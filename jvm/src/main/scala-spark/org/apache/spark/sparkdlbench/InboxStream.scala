@@ -16,7 +16,7 @@ private[sparkdlbench] final class InboxStream(id: BlockId, stream: StreamId, mai
   private val reader: FrameReader = mailbox.reader(stream.from)
   private val connection = Option(ReceiveInPlace.current)
   reader.beginUpload()
-  connection.foreach { one => one.attach(reader); mailbox.arrivesBy(one.channel) }
+  connection.foreach { one => one.attach(reader, mailbox.cipher); mailbox.arrivesBy(one.channel) }
 
   override def getID: String = id.name
   override def onData(streamId: String, data: ByteBuffer): Unit = reader.accept(data)

@@ -1,5 +1,6 @@
 package org.apache.spark.sparkdlbench
 
+import io.netty.buffer.ByteBuf
 import io.netty.channel.ChannelHandler.Sharable
 import io.netty.channel._
 import io.netty.channel.epoll.EpollServerSocketChannel
@@ -10,8 +11,9 @@ import org.apache.spark.network.BlockTransferService
 import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.server.TransportServer
 import org.apache.spark.network.util.IOMode
-import sparkdlbench.transport.push.{FrameReader, LendingAllocator}
+import sparkdlbench.transport.push.{Cipher, CtrDecryption, FrameReader, LendingAllocator}
 
+import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
 /**
@@ -19,8 +21,8 @@ import scala.util.control.NonFatal
  * of Netty's from which they would have to be copied.
  *
  * What Spark's server reads and does is not changed: each connection that it accepts gets a buffer allocator that asks the
- * stream under way for memory, and takes Netty's own where none is under way. Not where something in between turns the bytes
- * into others (encryption, TLS): there the allocator stays out of it.
+ * stream under way for memory, and takes Netty's own where none is under way. Not where something in between makes other bytes of
+ * them elsewhere (TLS, encryption by Spark's own code): there the allocator stays out of it.
  */
 private[sparkdlbench] object ReceiveInPlace extends Logging {
   private val handling = new FastThreadLocal[Connection]
@@ -81,13 +83,33 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
   /** One accepted connection. Its methods are called by the connection's event loop alone. */
   final class Connection(val channel: Channel) extends ChannelInboundHandlerAdapter {
     private var reader: FrameReader = _
+    private var decryptedBytes = 0L
 
-    /** From now on bytes belong to this stream, until `detach`. */
-    def attach(stream: FrameReader): Unit = if (channel.pipeline().first() eq this) reader = stream
+    /**
+     * From now on bytes belong to this stream, until `detach`.
+     *
+     * @param cipher
+     *   who decrypts them, where they are encrypted: a value of `Cipher.key`
+     */
+    def attach(stream: FrameReader, cipher: String): Unit = {
+      if (cipher == Cipher.Auto && !isFirst) SparkCiphers.decrypt(channel, decryptedBytes)
+      if (isFirst) reader = stream
+    }
+
+    /** Whether bytes are where the allocator had them read to, as they were sent. */
+    private def isFirst: Boolean =
+      channel.pipeline().asScala.map(_.getValue).takeWhile(_ ne this).forall {
+        case _: CtrDecryption => true
+        case other => !other.isInstanceOf[ChannelInboundHandler]
+      }
 
     def detach(): Unit = reader = null
 
     override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
+      message match {
+        case bytes: ByteBuf if channel.pipeline().first() ne this => decryptedBytes += bytes.readableBytes
+        case _ =>
+      }
       handling.set(this)
       try context.fireChannelRead(message): Unit
       finally handling.remove()

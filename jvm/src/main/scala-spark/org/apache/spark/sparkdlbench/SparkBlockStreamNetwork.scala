@@ -31,6 +31,7 @@ object SparkBlockStreamNetwork extends PushNetwork {
 
   override def progress(settings: Settings): String = settings(Progress.key)
   override def congestion(settings: Settings): String = settings(Congestion.key)
+  override def cipher(settings: Settings): String = settings(Cipher.key)
   override def rankLoop(): Option[RankLoop] = ReceiveInPlace.mode.flatMap(SparkLine.rankLoop)
 
   override def describe(rank: Int): PushPeer = {

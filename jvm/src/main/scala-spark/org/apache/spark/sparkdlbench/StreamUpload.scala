@@ -49,6 +49,8 @@ final class StreamUpload(
     }: Unit
   }
 
+  override def encryptFaster(): Option[String] = SparkCiphers.encrypt(channel)
+
   override def push(lane: Int, sequence: Long, payload: ByteBuffer): Unit = synchronized {
     checkOpen("the stream has been ended")
     framing += Frame.HeaderBytes

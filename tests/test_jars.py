@@ -19,6 +19,7 @@ from sparkdl_bench import jars, ucx
 from sparkdl_bench.commands import jars as jars_command
 from sparkdl_bench.commands.jars import command
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.jarfiles import PLATFORMS
 from sparkdl_bench.lab import hadoop
 
 PLATFORM = "linux-x86_64"
@@ -109,7 +110,7 @@ def test_unknown_platform_lists_the_valid_ones() -> None:
         jars.coordinates("windows")
 
 
-@pytest.mark.parametrize("platform", jars.PLATFORMS)
+@pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_file_of_native_code_has_its_hash(platform: str) -> None:
     digests = jars.pinned()
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests.values())
@@ -119,7 +120,7 @@ def test_every_file_of_native_code_has_its_hash(platform: str) -> None:
 
 
 def test_no_hash_is_of_a_version_that_nothing_brings() -> None:
-    wanted = {jar.file_name for platform in jars.PLATFORMS for jar in jars.coordinates(platform)}
+    wanted = {jar.file_name for platform in PLATFORMS for jar in jars.coordinates(platform)}
     others = {name for name in jars.pinned() if not name.startswith(f"libucx_cu12-{ucx.VERSION}-")}
     assert others == wanted | {ucx.JUCX.file_name}
 
@@ -264,7 +265,7 @@ def test_what_is_fetched_is_told_before_it_comes(ivy: FakeIvy, tmp_path: Path) -
 
 
 def test_platforms_do_not_stand_for_each_other(ivy: FakeIvy, tmp_path: Path) -> None:
-    for platform in jars.PLATFORMS:
+    for platform in PLATFORMS:
         jars.fetch(tmp_path / platform, platform)
         assert {path.name for path in (tmp_path / platform).iterdir()} == {
             jar.file_name for jar in jars.coordinates(platform)

@@ -11,6 +11,8 @@ from zipfile import BadZipFile, ZipFile
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.version import __version__
 
+# Those that libtorch is published for under the coordinates of natives.properties; there is none for Linux on ARM.
+PLATFORMS = ("linux-x86_64", "macosx-arm64")
 SCALA_OF_LINE = {"3.5": "2.12", "4": "2.13"}
 FOLDER_VARIABLE = "SPARKDL_JARS"
 PLUGIN_CLASS = "sparkdlbench.SparkDLPlugin"

@@ -27,10 +27,8 @@ from typing import IO
 from xml.sax.saxutils import quoteattr
 
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
-from sparkdl_bench.jarfiles import cache_folder
+from sparkdl_bench.jarfiles import PLATFORMS, cache_folder
 
-# Those that libtorch is published for under these coordinates; there is none for Linux on ARM.
-PLATFORMS = ("linux-x86_64", "macosx-arm64")
 SETTINGS_VARIABLE = "SPARKDL_IVY_SETTINGS"
 _COORDINATES = Path(__file__).with_name("natives.properties")
 _PINNED = Path(__file__).with_name("natives.sha256")
@@ -79,7 +77,7 @@ def fetch(directory: Path, platform: str = "linux-x86_64", tell: Tell = _silent)
 
     Args:
         directory: where to; made if need be. Jars of other platforms or versions in it are left alone.
-        platform: of the hosts that will train, one of `PLATFORMS`.
+        platform: of the hosts that will train, one of `jarfiles.PLATFORMS`.
         tell: told which module is brought from a registry, before each.
 
     Returns:

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.jarfiles import cache_folder, optional_folder, spark_line
+from sparkdl_bench.jarfiles import PLATFORMS, cache_folder, optional_folder, spark_line
 from sparkdl_bench.lazy import SuggestingGroup
 
-PLATFORMS = ("linux-x86_64", "macosx-arm64")
 _SYSTEMS = {"Linux": "linux", "Darwin": "macosx"}
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 

@@ -178,7 +178,7 @@ def scaling(analysis: Analysis) -> Plot | None:
     bar = single.centre(analysis.metric) or 1.0
     most = max(group.cores for members in found.values() for group in members)
     series = _coloured(found)
-    medians = [
+    centres = [
         {"series": name, "x": group.cores, "y": bar / (group.centre(analysis.metric) or bar), "group": group.name}
         for name, members in found.items()
         for group in members
@@ -222,7 +222,7 @@ def scaling(analysis: Analysis) -> Plot | None:
             "encoding": coloured,
         },
         {
-            "data": {"name": "medians"},
+            "data": {"name": "centres"},
             "transform": [vega.SHOWN],
             "mark": {"type": "line", "point": {"size": 44, "filled": True}},
             "encoding": {**coloured, "strokeDash": vega.dash_scale(series)},
@@ -235,7 +235,7 @@ def scaling(analysis: Analysis) -> Plot | None:
         "scaling",
         "Scaling and COST",
         f"Speed-up against cores for {', '.join(found)}.",
-        _lines(layers, {"points": points, "medians": medians, "ideal": ideal}),
+        _lines(layers, {"points": points, "centres": centres, "ideal": ideal}),
         series,
         f"Dots: the trials; lines: their geometric means.{more}",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -10,23 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ._bigdl import session
 from ._fit import Clock, Rows, Start, flag, learning_rate, option
 from ._harness import read_arguments, write
 from ._spark import rows_rdd
-from ._standalone import standalone_cluster
-from .bigdl_mlp import EXECUTOR_MB, session
 
 
 def main() -> None:
     case, out = read_arguments()
-    with tempfile.TemporaryDirectory(prefix="sparkdl-bigdl-") as name:
-        folder = Path(name)
-        with standalone_cluster(case["workers"], EXECUTOR_MB + 512, folder) as master:
-            spark = session(master, case["workers"])
-            try:
-                write(out, *_train(spark, case, folder))
-            finally:
-                spark.stop()
+    with session(case["workers"]) as (spark, folder):
+        trained = _train(spark, case, folder)
+    write(out, *trained)
 
 
 def _train(spark: Any, case: dict[str, Any], folder: Path) -> tuple[list[float], dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -10,64 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from ._bigdl import session
 from ._harness import read_arguments, training_rows, write
-from ._standalone import standalone_cluster
 
 BLOCK_STEPS = 10
-EXECUTOR_MB = 2048
 
 
 def main() -> None:
     case, out = read_arguments()
-    with tempfile.TemporaryDirectory(prefix="sparkdl-bigdl-") as name:
-        folder = Path(name)
-        with standalone_cluster(case["workers"], EXECUTOR_MB + 512, folder) as master:
-            spark = session(master, case["workers"])
-            try:
-                ended_s, facts = _train(spark.sparkContext, case, folder)
-            finally:
-                spark.stop()
-        write(out, _block_means_ms(ended_s, case), facts, steps=BLOCK_STEPS)
-
-
-def session(master: str, workers: int) -> Any:
-    """BigDL's settings for a standalone master, one core an executor."""
-    from pyspark.sql import SparkSession  # type: ignore[import-not-found, unused-ignore]
-
-    jars = _jars()
-    made = (
-        SparkSession.builder.master(master)
-        .appName("sparkdl-peer-bigdl")
-        .config("spark.jars", ",".join(jars))
-        .config("spark.driver.extraClassPath", ":".join(jars))
-        .config("spark.executor.extraClassPath", ":".join(jars))
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.executor.memory", f"{EXECUTOR_MB}m")
-        .config("spark.executor.cores", "1")
-        .config("spark.cores.max", str(workers))
-        .config("spark.shuffle.reduceLocality.enabled", "false")
-        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
-        .config("spark.speculation", "false")
-        .config("spark.ui.enabled", "false")
-        .getOrCreate()
-    )
-    made.sparkContext.setLogLevel("ERROR")
-    return made
-
-
-def _jars() -> list[str]:
-    import importlib.util
-
-    found: list[str] = []
-    for package in ("bigdl.share.dllib", "bigdl.share.core"):
-        spec = importlib.util.find_spec(package)
-        for place in spec.submodule_search_locations if spec and spec.submodule_search_locations else []:
-            found += [str(jar) for jar in sorted(Path(place).rglob("*.jar"))]
-    if len(found) < 2:
-        raise SystemExit(f"BigDL's jars were not found beside its Python packages (found {found})")
-    return found
+    with session(case["workers"]) as (spark, folder):
+        ended_s, facts = _train(spark.sparkContext, case, folder)
+    write(out, _block_means_ms(ended_s, case), facts, steps=BLOCK_STEPS)
 
 
 def _train(context: Any, case: dict[str, Any], folder: Path) -> tuple[list[float], dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sparkdl_bench import ConfigurationError, Trainer
+from sparkdl_bench.ml import SparkDLClassifier
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,6 +74,15 @@ def test_they_are_as_if_they_were_not_there(
         assert found["train_loss"] == pytest.approx(wanted["train_loss"], rel=1e-5)
         assert found["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-5)
         assert found["test_accuracy"] == pytest.approx(wanted["test_accuracy"])
+
+
+@pytest.mark.on_one_line
+def test_classes_are_counted_without_them(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame(made(255), COLUMNS).coalesce(1)
+    assert fit(spark, frame, tmp_path, data={"classes": None}, ignore_label=255).model().classes == 3
+    settings = {"ignore_label": 255, "results": str(tmp_path), "seed": 3}
+    fitted = SparkDLClassifier(featuresCols=["x", "y"], model="softmax", epochs=1, settings=settings).fit(frame)
+    assert fitted.numClasses == 3
 
 
 @pytest.mark.on_one_line

@@ -14,7 +14,19 @@ SOURCES = Path(__file__).resolve().parents[1] / "python" / PACKAGE
 # others of one layer may not. `cli` loads the commands by name, so it imports none of them.
 LAYERS = (
     ("console", "errors", "machine", "nearest", "redaction", "submit", "version"),
-    ("datafiles", "decoded", "files", "frames", "jarfiles", "peers", "signals", "statistics", "toml_depth", "worker"),
+    (
+        "datafiles",
+        "decoded",
+        "files",
+        "frames",
+        "jarfiles",
+        "outcomes",
+        "peers",
+        "signals",
+        "statistics",
+        "toml_depth",
+        "worker",
+    ),
     ("connect", "evaluation", "spark_install", "spark_properties"),
     ("_jvm", "catalogue", "class_archive", "helper_process", "jars", "models", "profiles", "progress", "results"),
     ("checkpoint", "collective", "runfiles", "saved", "torch"),

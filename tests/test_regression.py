@@ -111,5 +111,5 @@ def test_what_goes_together_with_no_regression(spark: SparkSession, frame: DataF
         trainer("digits", tmp_path).fit(spark)
     with pytest.raises(ConfigurationError, match=r"keep_best = accuracy .* Set keep_best = loss"):
         trainer({"table": frame}, tmp_path, keep_best="accuracy").fit(spark)
-    with pytest.raises(ConfigurationError, match=r"'data\.classes' is '3', and loss\.name=mean-squared is for regres"):
+    with pytest.raises(ConfigurationError, match=r"'data\.classes' is '3', and loss\.name=mean-squared is for labels"):
         trainer({"table": frame, "classes": 3}, tmp_path).fit(spark)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sparkdl_bench import outcomes
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.frames import quoted
 
@@ -33,6 +34,10 @@ class Predicting(Protocol):
     @property
     def is_regression(self) -> bool: ...
     @property
+    def is_binary(self) -> bool: ...
+    @property
+    def is_multilabel(self) -> bool: ...
+    @property
     def labels(self) -> list[str]: ...
     @property
     def columns(self) -> list[str]: ...
@@ -52,7 +57,7 @@ def transformed(
         size_bytes: of the model's weights.
     """
     from pyspark.sql import functions
-    from pyspark.sql.types import ArrayType, DoubleType, StringType, StructField, StructType
+    from pyspark.sql.types import ArrayType, DataType, DoubleType, StringType, StructField, StructType
 
     if rule not in ("error", "skip", "keep"):
         raise ConfigurationError(f"handle_invalid is '{rule}'; valid are error, skip, keep.")
@@ -71,13 +76,16 @@ def transformed(
                 "name. Drop or rename it, or name another column for them."
             )
         taken.add(name.lower())
-    kinds = {"prediction": DoubleType(), "label": StringType()}
+    kinds: dict[str, DataType] = {"label": StringType()}
+    if not model.is_multilabel:
+        kinds["prediction"] = DoubleType()
     added = [StructField(names[each], kinds.get(each, ArrayType(DoubleType()))) for each in asked]
     row = _row(frame, model, features)
     predicted = frame.withColumn(_ROW, row).mapInArrow(
         _predicting(model, asked, [names[each] for each in asked], rule), StructType([*own.fields, *added])
     )
-    vectors = [names[each] for each in asked if each in ("raw_prediction", "probability")]
+    lists = ("raw_prediction", "probability", *(("prediction",) if model.is_multilabel else ()))
+    vectors = [names[each] for each in asked if each in lists]
     if not vectors:
         return predicted
     columns = [
@@ -172,6 +180,12 @@ def _mask(values: npt.NDArray[np.bool_]) -> Any:
     return pyarrow.array(values)
 
 
+def _named(best: Any, labels: Sequence[str]) -> str:
+    """A class's name, or its number; of several labels those that the row has."""
+    places = [int(at) for at in (np.flatnonzero(best) if np.ndim(best) else [best])]
+    return ",".join(labels[at] if labels else str(at) for at in places)
+
+
 def _with_predictions(
     batch: Any,
     scores: npt.NDArray[np.float32],
@@ -189,17 +203,16 @@ def _with_predictions(
         kept, valid = kept.filter(_mask(valid)), valid[valid]
     place = np.full(len(valid), -1)
     place[valid] = np.arange(len(scores))
-    wide = scores.astype(np.float64)
-    powers = np.exp(wide - wide.max(axis=1, keepdims=True)) if len(wide) else wide
-    best = scores.argmax(axis=1) if len(scores) else np.zeros(0, int)
-    label = [model.labels[at] if model.labels else str(at) for at in best]
+    raw, probabilities, best = (outcomes.of_answers if model.is_binary else outcomes.of_classes)(scores)
     found: dict[str, Any] = {
-        "raw_prediction": wide.tolist(),
-        "probability": (powers / powers.sum(axis=1, keepdims=True)).tolist() if len(wide) else [],
-        "prediction": (wide[:, 0] if model.is_regression else best.astype(np.float64)).tolist(),
-        "label": label,
+        "raw_prediction": raw.tolist(),
+        "probability": probabilities.tolist(),
+        "prediction": (raw[:, 0] if model.is_regression else best.astype(np.float64)).tolist(),
+        "label": [_named(each, model.labels) for each in best],
     }
-    kinds = {"prediction": pyarrow.float64(), "label": pyarrow.string()}
+    kinds = {"label": pyarrow.string()}
+    if not model.is_multilabel:
+        kinds["prediction"] = pyarrow.float64()
     columns = [
         pyarrow.array(
             [None if at < 0 else found[each][at] for at in place], kinds.get(each, pyarrow.list_(pyarrow.float64()))

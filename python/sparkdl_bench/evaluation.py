@@ -92,6 +92,80 @@ def of_classes(
     return {name: float(value) if name != "rows" else value for name, value in found.items()}
 
 
+def of_labels(
+    predicted: DataFrame, label: str, prediction: str, probability: str, weight: str, labels: int
+) -> dict[str, float]:
+    """Of rows that may have several labels: `accuracy` (all labels right), `log_loss` (the mean over the labels), and
+    `precision`, `recall` and `f1` of all labels at once (`_micro`) and as means over the labels (`_macro`).
+    """
+    from pyspark.sql import functions
+
+    y, said, likely = (_list(predicted, name) for name in (label, prediction, probability))
+    w = _weight(predicted, weight)
+    wrong = predicted.filter((functions.size(y) != labels) | functions.exists(y, lambda each: each.isNull())).limit(1)
+    if rows_wrong := wrong.select(y).collect():
+        raise ConfigurationError(
+            f"Column '{label}' (label) holds {rows_wrong[0][0]}, and a row has {labels} labels, each 0 or 1. "
+            "Leave such rows out, or name another column."
+        )
+    each = functions.zip_with(
+        functions.zip_with(y, said, lambda one, other: functions.struct(one.alias("y"), other.alias("p"))),
+        likely,
+        lambda pair, q: functions.struct((pair["y"] > 0.5).alias("y"), (pair["p"] > 0.5).alias("p"), q.alias("q")),
+    )
+    found = predicted.select(each.alias("each"), w.alias("w"))
+    right = functions.forall("each", lambda one: one["y"] == one["p"]).cast("double")
+    rows, total, hits = found.agg(
+        functions.count("*"), functions.sum("w"), functions.sum(functions.col("w") * right)
+    ).collect()[0]
+    _check(rows, total, label)
+    one, weighed = functions.col("one"), functions.col("w")
+    unlikely = -functions.log(
+        functions.greatest(
+            functions.when(one["y"], one["q"]).otherwise(1 - one["q"]), functions.lit(_LEAST_PROBABILITY)
+        )
+    )
+    sums = (
+        found.select("w", functions.posexplode("each").alias("at", "one"))
+        .groupBy("at")
+        .agg(
+            functions.sum(weighed * (one["y"] & one["p"]).cast("double")),
+            functions.sum(weighed * one["p"].cast("double")),
+            functions.sum(weighed * one["y"].cast("double")),
+            functions.sum(weighed * unlikely),
+        )
+        .collect()
+    )
+    both, claimed, true, losses = (np.array([row[place] for row in sums], float) for place in (1, 2, 3, 4))
+    told: dict[str, float] = {
+        "rows": rows,
+        "accuracy": hits / total,
+        "log_loss": float(losses.sum() / (total * labels)),
+    }
+    for name, above, below in (("precision", both, claimed), ("recall", both, true), ("f1", 2 * both, claimed + true)):
+        told[f"{name}_micro"] = float(above.sum() / below.sum()) if below.sum() > 0 else 0.0
+        told[f"{name}_macro"] = float(np.divide(above, below, out=np.zeros_like(above), where=below > 0).mean())
+    return told
+
+
+def _list(frame: DataFrame, name: str) -> Column:
+    """A column of arrays or vectors as one of arrays of doubles."""
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.ml.linalg import VectorUDT
+    from pyspark.sql.types import ArrayType
+
+    column, kind = _column(frame, name, "label"), frame.schema[name].dataType
+    if isinstance(kind, VectorUDT):
+        return vector_to_array(column)
+    if not isinstance(kind, ArrayType):
+        raise ConfigurationError(
+            f"Column '{name}' (label) is of type {kind.simpleString()}, and a row may have several labels. Name a "
+            "column with an array or a vector that has 0 or 1 for each; of several columns: frame.withColumn('labels', "
+            "array('a', 'b'))."
+        )
+    return column.cast("array<double>")
+
+
 def _of_table(counts: npt.NDArray[np.float64]) -> dict[str, float]:
     """Precision, recall and F1 of weighted counts, labels × predictions; of what never occurs 0, as scikit-learn."""
     hits = np.diag(counts)

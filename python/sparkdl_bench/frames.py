@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -85,7 +86,8 @@ def labelled(settings: dict[str, str], data: Any) -> dict[str, str]:
     shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
     label = settings.get("data.label")
     if label is not None:
-        near = suggestion(label, columns) if label not in columns else ""
+        # Several labels of a row: the JVM looks for each.
+        near = suggestion(label, columns) if label not in columns and "," not in label else ""
         if near:
             raise ConfigurationError(
                 f"The DataFrame has no column '{label}', which label='{label}' names.{near} Its columns are {shown}."
@@ -117,7 +119,10 @@ def classed(settings: dict[str, str], data: Any) -> dict[str, str]:
         return {**settings, **_of_words(column, sorted(row[0] for row in found if row[0] is not None))}
     if kind not in _WHOLE and not kind.startswith("decimal"):
         return settings
-    largest = table.selectExpr(f"max({quoted(column)})").first()[0]
+    ignored = settings.get("loss.ignore_label", "").strip()
+    counts = kind == "boolean" or not re.fullmatch(r"-?\d+", ignored)
+    counted = table if counts else table.filter(f"{quoted(column)} != {ignored}")
+    largest = counted.selectExpr(f"max({quoted(column)})").first()[0]
     if largest is None or not math.isfinite(largest) or not 0 <= largest < _MOST_CLASSES:
         return settings  # the JVM says which label of which row is none
     return {**settings, "data.classes": str(max(2, int(largest) + 1))}

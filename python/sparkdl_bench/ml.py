@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.ml.classification import ClassificationModel, Classifier
-from pyspark.ml.linalg import Vector, Vectors
+from pyspark.ml.linalg import Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol, HasWeightCol
 from pyspark.ml.regression import RegressionModel, Regressor
@@ -31,9 +31,9 @@ from pyspark.ml.util import (
 )
 from pyspark.ml.wrapper import JavaWrapper
 from pyspark.sql import functions
-from pyspark.sql.types import BooleanType, NumericType
+from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
-from sparkdl_bench import frames
+from sparkdl_bench import frames, outcomes
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.prediction import Model, load_model
 from sparkdl_bench.trainer import Trainer
@@ -50,6 +50,8 @@ _MOST_SKIPPED = 2**31 - 1
 _PART_BYTES = 16 << 20
 # Who has more classes says so: a single stray label, an id or a year, would make a net of its size.
 _MOST_COUNTED = 10_000
+_BINARY = "binary-cross-entropy"
+_BINARY_NAMES = (_BINARY, "bce")
 # A run takes all of its workers' slots for as long as it trains. Two at once might each hold some of what the other
 # waits for, and neither would begin where there are slots for one.
 _TRAINING = threading.Lock()
@@ -256,8 +258,12 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
                 "path of a saved one."
             )
 
-    def _rows(self, dataset: DataFrame, label: str) -> DataFrame:
-        """What is trained on: a row's values, the label as a number, the weight, and which rows are tested on."""
+    def _rows(self, dataset: DataFrame, label: str, several: bool = False) -> DataFrame:
+        """What is trained on: a row's values, the label as a number, the weight, and which rows are tested on.
+
+        Args:
+            several: the label is a list of numbers.
+        """
         features = self._features()
         missing = next((name for name in features if name not in dataset.columns), None)
         if missing is not None:
@@ -270,7 +276,8 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
             values = [_column(name).alias(_feature_name(at, name)) for at, name in enumerate(features)]
         else:
             values = [_column(features[0]).alias(_FEATURES)]
-        columns = [*values, _column(label).cast("double").alias(_LABEL)]
+        given = _column(label) if several else _column(label).cast("double")
+        columns = [*values, given.alias(_LABEL)]
         if self.isSet(self.weightCol) and self.getWeightCol():
             weight = self.getWeightCol()
             if weight not in dataset.columns or not isinstance(dataset.schema[weight].dataType, NumericType):
@@ -384,7 +391,8 @@ class SparkDLClassifier(
     Args:
         featuresCol: a column of arrays or vectors, or one of numbers.
         featuresCols: numeric columns, in place of `featuresCol`.
-        labelCol: the classes' numbers.
+        labelCol: the classes' numbers; or an array or a vector with 0 or 1 for each label that a row may have: the
+            model is then trained with the loss `binary-cross-entropy`, and its prediction is a vector like the label.
         predictionCol, probabilityCol, rawPredictionCol: as in `LogisticRegression`; "" leaves a column out.
         model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
         workers: number of ranks, each one Spark task; or a range, `"2..8"`.
@@ -427,13 +435,27 @@ class SparkDLClassifier(
         _check_rule(self.getHandleInvalid())
         label = self.getLabelCol()
         names = _label_names(dataset, label)
-        rows = self._rows(dataset, label)
+        several = isinstance(dataset.schema[label].dataType, (ArrayType, VectorUDT))
+        rows = self._rows(dataset, label, several)
         asked = self._keywords()
         if weights := self.getClassWeights():
             asked["class_weights"] = weights
-        classes = asked.pop("classes", None) or len(names) or _count_classes(rows, label)
-        trained = self._train(rows, {"classes": max(2, int(classes))}, **asked)
-        model = SparkDLClassificationModel(trained.with_labels(names if len(names) == trained.classes else []))
+        given: dict[str, Any] = {}
+        if several:
+            if asked.setdefault("loss", _BINARY) not in _BINARY_NAMES:
+                raise ConfigurationError(
+                    f"Column '{label}' (labelCol) holds lists, several labels of a row, and settings has the loss "
+                    f"{asked['loss']!r}. Such rows have the loss {_BINARY}: leave it out, or name a column of classes."
+                )
+        elif asked.get("loss") not in _BINARY_NAMES:
+            given["classes"] = max(
+                2,
+                int(asked.pop("classes", None) or len(names) or _count_classes(rows, label, asked.get("ignore_label"))),
+            )
+        trained = self._train(rows, given, **asked)
+        if not several:
+            trained = trained.with_labels(names if len(names) == trained.classes else [])
+        model = SparkDLClassificationModel(trained)
         model._resetUid(self.uid)  # as a model of Spark ML's own has its estimator's
         return self._copyValues(model)
 
@@ -447,7 +469,7 @@ class SparkDLClassificationModel(
 
     @property
     def numClasses(self) -> int:
-        """Number of classes."""
+        """Number of classes, or of the labels that a row may have."""
         return self.net.classes
 
     @property
@@ -457,11 +479,17 @@ class SparkDLClassificationModel(
 
     def predict(self, value: Vector) -> float:
         """The class of one row."""
-        return float(np.argmax(self.net.scores([value.toArray()])[0]))
+        if self.net.is_multilabel:
+            raise ConfigurationError(
+                f"A row may have several of the model's {self.net.classes} labels, which no single number says. Ask "
+                "predictProbability(value), whose values above 0.5 are the row's labels, or transform(frame)."
+            )
+        return float(np.argmax(self.predictRaw(value).toArray()))
 
     def predictRaw(self, value: Vector) -> Vector:
         """The class scores of one row, before the softmax."""
-        return Vectors.dense(self.net.scores([value.toArray()])[0].astype(np.float64))
+        outcome = outcomes.of_answers if self.net.is_binary else outcomes.of_classes
+        return Vectors.dense(outcome(self.net.scores([value.toArray()]))[0][0])
 
     def predictProbability(self, value: Vector) -> Vector:
         """The classes' probabilities of one row."""
@@ -544,9 +572,9 @@ class SparkDLRegressor(
                 f"settings has the loss {asked['loss']!r}. The loss is a parameter of its own: "
                 f"SparkDLRegressor(loss={asked['loss']!r})."
             )
-        if self.getLoss() == "cross-entropy":
+        if self.getLoss() in ("cross-entropy", "binary-cross-entropy"):
             raise ConfigurationError(
-                "loss is 'cross-entropy', which tells classes apart. Use SparkDLClassifier, or one of the losses "
+                f"loss is '{self.getLoss()}', which tells classes apart. Use SparkDLClassifier, or one of the losses "
                 "mean-squared, absolute and huber."
             )
         rows = self._rows(dataset, label)
@@ -660,8 +688,11 @@ def _check_number(dataset: DataFrame, label: str) -> None:
         )
 
 
-def _count_classes(rows: DataFrame, label: str) -> int:
-    found = rows.filter(~functions.isnan(_LABEL)).agg(functions.max(_LABEL)).collect()[0][0]
+def _count_classes(rows: DataFrame, label: str, ignored: Any) -> int:
+    counted = rows.filter(~functions.isnan(_LABEL))
+    if ignored is not None:
+        counted = counted.filter(functions.col(_LABEL) != ignored)
+    found = counted.agg(functions.max(_LABEL)).collect()[0][0]
     if found is None:
         raise ConfigurationError(
             f"No row has a label in the column '{label}' (labelCol), so there is nothing to learn."

@@ -149,12 +149,14 @@ class _Served:
         self._model = model
 
     def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> pandas.DataFrame:
-        """Column `prediction` (a number, or the class's name or number) and, of classes, `probability`, a list each."""
+        """Column `prediction` (a number, the class's name or number, or a list of each label's 1 or 0) and, of
+        classes and labels, `probability`, a list each.
+        """
         del params
         labels, probabilities = self._model.predict(_rows(model_input, self._model))
         if self._model.is_regression:
             return pandas.DataFrame({"prediction": labels})
-        return pandas.DataFrame({"prediction": labels, "probability": probabilities.tolist()})
+        return pandas.DataFrame({"prediction": labels.tolist(), "probability": probabilities.tolist()})
 
 
 def _rows(given: Any, model: Model) -> Any:
@@ -174,7 +176,9 @@ def _signature(model: Model) -> ModelSignature:
         rows: list[ColSpec | TensorSpec] = [ColSpec(DataType.double, name) for name in names]
     else:
         rows = [TensorSpec(np.dtype(np.float32), (-1, *model.shape))]
-    kind = DataType.string if model.labels else DataType.double if model.is_regression else DataType.long
+    kind: Any = DataType.string if model.labels else DataType.double if model.is_regression else DataType.long
+    if model.is_multilabel:
+        kind = Array(DataType.long)
     found: list[ColSpec | TensorSpec] = [ColSpec(kind, "prediction")]
     if not model.is_regression:
         found.append(ColSpec(Array(DataType.double), "probability"))

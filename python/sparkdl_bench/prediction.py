@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkdl_bench import _jvm, connect, engines, evaluation, exports, frames, models, saved
+from sparkdl_bench import _jvm, connect, engines, evaluation, exports, frames, models, outcomes, saved
 from sparkdl_bench.config import as_text
 from sparkdl_bench.engines.numpy import KINDS, NumpyEngine
 from sparkdl_bench.errors import ConfigurationError
@@ -48,22 +48,33 @@ class Model:
 
     def __repr__(self) -> str:
         shape = " × ".join(map(str, self.shape))
-        gives = "one number" if self.is_regression else f"{self.classes} classes"
+        what = "labels" if self.is_multilabel else "classes"
+        gives = "one number" if self.is_regression else f"{self.classes} {what}"
         return f"Model({self._spec.name}: rows of {shape} values, {gives})"
 
     @property
     def classes(self) -> int:
-        """How many classes it tells apart; 1 of a regression, which predicts a number."""
-        return self._spec.classes
+        """How many classes it tells apart, or labels a row may have; 1 of a regression, which predicts a number."""
+        return _classes(self._spec, self._input)
 
     @property
     def is_regression(self) -> bool:
         """Whether it predicts a number, as one trained with a loss of a regression does."""
-        return self._spec.classes == 1
+        return self._spec.classes == 1 and not self.is_binary
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether each output is the score of an answer, no or yes, as `binary-cross-entropy` trains them."""
+        return bool(self._input.get("binary"))
+
+    @property
+    def is_multilabel(self) -> bool:
+        """Whether a row may have any number of the labels, in place of one class."""
+        return self.is_binary and self._spec.classes > 1
 
     @property
     def labels(self) -> list[str]:
-        """The names of class 0, 1, …; empty where classes have numbers alone."""
+        """The names of class 0, 1, …, or of the labels; empty where these have numbers alone."""
         return [str(each) for each in self._input.get("labels", [])]
 
     @property
@@ -144,7 +155,9 @@ class Model:
     ) -> DataFrame:
         """The frame with predictions behind its own columns. Nothing is computed before Spark asks for rows.
 
-        A regression gives the column `prediction` alone: the number. The others below are of classes.
+        A regression gives the column `prediction` alone: the number. The others below are of classes. Where a row may
+        have several labels, the vectors have a value for each, `prediction` is a vector of 1 and 0, and `label` has the
+        names of the row's labels with commas between.
 
         The executors' JVMs compute, without a Python worker, each task for itself: any number of tasks, in batch and in
         Structured Streaming. In a Spark Connect session Python workers compute, as `predict` does: they need this
@@ -202,7 +215,8 @@ class Model:
         Args:
             frame: rows at rest, with a label. Rows whose features or labels are null or not finite do not count.
             features: as in `transform`.
-            label: the column of class numbers, or of their names where the model has such; of numbers for a regression.
+            label: the column of class numbers, or of their names where the model has such; of numbers for a regression;
+                of arrays or vectors with 0 or 1 for each label where a row may have several.
             weight: a column of numbers of at least 0, how much each row counts; "": all alike.
 
         Returns:
@@ -211,6 +225,8 @@ class Model:
             - of classes `accuracy`, `log_loss`, and `precision`, `recall` and `f1` as means over the classes
               (`f1_macro`) and by the classes' rows (`f1_weighted`); of two classes also those of class 1 (`f1`) and
               `auc`, the area under the ROC curve;
+            - of several labels a row `accuracy` (rows whose labels are all right), `log_loss` (mean over the labels),
+              and `precision`, `recall` and `f1` of all labels at once (`f1_micro`) and as means over the labels;
             - of a regression `mae`, `rmse` and `r2`.
 
         Raises:
@@ -227,6 +243,8 @@ class Model:
         )
         if self.is_regression:
             return evaluation.of_numbers(predicted, label, prediction, weight)
+        if self.is_multilabel:
+            return evaluation.of_labels(predicted, label, prediction, probability, weight, self.classes)
         return evaluation.of_classes(predicted, label, prediction, probability, weight, self.labels, self.classes)
 
     def predict(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
@@ -241,6 +259,7 @@ class Model:
         Returns:
             the label of each row (names where the classes have such, else numbers), and the classes' probabilities,
             rows × classes. Of a regression the number predicted for each row, fp64, and no probabilities: rows × 0.
+            Where a row may have several labels 1 or 0 for each, and each label's probability: rows × labels.
 
         Raises:
             ConfigurationError: rows of another shape; values that are not finite; a net for which there is no JVM.
@@ -248,20 +267,17 @@ class Model:
         scores = self.scores(rows)
         if self.is_regression:
             return scores[:, 0].astype(np.float64), np.zeros((len(scores), 0))
-        shifted = scores.astype(np.float64)
-        shifted -= shifted.max(axis=1, keepdims=True)
-        powers = np.exp(shifted)
-        best = scores.argmax(axis=1)
-        labels = np.asarray(self.labels)[best] if self.labels else best
-        return labels, powers / powers.sum(axis=1, keepdims=True)
+        outcome = outcomes.of_answers if self.is_binary else outcomes.of_classes
+        _, probabilities, best = outcome(scores)
+        return np.asarray(self.labels)[best] if self.labels and not self.is_multilabel else best, probabilities
 
     def scores(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The class scores before the softmax, rows × classes, of the same rows as `predict` takes.
 
-        Of a regression the numbers, rows × 1.
+        Of a regression the numbers, rows × 1; of classes 0 and 1 by one output the score of class 1, rows × 1.
         """
         stored = self._rows(rows)
-        return self._scores(stored) if len(stored) else np.zeros((0, self.classes), np.float32)
+        return self._scores(stored) if len(stored) else np.zeros((0, self._spec.classes), np.float32)
 
     def _rows(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The rows, flat, fp32."""
@@ -310,7 +326,9 @@ class Model:
             rows, scores = Path(folder) / "rows.f32", Path(folder) / "scores.f32"
             stored.astype("<f4").tofile(rows)
             api.scores(str(self._on_disk()), str(rows), str(scores))
-            return np.fromfile(scores, dtype="<f4").astype(np.float32, copy=False).reshape(len(stored), self.classes)
+            return (
+                np.fromfile(scores, dtype="<f4").astype(np.float32, copy=False).reshape(len(stored), self._spec.classes)
+            )
 
     def _onnx_session(self) -> Any:
         """ONNX Runtime's session of the exported model; a session keeps the file in memory."""
@@ -325,7 +343,7 @@ class Model:
         rows = stored.reshape(len(stored), *self.shape)
         some = range(0, len(rows), _ROWS_AT_ONCE)
         parts = [self._onnx.run(["scores"], {"rows": rows[at : at + _ROWS_AT_ONCE]})[0] for at in some]
-        return np.concatenate(parts).astype(np.float32, copy=False).reshape(len(stored), self.classes)
+        return np.concatenate(parts).astype(np.float32, copy=False).reshape(len(stored), self._spec.classes)
 
     def _features(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """As RowInput.features in the JVM."""
@@ -366,6 +384,11 @@ def load_model(folder: str | Path) -> Model:
         ConfigurationError: the folder holds no saved model, or one that is not whole.
     """
     return Model(saved.load(folder))
+
+
+def _classes(spec: models.ModelSpec, rows: Mapping[str, Any]) -> int:
+    """As SavedModel.classes in the JVM: one output whose sigmoid is a probability tells two classes apart."""
+    return 2 if spec.classes == 1 and rows.get("binary") else spec.classes
 
 
 def _has_onnx() -> bool:
@@ -420,7 +443,7 @@ def _check_input(spec: models.ModelSpec, rows: Mapping[str, Any]) -> None:
             and sizes in ({0}, {math.prod(shape)})
             and (crop == 0 or (len(shape) == 3 and 0 < crop <= min(shape[1:])))
             and math.prod([shape[0], crop, crop] if crop else shape) == math.prod(spec.input_shape)
-            and len(lists["labels"]) in (0, spec.classes)
+            and len(lists["labels"]) in (0, _classes(spec, rows))
         )
     except (KeyError, TypeError, ValueError, OverflowError):
         fits = False
@@ -429,5 +452,5 @@ def _check_input(spec: models.ModelSpec, rows: Mapping[str, Any]) -> None:
         raise ConfigurationError(
             f"input.json of the saved model {spec.name} does not say how its rows are made: shape {rows.get('shape')}, "
             f"crop {rows.get('crop', 0)} and its other fields must give rows of {takes} values and name each of "
-            f"{spec.classes} classes or none. Take the folder as FitResult.save(folder) wrote it."
+            f"{_classes(spec, rows)} classes or none. Take the folder as FitResult.save(folder) wrote it."
         )

@@ -56,6 +56,9 @@ class RunResults:
         """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`.
 
         Of a regression `test_mae`, `test_rmse` and `test_r2` in place of the accuracy, which is None.
+        Else also precision, recall and F1: `test_f1_macro`, the mean over classes or labels, and so on; of two
+        classes `test_f1`, `test_precision` and `test_recall` of class 1 and `test_auc`; of rows with several labels
+        `test_f1_micro`, … of all labels at once.
         """
         history = self.summary.get("history", [])
         if not isinstance(history, list):
@@ -112,7 +115,13 @@ class RunResults:
 def measures(final: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What `final` of a summary says about the test rows, for people: the accuracy, or a regression's errors."""
     if "test_rmse" not in final:
-        return [("test accuracy", _written(final.get("test_accuracy"), "{:.2%}"))]
+        shares = [("test accuracy", "test_accuracy"), ("test F1", "test_f1"), ("test AUC", "test_auc")]
+        shares.append(("test F1 over all labels", "test_f1_micro"))
+        return [
+            (text, _written(final.get(name), "{:.2%}"))
+            for text, name in shares
+            if name == "test_accuracy" or final.get(name) is not None
+        ]
     return [
         ("test MAE", _written(final.get("test_mae"), "{:.5g}")),
         ("test RMSE", _written(final.get("test_rmse"), "{:.5g}")),

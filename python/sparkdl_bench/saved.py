@@ -41,7 +41,8 @@ class SavedModel:
     Attributes:
         input: how rows become the model's: their `shape`, the `columns` of a table, the `factor` from stored values to
             features, `subtract` and `multiply` for each value, the side `crop` of the window in the centre (0: all),
-            and the `labels` of class 0, 1, …; empty where an older version saved the model.
+            the `labels` of class 0, 1, …, and `binary`, whether outputs are the scores of answers, no or yes; empty
+            where an older version saved the model.
     """
 
     specification: dict[str, Any]

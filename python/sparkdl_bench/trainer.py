@@ -253,6 +253,9 @@ class FitResult:
         """One record an epoch: `epoch`, `seconds` (its length), `train_loss`, `test_loss`, `test_accuracy`.
 
         Of a regression `test_mae`, `test_rmse` and `test_r2` in place of the accuracy, which is None.
+        Else also precision, recall and F1: `test_f1_macro`, the mean over classes or labels, and so on; of two
+        classes `test_f1`, `test_precision` and `test_recall` of class 1 and `test_auc`; of rows with several labels
+        `test_f1_micro`, … of all labels at once.
         """
         return RunResults(self.results_dir).history
 

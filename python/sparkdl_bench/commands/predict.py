@@ -156,10 +156,9 @@ def _flat(frame: DataFrame, model: Model) -> DataFrame:
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions
 
+    own = ("probability", "prediction") if model.is_multilabel else ("probability",)
     lists = [
-        field.name
-        for field in frame.schema.fields
-        if field.name != "probability" and field.dataType.typeName() not in _PLAIN
+        field.name for field in frame.schema.fields if field.name not in own and field.dataType.typeName() not in _PLAIN
     ]
     if lists:
         raise ConfigurationError(
@@ -168,9 +167,11 @@ def _flat(frame: DataFrame, model: Model) -> DataFrame:
     if model.is_regression:
         return frame
     names = model.labels or [str(index) for index in range(model.classes)]
-    values: Any = vector_to_array(functions.col("probability"))
-    columns = [values[index].alias(f"probability_{name}") for index, name in enumerate(names)]
-    return frame.select("*", *columns).drop("probability")
+    columns: list[Any] = []
+    for each in own:
+        values: Any = vector_to_array(functions.col(each))
+        columns += [values[index].alias(f"{each}_{name}") for index, name in enumerate(names)]
+    return frame.select("*", *columns).drop(*own)
 
 
 _PLAIN = {

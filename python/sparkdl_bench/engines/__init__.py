@@ -27,7 +27,7 @@ class Batch:
 
     Attributes:
         features: rows × input shape.
-        labels: class of each row; of a regression its number, fp32.
+        labels: class of each row; of a regression its number, of answers 0 or 1 for each output, fp32.
         ids: ids of the rows in the data set, None for 0, 1, …; with `step` they key dropout masks.
         step: number of the training step.
         weights: what each row's loss is multiplied by, None: all count alike.
@@ -46,11 +46,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Sums over the rows that count (`Loss.ignored_label`); `correct` is 0 of a regression."""
+    """Sums over the rows that count (`Loss.ignored_label`).
+
+    Attributes:
+        correct: rows that are classified rightly; 0 of a regression.
+        scores: what the model gives for every row, rows × outputs.
+    """
 
     rows: int
     loss_sum: float
     correct: int
+    scores: Values
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sparkdl_bench.errors import ConfigurationError
 
 Values = npt.NDArray[np.floating[Any]]
-NAMES = ("absolute", "cross-entropy", "huber", "mean-squared")
+NAMES = ("absolute", "binary-cross-entropy", "cross-entropy", "huber", "mean-squared")
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,11 @@ class Loss:
     """What training makes small.
 
     Attributes:
-        name: one of `NAMES`; all but `cross-entropy` are for regression: one output, labels are numbers.
+        name: one of `NAMES`. `binary-cross-entropy` has a label, 0 or 1, for each output; all but these two are for
+            regression: one output, labels are numbers.
         delta: largest error that `huber` squares, in the label's unit.
         class_weights: of `cross-entropy` what a row's loss is multiplied by, for each class; none: all count alike.
-        ignored_label: of `cross-entropy` the label of rows whose loss is 0; None: all rows count.
+        ignored_label: of both cross-entropies the label of rows, or of their outputs, whose loss is 0; None: all count.
 
     Raises:
         ConfigurationError: another name, or a delta that is not above 0.
@@ -41,6 +42,15 @@ class Loss:
 
     @property
     def is_regression(self) -> bool:
+        return self.has_numbers and not self.is_binary
+
+    @property
+    def is_binary(self) -> bool:
+        return self.name == "binary-cross-entropy"
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether labels are numbers, fp32: one a row, or rows × outputs."""
         return self.name != "cross-entropy"
 
     def of(
@@ -53,6 +63,8 @@ class Loss:
         """
         if self.is_regression:
             losses_B, gradient_BC = self._of_errors(outputs_BC, labels)
+        elif self.is_binary:
+            losses_B, gradient_BC = self._of_answers(outputs_BC, labels)
         else:
             counted_B = self.counted(labels)
             if not counted_B.all():
@@ -69,8 +81,34 @@ class Loss:
         return float(losses_B.sum(dtype=np.float64)), gradient_BC
 
     def counted(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which rows count."""
-        return np.ones(len(labels), bool) if self.ignored_label is None else labels != self.ignored_label
+        """Which labels count."""
+        if self.ignored_label is None:
+            return np.ones(labels.shape, bool)
+        return np.asarray(labels != self.ignored_label)
+
+    def measured(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[int, int]:
+        """How many rows count, and how many of these are classified rightly; of a regression 0."""
+        if self.is_regression:
+            return len(labels), 0
+        if self.is_binary:
+            labels_BC = labels.reshape(outputs_BC.shape)
+            counted_BC = self.counted(labels_BC)
+            right_BC = (outputs_BC > 0) == (labels_BC > 0.5)
+            counted_B, right_B = counted_BC.any(axis=1), (right_BC | ~counted_BC).all(axis=1)
+        else:
+            counted_B, right_B = self.counted(labels), np.argmax(outputs_BC, axis=1) == labels
+        return int(counted_B.sum()), int((counted_B & right_B).sum())
+
+    def _of_answers(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[Values, Values]:
+        """The mean over a row's outputs, by formulas that do not overflow."""
+        labels_BC = labels.reshape(outputs_BC.shape)
+        counted_BC = self.counted(labels_BC)
+        wanted_BC = np.where(counted_BC, labels_BC, 0).astype(outputs_BC.dtype)
+        powers_BC = np.exp(-np.abs(outputs_BC))
+        losses_BC = np.maximum(outputs_BC, 0) - outputs_BC * wanted_BC + np.log1p(powers_BC)
+        likely_BC = np.where(outputs_BC >= 0, 1, powers_BC) / (1 + powers_BC)
+        slopes_BC = np.where(counted_BC, likely_BC - wanted_BC, 0) / outputs_BC.shape[1]
+        return np.where(counted_BC, losses_BC, 0).mean(axis=1), slopes_BC.astype(outputs_BC.dtype, copy=False)
 
     def _of_errors(self, outputs_BC: Values, labels: npt.NDArray[Any]) -> tuple[Values, Values]:
         error_BC = outputs_BC - labels.astype(outputs_BC.dtype)[:, np.newaxis]

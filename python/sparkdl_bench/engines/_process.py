@@ -6,14 +6,16 @@ weights and gradients stand in files that both map, numbers as the host has them
 
     request 1   {"version", "engine", "device", "seed", "rows", "loss", "delta", "class_weights", "ignored_label",
                 "model", "files": {"parameters", "gradients", "statistics", "batch"}, "labels_at", "ids_at"}: what to
-                compute; the batch's
-                file holds features (fp32), and from those bytes on labels (int64; of a regression the bits of an fp32
-                number in the lower half; the upper half has the bits by which the row's weight, fp32, differs from 1,
-                or where none was given 0, or -1 behind a negative label) and ids (int32), room for `rows` rows each
+                compute; the batch's file holds features (fp32), and from those bytes on labels (int64; where labels are
+                numbers the bits of one of fp32 in the lower half; the upper half has the bits by which the row's
+                weight, fp32, differs from 1, or where none was given 0, or -1 behind a negative label) and ids (int32),
+                room for `rows` rows each; of answers each row has as many labels as the model has outputs, and its
+                weight is with the first
     answer 1    int32 0, int32 length, that many bytes of JSON: the engine's facts
     request n   int32 what (1 step, 2 evaluation, 3 prediction), int32 rows, int64 number of the step, float64 weight
     answer n    int32 0, float64 sum of the rows' losses, int64 rows that are classified rightly (of a step 0);
-                of a prediction: int32 0, int32 length, that many bytes of class scores, fp32, big-endian
+                behind those of an evaluation, and alone after the int32 0 of a prediction: int32 length, that many
+                bytes of class scores, fp32, big-endian
     any answer  int32 1 (the user can fix it) or 2, int32 length, that many bytes of UTF-8: why there is no other
 """
 
@@ -71,8 +73,11 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             if what == _PREDICTION:
                 scores = served.predict(rows)
                 answer = _WORDS.pack(_DONE, len(scores)) + scores
+            elif what == _EVALUATION:
+                loss, correct, scores = served.evaluate(rows)
+                answer = _RESULT.pack(_DONE, loss, correct) + struct.pack(">i", len(scores)) + scores
             else:
-                answer = _RESULT.pack(_DONE, *served.compute(what, rows, step, weight))
+                answer = _RESULT.pack(_DONE, served.step(what, rows, step, weight), 0)
         except Exception as error:
             _refuse(answers, error)
         else:
@@ -100,28 +105,34 @@ class _Served:
         )
         batch = _mapped(files["batch"])
         self._features = np.frombuffer(batch, np.float32, self._rows * self._width).reshape(self._rows, self._width)
-        self._labels = np.frombuffer(batch, np.int64, self._rows, int(question["labels_at"]))
         self._ids = np.frombuffer(batch, np.int32, self._rows, int(question["ids_at"]))
         variant = engines.find(str(question["engine"]))
         weights = tuple(float(each) for each in question["class_weights"])
         self._loss = Loss(str(question["loss"]), float(question["delta"]), weights, question["ignored_label"])
+        # As many a row as outputs where these are answers.
+        self._labels_a_row = spec.classes if self._loss.is_binary else 1
+        count = self._rows * self._labels_a_row
+        self._labels = np.frombuffer(batch, np.int64, count, int(question["labels_at"]))
         self._engine = variant.over(spec, int(question["seed"]), memory, str(question["device"]), self._loss)
 
     @property
     def facts(self) -> dict[str, str]:
         return {"process": sys.executable, **self._engine.facts}
 
-    def compute(self, what: int, rows: int, step: int, weight: float) -> tuple[float, int]:
-        """The sum of the losses, and of an evaluation the rows that are classified rightly."""
-        batch = self._batch(rows, step)
-        if what == _STEP:
-            loss = self._engine.step(batch, weight)
-            _ = self._engine.gradients  # copies them out of a GPU
-            return loss, 0
-        if what == _EVALUATION:
-            found = self._engine.evaluate(batch)
-            return found.loss_sum, found.correct
-        raise ValueError(f"request {what} is no step ({_STEP}), evaluation ({_EVALUATION}), prediction ({_PREDICTION})")
+    def step(self, what: int, rows: int, step: int, weight: float) -> float:
+        """The sum of the losses."""
+        if what != _STEP:
+            raise ValueError(
+                f"request {what} is no step ({_STEP}), evaluation ({_EVALUATION}), prediction ({_PREDICTION})"
+            )
+        loss = self._engine.step(self._batch(rows, step), weight)
+        _ = self._engine.gradients  # copies them out of a GPU
+        return loss
+
+    def evaluate(self, rows: int) -> tuple[float, int, bytes]:
+        """The sum of the losses, the rows that are classified rightly, and the class scores, fp32, big-endian."""
+        found = self._engine.evaluate(self._batch(rows, 0))
+        return found.loss_sum, found.correct, found.scores.astype(">f4").tobytes()
 
     def predict(self, rows: int) -> bytes:
         """The class scores of the rows, fp32, big-endian."""
@@ -130,10 +141,13 @@ class _Served:
     def _batch(self, rows: int, step: int) -> Batch:
         if not 0 < rows <= self._rows:
             raise ValueError(f"a batch of {rows} rows was given to an engine loaded for at most {self._rows}")
-        both = self._labels[:rows]
+        both = self._labels[: rows * self._labels_a_row]
         labels: Any = both.astype(np.int32)
-        labels = labels.view(np.float32) if self._loss.is_regression else labels.astype(np.int64)
-        return Batch(self._features[:rows], labels, self._ids[:rows].tolist(), step, _weights(both >> 32))
+        labels = labels.view(np.float32) if self._loss.has_numbers else labels.astype(np.int64)
+        if self._labels_a_row > 1:
+            labels = labels.reshape(rows, self._labels_a_row)
+        weights = _weights(both[:: self._labels_a_row] >> 32)
+        return Batch(self._features[:rows], labels, self._ids[:rows].tolist(), step, weights)
 
 
 def _weights(upper: npt.NDArray[np.int64]) -> npt.NDArray[np.float32] | None:

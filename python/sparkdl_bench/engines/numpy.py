@@ -68,11 +68,8 @@ class NumpyEngine:
     def evaluate(self, batch: Batch) -> Evaluation:
         logits_BC = self._forward(batch)[-1]
         loss, _ = self._loss.of(logits_BC, batch.labels, batch.weights)
-        if self._loss.is_regression:
-            return Evaluation(len(batch.labels), loss, 0)
-        counted = self._loss.counted(batch.labels)
-        correct = int(np.sum((np.argmax(logits_BC, axis=1) == batch.labels) & counted))
-        return Evaluation(int(counted.sum()), loss, correct)
+        rows, correct = self._loss.measured(logits_BC, batch.labels)
+        return Evaluation(rows, loss, correct, logits_BC)
 
     def predict(self, batch: Batch) -> Values:
         return self._forward(batch)[-1]

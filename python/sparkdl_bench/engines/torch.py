@@ -110,12 +110,9 @@ class TorchEngine:
         with torch.no_grad(), self._exact():
             logits = self._forward(batch, training=False)
             loss = self._loss_sum(logits, batch)
-            if self._loss.is_regression:
-                return Evaluation(len(batch.labels), float(loss.item()), 0)
-            labels = torch.from_numpy(batch.labels).to(self._device)
-            counted = labels != self._ignored
-            correct = ((logits.argmax(dim=1) == labels) & counted).sum()
-        return Evaluation(int(counted.sum().item()), float(loss.item()), int(correct.item()))
+        scores: Values = logits.cpu().numpy()
+        rows, correct = self._loss.measured(scores, batch.labels)
+        return Evaluation(rows, float(loss.item()), correct, scores)
 
     @property
     def _ignored(self) -> int:
@@ -125,7 +122,12 @@ class TorchEngine:
     def _loss_sum(self, outputs: Tensor, batch: Batch) -> Tensor:
         torch = _torch()
         labels, functional = torch.from_numpy(batch.labels).to(self._device), torch.nn.functional
-        if not self._loss.is_regression:
+        if self._loss.is_binary:
+            labels = labels.to(outputs.dtype).reshape(outputs.shape)
+            counted = labels != self._ignored
+            losses = functional.binary_cross_entropy_with_logits(outputs, labels.where(counted, 0), reduction="none")
+            return self._weighed(losses.where(counted, 0).mean(dim=1), batch)
+        if not self._loss.has_numbers:
             weights = self._loss.class_weights
             factors = torch.tensor(weights, dtype=outputs.dtype, device=self._device) if weights else None
             losses = functional.cross_entropy(outputs, labels, factors, ignore_index=self._ignored, reduction="none")

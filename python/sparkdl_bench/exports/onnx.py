@@ -74,7 +74,9 @@ def _write(spec: ModelSpec, model: SavedModel, path: Path) -> None:
     last, graph.scope = spec.layers[-1].name, "result"
     scores = graph.node("Flatten", [values[last]], axis=1)
     graph.named(scores, "scores")
-    if "probabilities" in _outputs(spec):
+    if rows.get("binary"):
+        graph.named(graph.node("Sigmoid", [scores]), "probabilities")
+    elif "probabilities" in _outputs(spec, rows):
         graph.named(graph.node("Softmax", [scores], axis=1), "probabilities")
     path.write_bytes(_file(onnx, spec, model, rows, graph).SerializeToString(deterministic=True))
 
@@ -101,9 +103,9 @@ def _prepared(graph: _Graph, onnx: Any, spec: ModelSpec, rows: dict[str, Any]) -
     return found
 
 
-def _outputs(spec: ModelSpec) -> tuple[str, ...]:
-    """A regression, which has one output, gives its number as the score."""
-    return ("scores",) if spec.classes == 1 else ("scores", "probabilities")
+def _outputs(spec: ModelSpec, rows: dict[str, Any]) -> tuple[str, ...]:
+    """A regression, which has one output, gives its number as the score; answers have a probability each."""
+    return ("scores",) if spec.classes == 1 and not rows.get("binary") else ("scores", "probabilities")
 
 
 def _file(onnx: Any, spec: ModelSpec, model: SavedModel, rows: dict[str, Any], graph: _Graph) -> Any:
@@ -113,7 +115,7 @@ def _file(onnx: Any, spec: ModelSpec, model: SavedModel, rows: dict[str, Any], g
         graph.nodes,
         spec.name,
         [helper.make_tensor_value_info("rows", kind, ["batch", *rows["shape"]])],
-        [helper.make_tensor_value_info(name, kind, ["batch", spec.classes]) for name in _outputs(spec)],
+        [helper.make_tensor_value_info(name, kind, ["batch", spec.classes]) for name in _outputs(spec, rows)],
         [onnx.numpy_helper.from_array(np.asarray(model.weights[each.name], np.float32), each.name) for each in places],
     )
     made = helper.make_model(

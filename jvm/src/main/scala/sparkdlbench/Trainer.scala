@@ -46,6 +46,27 @@ object Trainer {
     /** The same: coefficient of determination; NaN where all labels of the test rows are the same. */
     def testR2: Double = last("test_r2")
 
+    /**
+     * Of two classes, after the last epoch on the test rows: area under the ROC curve; NaN where these are of one class, and of other
+     * models.
+     */
+    def testAuc: Double = last("test_auc")
+
+    /** Of two classes, of class 1: the share that has it of the rows that are predicted to; else NaN. */
+    def testPrecision: Double = last("test_precision")
+
+    /** The same: the share that is predicted to have it of the rows that have. */
+    def testRecall: Double = last("test_recall")
+
+    /** The same: the harmonic mean of both. */
+    def testF1: Double = last("test_f1")
+
+    /** Mean of F1 over the classes, or over the labels where a row may have several; NaN of a regression. */
+    def testF1Macro: Double = last("test_f1_macro")
+
+    /** Where a row may have several labels: F1 of all of them at once; else NaN. */
+    def testF1Micro: Double = last("test_f1_micro")
+
     private def last(name: String): Double = summary.path("final").path(name).asDouble(Double.NaN)
 
     /** The trained weights and running statistics by name, row-major; shapes are in `modelJson`. */

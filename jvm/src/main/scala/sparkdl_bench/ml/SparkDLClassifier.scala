@@ -7,12 +7,16 @@ import org.apache.spark.ml.util.{DefaultParamsReadable, DefaultParamsWritable, I
 import org.apache.spark.ml.{Estimator, Model}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{DataFrame, Dataset}
+import sparkdlbench.common.ConfigurationException
 import sparkdlbench.ml._
 
 /**
  * Trains a net that tells classes apart on all rows of the DataFrame that `fit` gets, for pipelines, grids and cross-validation. Labels are
  * 0, 1, …, as StringIndexer makes them of words; its metadata says how many classes there are and what they are called, without it the
  * largest label does.
+ *
+ * Where the label is an array or a vector with 0 or 1 for each label that a row may have, the model finds these: it is trained with the loss
+ * `binary-cross-entropy`, and its prediction is a vector like the label.
  *
  * {{{
  * val classifier = new SparkDLClassifier().setFeaturesCols(Array("x", "y")).setWorkers(2).setSettings(Map("optimizer.learning_rate" -> "0.1"))
@@ -57,16 +61,24 @@ class SparkDLClassificationModel(override val uid: String)
     with ClassColumns {
   def this() = this(Identifiable.randomUID("SparkDLClassificationModel"))
 
-  def numClasses: Int = net.spec.classes
+  /** How many classes it tells apart, or labels a row may have. */
+  def numClasses: Int = net.classes
 
   /** What the classes are called, as StringIndexer had it; empty where the label had no metadata. */
   def labels: Array[String] = net.input.labels.toArray
 
   /** The class of one row. */
-  def predict(features: Vector): Double = predictRaw(features).argmax.toDouble
+  def predict(features: Vector): Double = {
+    if (net.input.binary && net.spec.classes > 1)
+      throw new ConfigurationException(
+        s"A row may have several of the model's ${net.spec.classes} labels, which no single number says. Ask predictProbability(features), whose values above 0.5 are " +
+          "the row's labels, or transform(frame)."
+      )
+    predictRaw(features).argmax.toDouble
+  }
 
   /** The class scores of one row, before the softmax. */
-  def predictRaw(features: Vector): Vector = Vectors.dense(NetRows.scores(this, features))
+  def predictRaw(features: Vector): Vector = Vectors.dense(NetRows.raw(this, features))
 
   /** The classes' probabilities of one row. */
   def predictProbability(features: Vector): Vector =

@@ -66,6 +66,10 @@ object Aliases {
       "absoluteerror" -> "absolute",
       "meanabsoluteerror" -> "absolute",
       "huberloss" -> "huber",
+      "bce" -> "binary-cross-entropy",
+      "bcewithlogits" -> "binary-cross-entropy",
+      "bcewithlogitsloss" -> "binary-cross-entropy",
+      "sigmoidcrossentropy" -> "binary-cross-entropy",
       "crossentropyloss" -> "cross-entropy",
       "softmaxcrossentropy" -> "cross-entropy"
     ),

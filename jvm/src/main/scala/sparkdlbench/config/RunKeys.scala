@@ -27,7 +27,11 @@ object RunKeys {
   val optimizer: Key[String] = Key.text("optimizer.name", "sgd", "How an owner turns a gradient into new weights")
   val learningRate: Key[Double] = Key.number("optimizer.learning_rate", "0.1", 0, "Step size")
   val loss: Key[String] =
-    Key.text("loss.name", "cross-entropy", "What training makes small; all but cross-entropy are for regression")
+    Key.text(
+      "loss.name",
+      "cross-entropy",
+      "What training makes small: cross-entropy tells classes apart, binary-cross-entropy no from yes; the others are for regression"
+    )
   val model: Key[String] = Key.text("model.name", "mlp", "Model family")
   val data: Key[String] = Key.text("data.source", "digits", "Where rows come from")
   val engine: Key[String] = Key.text("engine.name", "libtorch", "What computes loss and gradients")

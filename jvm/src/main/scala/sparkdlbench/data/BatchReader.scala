@@ -24,7 +24,10 @@ final class BatchReader(store: RowStore, capacity: Int, width: Int) {
     )
   private val features = new FlatBuffer(capacity * width)
   private val labels: LongBuffer =
-    ByteBuffer.allocateDirect(math.max(1, capacity) * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+    ByteBuffer
+      .allocateDirect(Math.multiplyExact(math.max(1, capacity), 8 * store.labels))
+      .order(ByteOrder.nativeOrder())
+      .asLongBuffer()
   private val consecutive = new Array[Int](capacity)
 
   /** The rows whose ids are `ids`[from, until), in this order. */

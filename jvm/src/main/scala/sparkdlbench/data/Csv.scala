@@ -42,12 +42,13 @@ final class Csv extends DataSource with FileSource {
       .map(CsvLine.fields(_, settings(delimiter)))
       .filter(_.nonEmpty)
       .getOrElse(throw new ConfigurationException(s"File '${file.path}' is empty, or cannot be read as text."))
-    val label = labelColumn(names, file, settings)
-    if (names.length < 2)
+    val label = labelColumns(names, file, settings)
+    if (names.length < 1 + label.size) {
+      val columns = if (names.length == 1) "one column" else s"${names.length} columns"
       throw new ConfigurationException(
-        s"The first line of '${file.path}' has one column; a row needs a label and at least one value. `data.delimiter` is " +
-          s"'${settings(delimiter)}'."
+        s"The first line of '${file.path}' has $columns; a row needs a label and at least one value. `data.delimiter` is '${settings(delimiter)}'."
       )
+    }
     val width = valuePlaces(names.toSeq, label, file, settings).length
     val counted =
       if (settings(TableKeys.columns).isEmpty) s"'${file.path}' has $width columns besides the label"
@@ -57,10 +58,11 @@ final class Csv extends DataSource with FileSource {
       ValueKind.named(settings(TableKeys.heldAs)).get,
       TableKeys.classes(settings),
       s"CSV of ${names.length} columns from ${settings(DataKeys.path)}",
-      settings(TableKeys.labelNames),
+      TableKeys.names(settings, label.size, if (settings(header)) label.map(names(_)) else Nil),
       if (settings(header)) names.toList else Nil,
       fileColumns = names.length,
-      ignored = TableKeys.ignored(settings)
+      ignored = TableKeys.ignored(settings),
+      binary = TableKeys.isBinary(settings)
     )
   }
 
@@ -90,8 +92,10 @@ final class Csv extends DataSource with FileSource {
     val named = sink.layout.columns.nonEmpty
     val columns = sink.layout.fileColumns
     val names = sink.layout.columns.padTo(columns, "")
-    val at = labelColumn(names.toArray, split.file, settings)
-    val places = valuePlaces(names, at, split.file, settings)
+    val at = labelColumns(names.toArray, split.file, settings).toArray
+    val others = new Array[Int](at.length - 1)
+    sink.otherLabels = others
+    val places = valuePlaces(names, at.toSeq, split.file, settings)
     val parser = CsvLine.parser(settings(delimiter), columns)
     val values = new Array[Float](sink.layout.width)
     TextLines.foreach(split, hadoop, sink) { (line, record, offset) =>
@@ -101,22 +105,39 @@ final class Csv extends DataSource with FileSource {
         if (fields.length != columns)
           sink.bad(record, offset, s"the line has ${fields.length} columns, and the first line of the set has $columns")
         else
-          sink.layout.label(fields(at)) match {
-            case Some(label) =>
+          labelOf(fields, at, others, sink.layout) match {
+            case Right(label) =>
               Csv.convert(fields, places, values) match {
                 case -1 => sink.floats(values, label, record, offset)
                 case wrong =>
                   val column = if (named) s"$wrong ('${names(wrong)}')" else s"$wrong"
                   sink.bad(record, offset, s"column $column is '${fields(wrong)}', which is no finite number")
               }
-            case None => sink.bad(record, offset, s"the label is '${fields(at)}'; ${sink.layout.labelsSay(fields(at))}")
+            case Left(wrong) => sink.bad(record, offset, s"the label is '$wrong'; ${sink.layout.labelsSay(wrong)}")
           }
       }
     }
   }
 
+  /** The first label of a line, the bits of the others to `others`; or the text that is none. */
+  private def labelOf(
+      fields: Array[String],
+      at: Array[Int],
+      others: Array[Int],
+      layout: RecordLayout
+  ): Either[String, Int] = {
+    var wrong = -1
+    var place = at.length - 1
+    while (place > 0) {
+      layout.label(fields(at(place))).fold { wrong = at(place) }(others(place - 1) = _)
+      place -= 1
+    }
+    val first = layout.label(fields(at(0)))
+    if (first.isEmpty) Left(fields(at(0))) else if (wrong >= 0) Left(fields(wrong)) else Right(first.get)
+  }
+
   /** The numbers of the columns that hold a row's values, in its order. @param names without `data.header` they count for nothing */
-  private def valuePlaces(names: Seq[String], label: Int, file: DataFile, settings: Settings): Array[Int] = {
+  private def valuePlaces(names: Seq[String], label: Seq[Int], file: DataFile, settings: Settings): Array[Int] = {
     val known = if (settings(header)) names else names.map(_ => "")
     val found = settings(TableKeys.columns).map { column =>
       TableKeys.numberOf(column, known) match {
@@ -128,22 +149,24 @@ final class Csv extends DataSource with FileSource {
                else "not named (`data.header` = false); give ") +
               s"numbers from 0 to ${names.length - 1}."
           )
-        case at if at == label =>
+        case at if label.contains(at) =>
           throw new ConfigurationException(
             s"Configuration key 'data.columns' names the column '$column', which is the label's (`data.label`). Leave it out there."
           )
         case at => at
       }
     }
-    (if (found.nonEmpty) found else names.indices.filter(_ != label)).toArray
+    (if (found.nonEmpty) found else names.indices.filterNot(label.toSet)).toArray
   }
 
-  private def labelColumn(names: Array[String], file: DataFile, settings: Settings): Int = {
-    val wanted = settings(TableKeys.label)
+  private def labelColumns(names: Array[String], file: DataFile, settings: Settings): Seq[Int] =
+    TableKeys.labels(settings).map(labelColumn(_, names, file, settings))
+
+  private def labelColumn(wanted: String, names: Array[String], file: DataFile, settings: Settings): Int = {
     val byName = if (settings(header)) names.indexOf(wanted) else -1
     if (byName >= 0) byName
     else
-      TableKeys.position(settings, names.length) match {
+      TableKeys.position(wanted, names.length) match {
         case at if at >= 0 && at < names.length => at
         case _ =>
           throw new ConfigurationException(

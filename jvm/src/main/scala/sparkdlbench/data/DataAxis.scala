@@ -14,9 +14,9 @@ final class DataAxis extends Axis {
 
   override def check(settings: Settings): Unit = {
     val source = Variants.find[DataSource](title, settings(key))
-    if (Loss.of(settings).isRegression && !source.givesNumbers)
+    if (Loss.of(settings).hasNumbers && !source.givesNumbers)
       throw new ConfigurationException(
-        s"loss.name=${settings(RunKeys.loss)} is for regression, and the data source '${source.name}' gives classes alone. Sources whose labels are numbers: " +
+        s"loss.name=${settings(RunKeys.loss)} is for labels that are numbers, and the data source '${source.name}' gives classes alone. Sources whose labels are numbers: " +
           s"${Variants.all[DataSource].filter(_.givesNumbers).map(_.name).mkString(", ")}. Set data.source to one of them, or loss.name=cross-entropy."
       )
     UnreadKeys.check(source, settings)

@@ -4,7 +4,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
-import sparkdlbench.loss.{Loss, Target}
+import sparkdlbench.loss.Target
 
 import java.nio.{FloatBuffer, LongBuffer}
 import scala.collection.immutable.ListMap
@@ -20,7 +20,7 @@ object DataSetStatistics {
     val source = Variants.find[DataSource]("data source", settings(RunKeys.data))
     val start = System.nanoTime()
     val qualified = source.qualified(settings, sc.hadoopConfiguration)
-    val (description, parts) = source match {
+    val (description, numbers, parts) = source match {
       case records: RecordSource => ofRecords(records, qualified, sc)
       case other => ofRows(other, qualified, sc)
     }
@@ -32,7 +32,6 @@ object DataSetStatistics {
       throw new ConfigurationException(
         s"The data set ($description) has no rows, so there is nothing to take statistics of."
       )
-    val numbers = Loss.of(settings).isRegression
     Json.fields(
       "source" -> source.name,
       "description" -> description,
@@ -44,7 +43,7 @@ object DataSetStatistics {
     )
   }
 
-  private def ofRecords(source: RecordSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
+  private def ofRecords(source: RecordSource, settings: Settings, sc: SparkContext): (String, Int, Seq[PartMoments]) = {
     val plan = source.plan(settings, sc)
     val (layout, policy) = (plan.layout, RecordSource.badRecords(settings))
     described(sc, source.name) {
@@ -57,12 +56,12 @@ object DataSetStatistics {
             catch { case bad: BadRecordException => Some(bad.getMessage) }
           PartMoments(work.test, sink.moments, sink.skipped, failure)
         })
-      (layout.description, parts.collect().toSeq)
+      (layout.description, if (layout.hasNumbers) layout.labels else 0, parts.collect().toSeq)
     }
   }
 
   /** A source that every executor opens whole: one task for the training rows, one for the test rows. */
-  private def ofRows(source: DataSource, settings: Settings, sc: SparkContext): (String, Seq[PartMoments]) = {
+  private def ofRows(source: DataSource, settings: Settings, sc: SparkContext): (String, Int, Seq[PartMoments]) = {
     // With the rows and values as they are stored, so that test rows are not cropped either.
     val stored = Seq[(Key[_], String)](
       DataKeys.share -> "1",
@@ -82,13 +81,14 @@ object DataSetStatistics {
         val sets = Variants.find[DataSource]("data source", name).open(plain, hadoop.value)
         PartMoments(test, ofStore(if (test) sets.test else sets.train), Skipped.none, None)
       }
-      (facts.description, parts.collect().toSeq)
+      (facts.description, 0, parts.collect().toSeq)
     }
   }
 
   private def ofStore(store: RowStore): Moments = {
     val row = new Array[Float](store.width)
-    val (whole, label, moments) = (FloatBuffer.wrap(row), LongBuffer.allocate(1), new RunningMoments(store.width))
+    val (whole, label, moments) =
+      (FloatBuffer.wrap(row), LongBuffer.allocate(store.labels), new RunningMoments(store.width))
     (0 until store.rows).foreach { id =>
       store.read(id, 0, whole, label)
       moments.add(row, label.get(0).toInt)
@@ -107,10 +107,11 @@ private[data] final case class PartMoments(test: Boolean, moments: Moments, skip
 
 private[data] final class MomentsSink(layout: RecordLayout, policy: BadRecords)
     extends RecordSink(layout, policy.skip, policy.limit) {
-  private val running = new RunningMoments(layout.width + (if (layout.isRegression) 1 else 0))
+  private val running = new RunningMoments(layout.width + (if (layout.hasNumbers) layout.labels else 0))
   override protected def wantsFloats: Boolean = true
   protected def accept(row: Array[Byte], label: Int): Unit = throw new IllegalStateException("this sink takes numbers")
   override protected def acceptFloats(row: Array[Float], label: Int): Unit =
-    if (layout.isRegression) running.add(row :+ Target.value(label), 0) else running.add(row, label)
+    if (layout.hasNumbers) running.add(row ++ (label +: otherLabels).map(Target.value), 0)
+    else running.add(row, label)
   def moments: Moments = running.result
 }

@@ -59,8 +59,9 @@ private[data] object FrameRows {
   ): RecordPlan = {
     val picked = pick(train, settings)
     val layout = layoutOf(picked, description, settings)
+    val columns = TableKeys.labels(settings).size
     val converter =
-      new RowConverter(layout, valuesOf(picked, settings).map(_.dataType), settings(binary) == "raw")
+      new RowConverter(layout, columns, valuesOf(picked, settings).map(_.dataType), settings(binary) == "raw")
     def decoded(frame: DataFrame, testing: Boolean) = {
       val rows = s"the ${if (testing) "test" else "training"} rows${if (fromFiles) "" else s" ($description)"}"
       decoding(frame, converter, testing, rows, fromFiles)
@@ -118,17 +119,18 @@ private[data] object FrameRows {
     scala.util.Try(new Path(new java.net.URI(address)).toString).getOrElse(address)
 
   private def valuesOf(picked: DataFrame, settings: Settings): Seq[StructField] =
-    picked.schema.fields.toSeq.drop(1).dropRight(if (settings(TableKeys.weight).isEmpty) 0 else 1)
+    picked.schema.fields.toSeq
+      .drop(TableKeys.labels(settings).size)
+      .dropRight(if (settings(TableKeys.weight).isEmpty) 0 else 1)
 
-  /** The label's column first, then those of the values, and the weight's. */
+  /** The labels' columns first, then those of the values, and the weight's. */
   private def pick(frame: DataFrame, settings: Settings): DataFrame = {
     val names = frame.columns.toSeq
-    val wanted = settings(TableKeys.label)
     def unknown(key: String, name: String) = throw new ConfigurationException(
       s"Configuration key '$key' names the column '$name', which is not there.${Settings.suggestion(name, names)} The columns are ${names.take(20).mkString(", ")}" +
         s"${if (names.size > 20) ", …" else ""}."
     )
-    val label =
+    val labels = TableKeys.labels(settings).map { wanted =>
       if (names.contains(wanted)) wanted
       else
         scala.util
@@ -136,10 +138,11 @@ private[data] object FrameRows {
           .toOption
           .flatMap(at => names.lift(if (at < 0) names.size + at else at))
           .getOrElse(unknown(TableKeys.label.name, wanted))
+    }
     val weight = Some(settings(TableKeys.weight)).filter(_.nonEmpty)
     weight.foreach { name =>
       if (!names.contains(name)) unknown(TableKeys.weight.name, name)
-      if (name == label)
+      if (labels.contains(name))
         throw new ConfigurationException(
           s"Column '$name' is that of the label (`data.label`) and of the weights (`data.weight`). Name another column in one of them."
         )
@@ -153,13 +156,14 @@ private[data] object FrameRows {
     }
     val values =
       if (settings(TableKeys.columns).nonEmpty) settings(TableKeys.columns)
-      else names.filter(name => name != label && !weight.contains(name))
+      else names.filterNot(name => labels.contains(name) || weight.contains(name))
     values.find(!names.contains(_)).foreach(unknown(TableKeys.columns.name, _))
     if (values.isEmpty)
       throw new ConfigurationException(
-        s"There is no column besides the label's, '$label'${weight.fold("")(name => s", and the weights', '$name'")}; a row needs at least one value."
+        s"There is no column besides the label's, '${labels.mkString("', '")}'${weight
+            .fold("")(name => s", and the weights', '$name'")}; a row needs at least one value."
       )
-    frame.select((label +: (values ++ weight)).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)
+    frame.select((labels ++ values ++ weight).map(name => frame.col(s"`${name.replace("`", "``")}`")): _*)
   }
 
   private def layoutOf(picked: DataFrame, description: String, settings: Settings): RecordLayout = {
@@ -182,50 +186,84 @@ private[data] object FrameRows {
     val shape =
       if (!single) DataKeys.shapeOf(settings, values.size, s"there are ${values.size} columns of values")
       else if (settings(DataKeys.shape).nonEmpty) settings(DataKeys.shape)
-      else Seq(firstLength(picked, values.head.name, description))
+      else Seq(firstLength(picked, values.head.name, description, "; or set `data.shape`"))
+    val columns = TableKeys.labels(settings)
+    val classes =
+      if (columns.size == 1 && isList(picked)) listed(picked, description, settings) else TableKeys.classes(settings)
     RecordLayout(
       shape,
       kind,
-      TableKeys.classes(settings),
+      classes,
       description,
-      settings(TableKeys.labelNames),
+      TableKeys.names(settings, classes, columns),
       if (single) Nil else values.map(_.name),
       if (single) values.head.name else "",
       weighted = settings(TableKeys.weight).nonEmpty,
-      ignored = TableKeys.ignored(settings)
+      ignored = TableKeys.ignored(settings),
+      binary = TableKeys.isBinary(settings)
     )
   }
 
-  private def firstLength(picked: DataFrame, column: String, description: String): Int = {
+  /** Whether the first column, the label's, holds arrays or vectors. */
+  private def isList(picked: DataFrame): Boolean = picked.schema.head.dataType match {
+    case _: ArrayType | _: UserDefinedType[_] => true
+    case _ => false
+  }
+
+  /** How many labels a row has, which are a list in one column. */
+  private def listed(picked: DataFrame, description: String, settings: Settings): Int = {
+    val column = picked.schema.head
+    if (!TableKeys.isBinary(settings))
+      throw new ConfigurationException(
+        s"Column '${column.name}' (`data.label`) is of type ${column.dataType.simpleString}; a list holds several labels of a row, each 0 or 1. Set " +
+          "loss.name=binary-cross-entropy, or name a column with one label."
+      )
+    val count = firstLength(picked, column.name, description, "")
+    if (count == 1)
+      throw new ConfigurationException(
+        s"Column '${column.name}' (`data.label`) of the $description holds lists of one number. Make it a column of numbers: frame.withColumn(…, element_at(…, 1))."
+      )
+    count
+  }
+
+  private def firstLength(picked: DataFrame, column: String, description: String, remedy: String): Int = {
     val first = picked.filter(picked.col(s"`${column.replace("`", "``")}`").isNotNull).limit(1).collect()
     first.headOption
-      .flatMap(row => RowConverter.length(row.get(1)))
+      .flatMap(row => RowConverter.length(row.get(row.fieldIndex(column))))
       .filter(_ > 0)
       .getOrElse(
         throw new ConfigurationException(
           if (picked.isEmpty) Materializer.noRows(description, "")
           else
-            s"Column '$column' of the $description is null in each row, or not of a kind that can be read, so the length of a row is not known. Give rows with " +
-              "values: an array of numbers, a vector or binary; or set `data.shape`."
+            s"Column '$column' of the $description is null in each row, or not of a kind that can be read, so its length is not known. Give rows with " +
+              s"values: an array of numbers, a vector or binary$remedy."
         )
       )
   }
 }
 
-/** Turns rows of a DataFrame (the label, the values, and where the layout has it the weight) into records. */
-private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType], raw: Boolean) extends Serializable {
+/**
+ * Turns rows of a DataFrame (the labels, the values, and where the layout has it the weight) into records.
+ *
+ * @param columns
+ *   how many the labels have: one for each, or one with a list
+ * @param types
+ *   of the values' columns
+ */
+private[data] final class RowConverter(layout: RecordLayout, columns: Int, types: Seq[DataType], raw: Boolean)
+    extends Serializable {
   import RecordSink.NoOffset
   @transient private lazy val images = new ImageDecoder(layout.shape)
   @transient private lazy val values = new Array[Float](layout.width)
   private val numeric = types.forall(RowConverter.isNumber)
 
   def send(row: Row, number: Long, sink: RecordSink): Unit = {
-    val weight = if (layout.weighted) RowConverter.float(row.get(types.size + 1)) else 1f
+    val weight = if (layout.weighted) RowConverter.float(row.get(columns + types.size)) else 1f
     if (!(weight >= 0) || weight.isInfinite)
       sink.bad(
         number,
         NoOffset,
-        s"the weight is ${row.get(types.size + 1)}; weights (`data.weight`) are finite numbers of at least 0"
+        s"the weight is ${row.get(columns + types.size)}; weights (`data.weight`) are finite numbers of at least 0"
       )
     else {
       sink.weight = weight
@@ -234,11 +272,11 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
   }
 
   private def sendValues(row: Row, number: Long, sink: RecordSink): Unit =
-    labelOf(row.get(0)) match {
-      case None => sink.bad(number, NoOffset, s"the label is '${row.get(0)}'; ${labelsSay(row.get(0))}")
-      case Some(label) if numeric => sendNumbers(row, label, number, sink)
-      case Some(label) =>
-        row.get(1) match {
+    labelOf(row, sink) match {
+      case Left(reason) => sink.bad(number, NoOffset, reason)
+      case Right(label) if numeric => sendNumbers(row, label, number, sink)
+      case Right(label) =>
+        row.get(columns) match {
           case null => sink.bad(number, NoOffset, "the value is null")
           case bytes: Array[Byte] if raw =>
             if (bytes.length == layout.width) sink.bytes(bytes, label, number, NoOffset)
@@ -253,8 +291,8 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
 
   private def sendNumbers(row: Row, label: Int, number: Long, sink: RecordSink): Unit = {
     var column = 0
-    while (column < values.length && !row.isNullAt(column + 1)) {
-      values(column) = RowConverter.float(row.get(column + 1))
+    while (column < values.length && !row.isNullAt(columns + column)) {
+      values(column) = RowConverter.float(row.get(columns + column))
       column += 1
     }
     if (column < values.length)
@@ -277,20 +315,41 @@ private[data] final class RowConverter(layout: RecordLayout, types: Seq[DataType
       else if (layout.labelNames.nonEmpty) ""
       else
         Numbers.double(text) match {
-          case None if layout.isRegression => ""
+          case None if layout.hasNumbers => ""
           case None =>
             "; number words with StringIndexer of pyspark.ml.feature (and set `data.label` to its output), or name the classes in " +
               "`data.label_names`"
-          case Some(number) if !layout.isRegression && number == math.rint(number) && number >= layout.classes =>
+          case Some(number) if !layout.hasNumbers && number == math.rint(number) && number >= layout.classes =>
             "; set `data.classes` to one more than the largest label"
           case _ => ""
         }
     layout.labelsSay(text) + remedy
   }
 
-  private def labelOf(value: Any): Option[Int] = value match {
+  /** The first label, the others where the sink takes them; or why there is none. */
+  private def labelOf(row: Row, sink: RecordSink): Either[String, Int] = if (layout.labels == 1) oneLabel(row.get(0))
+  else {
+    val found: Seq[Any] =
+      if (columns > 1) (0 until columns).map(row.get)
+      else if (row.isNullAt(0)) Seq(null)
+      else RowConverter.numbers(row.get(0)).toSeq
+    if (found.size != layout.labels && found != Seq(null))
+      Left(s"the row has ${found.size} labels, and the first row has ${layout.labels}")
+    else {
+      val all = found.map(oneLabel)
+      all.collectFirst { case wrong @ Left(_) => wrong }.getOrElse {
+        sink.otherLabels = all.tail.map(_.getOrElse(0)).toArray
+        all.head
+      }
+    }
+  }
+
+  private def oneLabel(value: Any): Either[String, Int] =
+    numbered(value).toRight(s"the label is '$value'; ${labelsSay(value)}")
+
+  private def numbered(value: Any): Option[Int] = value match {
     case null => None
-    case flag: Boolean if !layout.isRegression => Some(if (flag) 1 else 0)
+    case flag: Boolean if !layout.hasNumbers => Some(if (flag) 1 else 0)
     case flag: Boolean => layout.label(if (flag) "1" else "0")
     case other => layout.label(other.toString)
   }

@@ -7,19 +7,20 @@ import java.nio.{FloatBuffer, LongBuffer}
 /**
  * Rows as they were decoded, one byte or one fp32 a value, read as value × scale.
  *
- * @param labels
- *   the rows' classes; of a regression `loss.Target.bits`
+ * @param classes
+ *   the rows' classes; where labels are numbers `loss.Target.bits`, `labels` of each row
  * @param weights
  *   `loss.Target.weightBits`; None: all rows count alike
  */
 final class HeldRowStore(
     blocks: RowBlocks,
     kind: ValueKind,
-    labels: Array[Int],
+    classes: Array[Int],
     scale: Double,
-    weights: Option[Array[Int]] = None
+    weights: Option[Array[Int]] = None,
+    override val labels: Int = 1
 ) extends RowStore {
-  require(labels.length == blocks.rows, s"${labels.length} labels for ${blocks.rows} rows")
+  require(classes.length == blocks.rows * labels, s"${classes.length} labels for ${blocks.rows} rows")
   val rows: Int = blocks.rows
   val width: Int = blocks.rowBytes / kind.bytes
   private val scaled: Array[Float] = Array.tabulate(256)(value => (value * scale).toFloat)
@@ -28,7 +29,9 @@ final class HeldRowStore(
   private val weightBits = weights.orNull
 
   def label(id: Int): Long =
-    if (weightBits == null) labels(id).toLong else Target.weightedBy(labels(id), weightBits(id))
+    if (weightBits == null) classes(id * labels).toLong else Target.weightedBy(classes(id * labels), weightBits(id))
+
+  override def label(id: Int, at: Int): Long = if (at == 0) label(id) else classes(id * labels + at).toLong
 
   def read(id: Int, at: Int, features: FloatBuffer, target: LongBuffer): Unit =
     read(id, at, features, target, rowCopy)
@@ -52,7 +55,9 @@ final class HeldRowStore(
       if (factor != 1f) scaleAll(row)
     }
     features.put(at * width, row)
-    target.put(at, label(id))
+    target.put(at * labels, label(id))
+    var other = 1
+    while (other < labels) { target.put(at * labels + other, classes(id * labels + other).toLong); other += 1 }
   }
 
   private def fromBytes(raw: Array[Byte], row: Array[Float]): Unit = {

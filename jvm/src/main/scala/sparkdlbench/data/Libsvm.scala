@@ -31,8 +31,9 @@ final class Libsvm extends DataSource with FileSource {
     ValueKind.named(settings(TableKeys.heldAs)).get,
     TableKeys.classes(settings),
     s"LIBSVM text from ${settings(DataKeys.path)}",
-    settings(TableKeys.labelNames),
-    ignored = TableKeys.ignored(settings)
+    TableKeys.names(settings, 1, Nil),
+    ignored = TableKeys.ignored(settings),
+    binary = TableKeys.isBinary(settings)
   )
 
   def decode(split: Split, settings: Settings, hadoop: Configuration, sink: RecordSink): Unit = {
@@ -98,8 +99,9 @@ private[data] object Libsvm {
         ValueKind.Float32,
         TableKeys.classes(settings),
         "",
-        settings(TableKeys.labelNames),
-        ignored = TableKeys.ignored(settings)
+        TableKeys.names(settings, 1, Nil),
+        ignored = TableKeys.ignored(settings),
+        binary = TableKeys.isBinary(settings)
       )
     val sink = new RecordSink(layout, skip = true, Int.MaxValue) {
       protected def accept(row: Array[Byte], label: Int): Unit = ()

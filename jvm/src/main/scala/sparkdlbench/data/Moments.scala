@@ -44,10 +44,11 @@ private[data] final case class Moments(
       )
     }
 
-  /** @param numbers whether labels are numbers; each then stands behind the row's values */
-  def toMap(numbers: Boolean): ListMap[String, Any] = {
+  /** @param numbers how many labels a row has that are numbers, behind its values; 0: its label is a class */
+  def toMap(numbers: Int): ListMap[String, Any] = {
     val deviation = squares.map(sum => math.sqrt(sum / math.max(1L, count)))
-    def values(each: Array[Double]) = if (numbers) each.dropRight(1) else each
+    def values(each: Array[Double]) = each.dropRight(numbers)
+    def ofLabels(each: Array[Double]): Any = if (numbers == 1) each.last else each.takeRight(numbers)
     Json.fields(
       "rows" -> count,
       "min" -> values(low),
@@ -55,8 +56,13 @@ private[data] final case class Moments(
       "mean" -> values(mean),
       "standard_deviation" -> values(deviation),
       "labels" ->
-        (if (numbers)
-           ListMap("min" -> low.last, "max" -> high.last, "mean" -> mean.last, "standard_deviation" -> deviation.last)
+        (if (numbers > 0)
+           ListMap(
+             "min" -> ofLabels(low),
+             "max" -> ofLabels(high),
+             "mean" -> ofLabels(mean),
+             "standard_deviation" -> ofLabels(deviation)
+           )
          else ListMap(labels.toSeq.sorted.map { case (label, rows) => label.toString -> rows }: _*))
     )
   }

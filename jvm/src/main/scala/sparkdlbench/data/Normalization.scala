@@ -109,7 +109,7 @@ object Normalization {
 
   private def eachRow(store: RowStore)(use: (Int, Array[Float]) => Unit): Unit = {
     val row = new Array[Float](store.width)
-    val (whole, label, one) = (FloatBuffer.wrap(row), LongBuffer.allocate(1), new Array[Int](1))
+    val (whole, label, one) = (FloatBuffer.wrap(row), LongBuffer.allocate(store.labels), new Array[Int](1))
     var id = 0
     while (id < store.rows) {
       one(0) = id

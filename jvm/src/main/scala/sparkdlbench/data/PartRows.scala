@@ -20,6 +20,7 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   private val files = folder.openParts(keepOpen)
   private val read = new LongAdder
   def width: Int = layout.width
+  def labels: Int = layout.labels
 
   /** The same rows for a reader that reads often, and closes them. */
   def keepingOpen: PartRows = new PartRows(folder, parts, scale, PartRows.MostOpen)
@@ -43,24 +44,25 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     val _ = lists.foldLeft(0) { (at, list) => loadList(list, room, at); at + list.length }
   }
 
-  /** The label of one row, as `Batch` has it. Many are read at once, for callers that ask for one after the other. */
-  def label(row: Int): Long = {
-    val held = labels
-    if (row >= held.from && row < held.from + held.values.length) held.values(row - held.from)
+  /** A label of one row, as `Batch` has it. Many are read at once, for callers that ask for one after the other. */
+  def label(row: Int, at: Int = 0): Long = {
+    val held = heldLabels
+    if (row >= held.from && row < held.from + held.values.length / labels)
+      held.values((row - held.from) * labels + at)
     else {
       val index = partOf(row)
       val first = row - starts(index)
-      val count = math.min(PartRows.LabelsAtOnce, parts(index).rows - first)
+      val count = math.min(math.max(1, PartRows.LabelsAtOnce / labels), parts(index).rows - first)
       val file = folder.file(parts(index))
       val found =
         try files.use(file)(readLabels(_, parts(index), first, count))
         catch { case cause: IOException => folder.unreadable(file, cause) }
-      labels = new Labels(row, found)
-      found.head
+      heldLabels = new Labels(row, found)
+      found(at)
     }
   }
   private final class Labels(val from: Int, val values: Array[Long])
-  @volatile private var labels = new Labels(0, Array.emptyLongArray)
+  @volatile private var heldLabels = new Labels(0, Array.emptyLongArray)
 
   private def loadList(list: Array[Int], room: RowRoom, first: Int): Unit = {
     var at = 0
@@ -90,8 +92,8 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
           folder.damaged(file, s"ends before its row ${from + count - 1}")
         seekLabels(stream, part, from)
         var at = 0
-        folder.eachLabel(stream, file, from, count) { (row, label) =>
-          if (row == wanted(at)) { room.put(first + at, label); at += 1 }
+        folder.eachLabel(stream, file, from, count) { (row, label, others) =>
+          if (row == wanted(at)) { room.put(first + at, label, others); at += 1 }
         }
       }
     catch { case cause: IOException => folder.unreadable(file, cause) }
@@ -114,9 +116,12 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     stream.seek(part.rows.toLong * layout.rowBytes + from.toLong * layout.labelBytes)
 
   private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Long] = {
-    val found = new Array[Long](count)
+    val found = new Array[Long](count * labels)
     seekLabels(stream, part, from)
-    folder.eachLabel(stream, folder.file(part), from, count)((row, label) => found(row - from) = label)
+    folder.eachLabel(stream, folder.file(part), from, count) { (row, label, others) =>
+      found((row - from) * labels) = label
+      others.indices.foreach(at => found((row - from) * labels + 1 + at) = others(at).toLong)
+    }
     found
   }
 }
@@ -136,19 +141,21 @@ private[data] final class RowRoom(capacity: Int, layout: RecordLayout, scale: Do
   val rows: HeldRowStore = held.store(blocks, scale)
 
   /** @param label as `RowsFolder.eachLabel` gives it */
-  def put(row: Int, label: Long): Unit = held.put(row, label)
+  def put(row: Int, label: Long, others: Array[Int]): Unit = held.put(row, label, others)
 }
 
 /** Labels of rows that are held, and their weights where they have some. */
 private[data] final class HeldLabels(rows: Int, layout: RecordLayout) {
-  private val labels = new Array[Int](rows)
+  private val labels = new Array[Int](Math.multiplyExact(rows, layout.labels))
   private val weights = if (layout.weighted) Some(new Array[Int](rows)) else None
 
-  def put(row: Int, label: Long): Unit = {
-    labels(row) = label.toInt
+  /** @param others labels behind the first */
+  def put(row: Int, label: Long, others: Array[Int]): Unit = {
+    labels(row * layout.labels) = label.toInt
+    if (others.nonEmpty) System.arraycopy(others, 0, labels, row * layout.labels + 1, others.length)
     weights.foreach(_(row) = (label >> 32).toInt)
   }
 
   def store(blocks: RowBlocks, scale: Double): HeldRowStore =
-    new HeldRowStore(blocks, layout.kind, labels, scale, weights)
+    new HeldRowStore(blocks, layout.kind, labels, scale, weights, layout.labels)
 }

@@ -28,8 +28,9 @@ private[data] final case class PartOutcome(
 /** Writes one part's good records to a file of decoded rows (see RowsPart). */
 private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit: Int, stream: OutputStream)
     extends RecordSink(layout, skip, limit) {
+
+  /** Of each row its labels, and its weight where it has one. */
   private val labels = new ArrayBuilder.ofInt
-  private val weights = new ArrayBuilder.ofInt
   private val running = new RowsDigest.Running
   private var count = 0
 
@@ -39,23 +40,19 @@ private[data] final class PartWriter(layout: RecordLayout, skip: Boolean, limit:
   protected def accept(row: Array[Byte], label: Int): Unit = {
     stream.write(row)
     labels += label
-    if (layout.weighted) weights += Target.weightBits(weight)
-    running.add(row, label, weight)
+    if (otherLabels.nonEmpty) labels ++= otherLabels
+    if (layout.weighted) labels += Target.weightBits(weight)
+    running.add(row, label, weight, otherLabels)
     count = Math.addExact(count, 1)
   }
 
   def finish(): Unit = {
-    val (values, behind) = (labels.result(), weights.result())
-    val bytes = ByteBuffer
-      .allocate(math.min(values.length, PartWriter.Labels) * layout.labelBytes)
-      .order(ByteOrder.LITTLE_ENDIAN)
+    val values = labels.result()
+    val bytes = ByteBuffer.allocate(math.min(values.length, PartWriter.Labels) * 4).order(ByteOrder.LITTLE_ENDIAN)
     values.indices.grouped(PartWriter.Labels).foreach { some =>
       bytes.clear()
-      some.foreach { row =>
-        bytes.putInt(values(row))
-        if (layout.weighted) bytes.putInt(behind(row))
-      }
-      stream.write(bytes.array, 0, some.length * layout.labelBytes)
+      some.foreach(at => bytes.putInt(values(at)))
+      stream.write(bytes.array, 0, some.length * 4)
     }
   }
 }

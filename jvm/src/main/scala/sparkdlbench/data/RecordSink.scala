@@ -11,7 +11,7 @@ import scala.collection.mutable.ArrayBuffer
  * @param shape
  *   shape of one row as it is stored
  * @param classes
- *   how many; RecordLayout.Regression: labels are numbers
+ *   how many; RecordLayout.Regression: labels are numbers; where labels are answers how many of them a row has
  * @param labelNames
  *   the labels of class 0, 1, …, where they are words or other numbers; empty where labels are the classes' numbers
  * @param columns
@@ -22,6 +22,8 @@ import scala.collection.mutable.ArrayBuffer
  *   columns of a line of text, also of those that are not read; while such files are decoded
  * @param weighted
  *   whether each row has a weight
+ * @param binary
+ *   whether labels that are numbers are answers: 0 for no, 1 for yes, or between
  * @param ignored
  *   `loss.ignore_label` where that is none of the classes: a label, too
  */
@@ -35,7 +37,8 @@ private[data] final case class RecordLayout(
     column: String = "",
     fileColumns: Int = 0,
     weighted: Boolean = false,
-    ignored: Option[Int] = None
+    ignored: Option[Int] = None,
+    binary: Boolean = false
 ) extends Serializable {
   val width: Int = shape.product
   def rowBytes: Int = width * kind.bytes
@@ -43,11 +46,27 @@ private[data] final case class RecordLayout(
   /** Of a row's weight. */
   def weightBytes: Int = if (weighted) 4 else 0
 
-  /** Of a row's label, and of its weight behind it. */
-  def labelBytes: Int = 4 + weightBytes
+  /** Of a row's labels, and of its weight behind them. */
+  def labelBytes: Int = 4 * labels + weightBytes
 
   /** Whether labels are numbers; each then stands as `Target.bits` where a class's number stands otherwise. */
-  def isRegression: Boolean = classes == RecordLayout.Regression
+  def hasNumbers: Boolean = binary || classes == RecordLayout.Regression
+
+  /** How many labels a row has. */
+  def labels: Int = if (binary) classes else 1
+
+  private def number(text: String): Option[Float] = {
+    val found = Numbers.double(text).map(_.toFloat)
+    if (labelNames.isEmpty || labels > 1) found
+    else named(text).map(_.toFloat).orElse(found.filter(number => ignored.exists(_.toFloat == number)))
+  }
+
+  private def named(text: String): Option[Int] =
+    byName.get(text.trim).orElse(Numbers.double(text).flatMap(byValue.get))
+
+  /** Whether rows may have this label, a number. */
+  def takes(label: Float): Boolean = !label.isNaN && !label.isInfinite &&
+    (!binary || (label >= 0 && label <= 1) || ignored.exists(_.toFloat == label))
 
   /** Whether rows may have this label, a class's number. */
   def takes(label: Int): Boolean = (label >= 0 && label < classes) || ignored.contains(label)
@@ -61,16 +80,13 @@ private[data] final case class RecordLayout(
 
   /** The class that a label's text stands for; None where it is not one. A name that is a number stands for its value: -1 for -1.0 too. */
   def label(text: String): Option[Int] =
-    if (isRegression) Numbers.double(text).map(_.toFloat).filterNot(_.isInfinite).map(Target.bits)
-    else if (labelNames.nonEmpty)
-      byName
-        .get(text.trim)
-        .orElse(Numbers.double(text).flatMap(byValue.get))
-        .orElse(Numbers.whole(text).filter(ignored.contains))
-    else Numbers.whole(text).filter(takes)
+    if (hasNumbers) number(text).filter(takes(_)).map(Target.bits)
+    else if (labelNames.nonEmpty) named(text).orElse(Numbers.whole(text).filter(ignored.contains))
+    else Numbers.whole(text).filter(takes(_))
 
   def labelsSay: String =
-    if (isRegression) "labels of a regression (`loss.name`) are finite numbers"
+    if (binary) s"with this loss (`loss.name`) labels are 0 for no, 1 for yes, or numbers between$orIgnored"
+    else if (hasNumbers) "labels of a regression (`loss.name`) are finite numbers"
     else if (labelNames.nonEmpty) s"`data.label_names` are ${labelNames.take(10).mkString(", ")}$orIgnored"
     else s"with `data.classes` = $classes labels are 0 to ${classes - 1}$orIgnored"
 
@@ -78,7 +94,7 @@ private[data] final case class RecordLayout(
 
   /** The same with what to do where this label, which is none, is a number with a fraction. */
   def labelsSay(text: String): String = labelsSay +
-    (if (!isRegression && labelNames.isEmpty && Numbers.double(text).exists(number => number != math.rint(number)))
+    (if (!hasNumbers && labelNames.isEmpty && Numbers.double(text).exists(number => number != math.rint(number)))
        s"; a label with a fraction is for regression: ${RecordLayout.Remedy}"
      else "")
 }
@@ -118,6 +134,9 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
 
   /** That of the next row, where the layout has weights: a finite number of at least 0. */
   var weight: Float = 1f
+
+  /** Those of the next row behind its first, where it has several: the bits of numbers. */
+  var otherLabels: Array[Int] = Array.emptyIntArray
 
   /** Where in the file this part of it begins, bytes; records are counted from there. */
   var partStart: Long = 0L
@@ -181,7 +200,8 @@ private[data] abstract class RecordSink(val layout: RecordLayout, skip: Boolean,
   }
 
   private def labelIsGood(label: Int, record: Long, offset: Long): Boolean = {
-    val good = layout.isRegression || layout.takes(label)
+    require(otherLabels.length == layout.labels - 1, s"${otherLabels.length + 1} labels in place of ${layout.labels}")
+    val good = layout.hasNumbers || layout.takes(label)
     if (!good) bad(record, offset, s"the label is $label; ${layout.labelsSay}")
     good
   }

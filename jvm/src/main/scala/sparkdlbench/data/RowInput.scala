@@ -17,6 +17,8 @@ package sparkdlbench.data
  *   the names of class 0, 1, …; empty where classes have numbers alone
  * @param change
  *   the normalisation, where there is one
+ * @param binary
+ *   whether each of the model's outputs is the score of an answer, no or yes, and its sigmoid that answer's probability
  */
 final case class RowInput(
     shape: Seq[Int],
@@ -24,7 +26,8 @@ final case class RowInput(
     factor: Double = 1,
     crop: Int = 0,
     labels: Seq[String] = Nil,
-    change: Option[Normalization.Change] = None
+    change: Option[Normalization.Change] = None,
+    binary: Boolean = false
 ) {
 
   /** Values of a stored row. */

@@ -9,11 +9,23 @@ trait RowStore {
   /** fp32 values a row. */
   def width: Int
 
-  /** Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its label at `labels`(at), as `Batch` has it. */
+  /** Labels a row: more than one where it has several answers. */
+  def labels: Int = 1
+
+  /**
+   * Writes row `id` as fp32 at `features` [at × width, (at + 1) × width) and its labels at `labels` [at × labels, (at + 1) × labels), as
+   * `Batch` has them.
+   */
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit
 
-  /** The label of row `id` alone, as `Batch` has it. */
+  /** The label of row `id` alone, as `Batch` has it; the first one where it has several. */
   def label(id: Int): Long
+
+  /** The label of row `id` at that place among its labels. */
+  def label(id: Int, at: Int): Long = {
+    require(at == 0, s"label $at of a row that has one")
+    label(id)
+  }
 
   /**
    * `read` of the rows whose ids are `ids`[from, until), to places 0, 1, …; stores override it where that is faster.

@@ -9,7 +9,9 @@ import java.nio.{FloatBuffer, LongBuffer}
 /** Row `id` is row `pick`(id) of another store. */
 private[data] final class PickedRows(store: RowStore, val rows: Int, pick: Int => Int) extends RowStore {
   def width: Int = store.width
+  override def labels: Int = store.labels
   def label(id: Int): Long = store.label(checked(id))
+  override def label(id: Int, at: Int): Long = store.label(checked(id), at)
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     store.read(checked(id), at, features, labels)
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit =
@@ -33,7 +35,9 @@ private[data] final class ChangedRows(
     change: (Int, Array[Float], Array[Float]) => Unit
 ) extends RowStore {
   def rows: Int = store.rows
+  override def labels: Int = store.labels
   def label(id: Int): Long = store.label(id)
+  override def label(id: Int, at: Int): Long = store.label(id, at)
 
   override def visit(plan: BatchPlan, seed: Long): RowVisit = {
     val stored = store.visit(plan, seed)
@@ -60,11 +64,11 @@ private[data] final class ChangedRows(
       out: FloatBuffer,
       labels: LongBuffer
   ): Unit = {
-    val (stored, count) = (store.width, until - from)
+    val (stored, count, each) = (store.width, until - from, store.labels)
     val most = math.max(1, math.min(count, ChangedRows.ValuesAtOnce / math.max(1, stored)))
     val some = new Array[Float](most * stored)
     val (row, changed) = (new Array[Float](stored), new Array[Float](width))
-    val (values, found) = (FloatBuffer.wrap(some), LongBuffer.allocate(most))
+    val (values, found) = (FloatBuffer.wrap(some), LongBuffer.allocate(most * each))
     var at = from
     while (at < until) {
       val end = math.min(until, at + most)
@@ -74,7 +78,11 @@ private[data] final class ChangedRows(
         System.arraycopy(some, (place - at) * stored, row, 0, stored)
         change(ids(place), row, changed)
         out.put((first + place - from) * width, changed)
-        labels.put(first + place - from, found.get(place - at))
+        var label = 0
+        while (label < each) {
+          labels.put((first + place - from) * each + label, found.get((place - at) * each + label))
+          label += 1
+        }
         place += 1
       }
       at = end
@@ -92,17 +100,23 @@ private object ChangedRows {
 private[data] final class WeightedRows private (store: RowStore, factor: Double) extends RowStore {
   def rows: Int = store.rows
   def width: Int = store.width
+  override def labels: Int = store.labels
   def label(id: Int): Long = weighed(store.label(id))
+  override def label(id: Int, at: Int): Long = if (at == 0) label(id) else store.label(id, at)
 
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     store.read(id, at, features, labels)
-    labels.put(at, weighed(labels.get(at)))
+    val first = at * this.labels
+    labels.put(first, weighed(labels.get(first)))
     ()
   }
 
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     store.readAll(ids, from, until, features, labels)
-    (0 until until - from).foreach(at => labels.put(at, weighed(labels.get(at))))
+    (0 until until - from).foreach { row =>
+      val first = row * this.labels
+      labels.put(first, weighed(labels.get(first)))
+    }
   }
 
   override def visit(plan: BatchPlan, seed: Long): RowVisit = {
@@ -141,29 +155,34 @@ private[sparkdlbench] object WeightedRows {
   }
 
   /**
-   * The sets with weights whose mean is 1 over the rows that `loss.ignore_label` leaves: what is learned is then the mean over those, and so
+   * The sets with weights whose mean is 1 over the labels that `loss.ignore_label` leaves: what is learned is then the mean over those, and so
    * is the test loss. Reads all labels.
    */
-  def counted(sets: DataSets, settings: Settings): DataSets = IgnoredLabel.of(settings).fold(sets) { ignored =>
-    val (_, train) = sums(sets.train, ignored, "train on")
-    val (testing, test) = sums(sets.test, ignored, "test on")
+  def counted(sets: DataSets, settings: Settings): DataSets = if (IgnoredLabel.of(settings).isEmpty) sets
+  else {
+    val (_, train) = sums(sets.train, settings, "train on")
+    val (testing, test) = sums(sets.test, settings, "test on")
     def view(store: RowStore, factor: Double) = if (factor == 1) store else new WeightedRows(store, factor)
     // A step's mean is over all its rows, an evaluation's over those that it has counted.
     sets.copy(train = view(sets.train, sets.train.rows / train), test = view(sets.test, testing / test))
   }
 
-  /** How many rows count, and the sum of their weights. */
-  private def sums(store: RowStore, ignored: Int, purpose: String): (Long, Double) = {
+  /** How many rows count, and the sum of their weights, each times the share of its labels that count. */
+  private def sums(store: RowStore, settings: Settings, purpose: String): (Long, Double) = {
+    val ignored = IgnoredLabel.among(settings)
     var (rows, sum, id) = (0L, 0.0, 0)
     while (id < store.rows) {
-      val label = store.label(id)
-      if (label.toInt != ignored) { rows += 1; sum += Target.weight(label).toDouble }
+      var (counted, at) = (0, 0)
+      while (at < store.labels) { if (!ignored(store.label(id, at))) counted += 1; at += 1 }
+      if (counted > 0) rows += 1
+      sum += Target.weight(store.label(id)).toDouble * counted / store.labels
       id += 1
     }
     if (!(sum > 0))
       throw new ConfigurationException(
-        s"All ${store.rows} rows to $purpose have the label $ignored (`loss.ignore_label`)${if (rows > 0) " or the weight 0"
-          else ""}, so no row counts. " +
+        s"All ${store.rows} rows to $purpose have the label ${settings(
+            IgnoredLabel.key
+          ).get} (`loss.ignore_label`)${if (rows > 0) " or the weight 0" else ""}, so no row counts. " +
           "Leave loss.ignore_label out, or name a label that fewer rows have."
       )
     (rows, sum)

@@ -45,10 +45,12 @@ private[data] object RowsDigest {
     private val checksum = new CRC32C
     private var (rows, value) = (0L, 0L)
 
-    def add(row: Array[Byte], label: Int, weight: Float = 1f): Unit = {
+    /** @param others labels behind the first */
+    def add(row: Array[Byte], label: Int, weight: Float = 1f, others: Array[Int] = Array.emptyIntArray): Unit = {
       checksum.reset()
       checksum.update(row, 0, row.length)
-      val mixed = SplitMix.mix((checksum.getValue << 32) ^ label)
+      val mixed =
+        others.foldLeft(SplitMix.mix((checksum.getValue << 32) ^ label))((sofar, one) => SplitMix.mix(sofar ^ one))
       value = value * Factor + (if (weight == 1f) mixed else SplitMix.mix(mixed ^ Target.bits(weight)))
       rows += 1
     }

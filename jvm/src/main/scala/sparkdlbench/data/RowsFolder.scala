@@ -13,8 +13,8 @@ import java.nio.{ByteBuffer, ByteOrder}
 import scala.jdk.CollectionConverters._
 
 /**
- * A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers: classes, or fp32. Of rows that have
- * weights, each label has `Target.weightBits` behind it.
+ * A file of decoded rows: the values of `rows` rows, then their labels as little-endian 32-bit numbers: classes, or fp32, of each
+ * row `RecordLayout.labels`. Of rows that have weights, each row's labels have `Target.weightBits` behind them.
  */
 private[data] final case class RowsPart(file: String, rows: Int, test: Boolean)
 
@@ -39,14 +39,15 @@ private[data] final case class RowsManifest(
     Json.fields(
       // Versions that know classes alone refuse the others.
       "schema" ->
-        (if (layout.weighted) RowsFolder.WeightsSchema
-         else if (layout.isRegression) RowsFolder.NumbersSchema
+        (if (layout.labels > 1) RowsFolder.SeveralSchema
+         else if (layout.weighted) RowsFolder.WeightsSchema
+         else if (layout.hasNumbers) RowsFolder.NumbersSchema
          else RowsFolder.Schema),
       "source" -> source,
       "shape" -> layout.shape,
       "kind" -> layout.kind.name,
       "classes" -> layout.classes,
-      "labels" -> (if (layout.isRegression) RowsFolder.Numbers else RowsFolder.Classes),
+      "labels" -> (if (layout.hasNumbers) RowsFolder.Numbers else RowsFolder.Classes),
       "label_names" -> layout.labelNames,
       "columns" -> layout.columns,
       "column" -> layout.column,
@@ -55,7 +56,9 @@ private[data] final case class RowsManifest(
       "rows_identity" -> identity,
       "skipped" -> skipped.toMap,
       "parts" -> parts.map(part => Json.fields("file" -> part.file, "rows" -> part.rows, "test" -> part.test))
-    ) ++ layout.ignored.map("ignored_label" -> _)
+    ) ++ layout.ignored.map("ignored_label" -> _) ++ (if (layout.binary)
+                                                        Seq("binary" -> true, "weighted" -> layout.weighted)
+                                                      else Nil)
   )
 }
 
@@ -91,7 +94,8 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
           layout.shape,
           valueColumns(settings),
           DataKeys.scaleOf(settings, layout.kind),
-          labels = layout.labelNames
+          labels = layout.labelNames,
+          binary = layout.binary
         )
       ),
       settings
@@ -114,13 +118,20 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
           "leave data.decoded_dir out, so that the rows are decoded again."
       )
     }
-    if (Loss.of(settings).isRegression != layout.isRegression) {
-      val held = if (layout.isRegression) "numbers" else s"${layout.classes} classes"
-      val remedy = if (layout.isRegression) RecordLayout.Remedy else "set loss.name=cross-entropy"
+    val loss = Loss.of(settings)
+    val several = TableKeys.labels(settings).size
+    if (several > 1 && several != layout.labels)
+      throw new ConfigurationException(
+        s"The rows that were decoded to '$path' have ${layout.labels} label${if (layout.labels == 1) "" else "s"} each, and data.label names $several columns. Leave " +
+          "data.decoded_dir out, so that the rows are decoded again, or name those of the labels."
+      )
+    if (loss.hasNumbers != layout.hasNumbers || (loss.isBinary && !layout.binary)) {
+      val held = if (layout.hasNumbers) "numbers" else s"${layout.classes} classes"
+      val remedy = if (layout.hasNumbers) RecordLayout.Remedy else "set loss.name=cross-entropy"
       throw new ConfigurationException(
         s"The labels of the decoded rows in '$path' are $held, and loss.name=${settings(
             RunKeys.loss
-          )} needs ${if (layout.isRegression) "classes" else "numbers"}. " +
+          )} needs ${if (loss.isBinary) "0 and 1" else if (layout.hasNumbers) "classes" else "numbers"}. " +
           s"Leave data.decoded_dir out, so that the rows are decoded again, or $remedy."
       )
     }
@@ -129,9 +140,9 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   private def heldBytes(training: Int, testing: Int, settings: Settings): Long =
     if (!isSharded(settings)) {
       val rows = training.toLong + testing
-      Pipeline.heldBytes(rows, layout.rowBytes, settings) + rows * layout.weightBytes
+      Pipeline.heldBytes(rows, layout.rowBytes, settings) + rows * (layout.labelBytes - 4)
     } else {
-      val held = Placement.heldBytes(training, layout.rowBytes + layout.weightBytes, settings)
+      val held = Placement.heldBytes(training, layout.rowBytes + layout.labelBytes - 4, settings)
       Placement.check(held, settings)
       held
     }
@@ -286,7 +297,9 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       try {
         blocks.fillSome(stream, first, part.rows, wanted)
         var at = first
-        eachLabel(stream, file, 0, part.rows)((row, label) => if (wanted(row)) { labels.put(at, label); at += 1 })
+        eachLabel(stream, file, 0, part.rows) { (row, label, others) =>
+          if (wanted(row)) { labels.put(at, label, others); at += 1 }
+        }
         at
       } finally stream.close()
     } catch { case cause: IOException => unreadable(file, cause) }
@@ -298,11 +311,14 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
    * @param stream
    *   stands at the first of them
    * @param use
-   *   of (row, label as `Batch` has it), in the order of the rows
+   *   of (row, its first label as `Batch` has it, the others, in an array that is used again), in the order of the rows
    */
-  def eachLabel(stream: InputStream, file: Path, from: Int, count: Int)(use: (Int, Long) => Unit): Unit = {
+  def eachLabel(stream: InputStream, file: Path, from: Int, count: Int)(
+      use: (Int, Long, Array[Int]) => Unit
+  ): Unit = {
     val each = layout.labelBytes
-    val bytes = new Array[Byte](math.min(RowsFolder.StreamBytes.toLong, count.toLong * each).toInt)
+    val bytes = new Array[Byte](math.min(math.max(RowsFolder.StreamBytes, each).toLong, count.toLong * each).toInt)
+    val others = new Array[Int](layout.labels - 1)
     val end = from + count
     var row = from
     while (row < end) {
@@ -310,12 +326,18 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
       if (stream.readNBytes(bytes, 0, some * each) < some * each) damaged(file, "ends before its last label")
       val numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).asIntBuffer()
       (0 until some).foreach { index =>
-        val label = numbers.get(index * (each / 4))
+        val first = index * (each / 4)
+        val label = numbers.get(first)
         checkLabel(label, file, row + index)
-        use(
-          row + index,
-          if (layout.weighted) weighted(label, numbers.get(2 * index + 1), file, row + index) else label.toLong
-        )
+        var at = 0
+        while (at < others.length) {
+          others(at) = numbers.get(first + 1 + at)
+          checkLabel(others(at), file, row + index)
+          at += 1
+        }
+        val own =
+          if (layout.weighted) weighted(label, numbers.get(first + layout.labels), file, row + index) else label.toLong
+        use(row + index, own, others)
       }
       row += some
     }
@@ -330,9 +352,13 @@ private[data] final class RowsFolder private (path: Path, fileSystem: FileSystem
   }
 
   private def checkLabel(label: Int, file: Path, row: Int): Unit =
-    if (layout.isRegression) {
-      if (Target.value(label).isNaN || Target.value(label).isInfinite)
-        damaged(file, s"has the label ${Target.value(label)} in row $row, no finite number")
+    if (layout.hasNumbers) {
+      if (!layout.takes(Target.value(label)))
+        damaged(
+          file,
+          s"has the label ${Target.value(label)} in row $row, ${if (layout.binary) s"and ${layout.labelsSay}"
+            else "no finite number"}"
+        )
     } else if (!layout.takes(label))
       damaged(
         file,
@@ -358,6 +384,9 @@ private[data] object RowsFolder {
 
   /** Of rows that have weights; their labels are classes or numbers. */
   val WeightsSchema = 3
+
+  /** Of rows that have several labels, with weights or without. */
+  val SeveralSchema = 4
   val Classes = "classes"
   val Numbers = "float32"
   val Manifest = "manifest.json"
@@ -405,9 +434,9 @@ private[data] object RowsFolder {
     try {
       val json = Json.read(text)
       val schema = json.path("schema").asInt
-      if (schema < Schema || schema > WeightsSchema)
+      if (schema < Schema || schema > SeveralSchema)
         throw new IllegalArgumentException(
-          s"its schema is $schema, and this version reads $Schema, $NumbersSchema and $WeightsSchema"
+          s"its schema is $schema, and this version reads $Schema to $SeveralSchema"
         )
       val kind =
         ValueKind.named(json.path("kind").asText).getOrElse(throw new IllegalArgumentException("it has no kind"))
@@ -419,8 +448,9 @@ private[data] object RowsFolder {
         texts(json.path("label_names")),
         texts(json.path("columns")),
         json.path("column").asText(""),
-        weighted = schema == WeightsSchema,
-        ignored = Some(json.path("ignored_label")).filter(_.isInt).map(_.asInt)
+        weighted = schema == WeightsSchema || (schema == SeveralSchema && json.path("weighted").asBoolean),
+        ignored = Some(json.path("ignored_label")).filter(_.isInt).map(_.asInt),
+        binary = schema == SeveralSchema || json.path("binary").asBoolean
       )
       val parts = partsOf(json.path("parts"))
       val skipped = Skipped(json.path("skipped").path("count").asLong, texts(json.path("skipped").path("listed")))
@@ -442,7 +472,9 @@ private[data] object RowsFolder {
     }
 
   private def classesOf(json: JsonNode, schema: Int): Int =
-    if (schema == Schema || (schema == WeightsSchema && json.path("labels").asText == Classes)) int(json, "classes", 2)
+    if (schema == SeveralSchema) int(json, "classes", 2)
+    else if (schema == Schema || (schema == WeightsSchema && json.path("labels").asText == Classes))
+      int(json, "classes", 2)
     else {
       val labels = json.path("labels").asText
       if (labels != Numbers || json.path("classes").asInt != RecordLayout.Regression)

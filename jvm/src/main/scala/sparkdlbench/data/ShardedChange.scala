@@ -59,7 +59,7 @@ private[data] object ShardedChange {
   private def moments(folder: String, settings: Settings, hadoop: Configuration, from: Int, until: Int): Moments = {
     val train = RowsFolder.require(folder, hadoop).sharded(settings).train
     val (running, row) = (new RunningMoments(train.width), new Array[Float](train.width))
-    val (whole, label) = (FloatBuffer.wrap(row), LongBuffer.allocate(1))
+    val (whole, label) = (FloatBuffer.wrap(row), LongBuffer.allocate(train.labels))
     val some = math.max(1, ChunkBytes / (train.width * 4))
     for (first <- from until until by some) {
       val chunk = train.load(first, math.min(until, first + some))

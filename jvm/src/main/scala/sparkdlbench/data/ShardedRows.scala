@@ -27,11 +27,13 @@ private[data] final class ShardedRows(
 ) extends RowStore
     with AutoCloseable {
   def width: Int = parts.width
+  override def labels: Int = parts.labels
 
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit =
     load(id, id + 1).read(0, at, features, labels)
 
   def label(id: Int): Long = parts.label(stored(id))
+  override def label(id: Int, at: Int): Long = parts.label(stored(id), at)
 
   override def readAll(ids: Array[Int], from: Int, until: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     var at = from
@@ -39,7 +41,13 @@ private[data] final class ShardedRows(
       var end = at + 1
       while (end < until && ids(end) == ids(end - 1) + 1) end += 1
       val run = load(ids(at), ids(at) + end - at)
-      run.readAll(Array.range(0, end - at), 0, end - at, part(features, (at - from) * width), part(labels, at - from))
+      run.readAll(
+        Array.range(0, end - at),
+        0,
+        end - at,
+        part(features, (at - from) * width),
+        part(labels, (at - from) * this.labels)
+      )
       at = end
     }
   }
@@ -127,7 +135,9 @@ private[data] final class ShardStream(all: ShardedRows, order: ShardOrder, timeo
 
   def rows: Int = all.rows
   def width: Int = all.width
+  override def labels: Int = all.labels
   def label(id: Int): Long = all.label(id)
+  override def label(id: Int, at: Int): Long = all.label(id, at)
 
   def read(id: Int, at: Int, features: FloatBuffer, labels: LongBuffer): Unit = {
     readRow(id, at, features, labels)

@@ -2,27 +2,38 @@ package sparkdlbench.engine
 
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.Batch
-import sparkdlbench.loss.ErrorSums
+import sparkdlbench.loss.{BatchLoss, ClassCounts, ErrorSums}
 import sparkdlbench.model.ModelSpec
 import sparkdlbench.vector.FlatBuffer
 
-import java.nio.FloatBuffer
+import java.nio.{FloatBuffer, LongBuffer}
 
 /**
  * Sums over rows; add them up over ranks and divide by `rows`.
  *
  * @param correct
  *   rows that are classified rightly; 0 of a regression
+ * @param rows
+ *   those that count (`loss.ignore_label`)
  * @param errors
  *   of a regression
+ * @param counts
+ *   of others
  */
-final case class Evaluation(rows: Long, lossSum: Double, correct: Long, errors: Option[ErrorSums] = None) {
+final case class Evaluation(
+    rows: Long,
+    lossSum: Double,
+    correct: Long,
+    errors: Option[ErrorSums] = None,
+    counts: Option[ClassCounts] = None
+) {
   def +(other: Evaluation): Evaluation =
     Evaluation(
       rows + other.rows,
       lossSum + other.lossSum,
       correct + other.correct,
-      (errors.toSeq ++ other.errors).reduceOption(_ + _)
+      (errors.toSeq ++ other.errors).reduceOption(_ + _),
+      (counts.toSeq ++ other.counts).reduceOption(_ + _)
     )
   def loss: Double = if (rows == 0) 0.0 else lossSum / rows
   def accuracy: Double = if (rows == 0) 0.0 else correct.toDouble / rows
@@ -30,9 +41,20 @@ final case class Evaluation(rows: Long, lossSum: Double, correct: Long, errors: 
   /** The accuracy; None of a regression, which has none. */
   def classified: Option[Double] = if (errors.isEmpty) Some(accuracy) else None
 
-  /** `mae`, `rmse` and `r2` of a regression, by name behind `prefix`; nothing otherwise. */
-  def errorMeasures(prefix: String): Seq[(String, Option[Double])] =
-    errors.toSeq.flatMap(_.measures).map { case (name, value) => s"$prefix$name" -> value }
+  /** `mae`, `rmse` and `r2` of a regression, else precision, recall and F1 (`ClassCounts`), by name behind `prefix`. */
+  def measures(prefix: String): Seq[(String, Option[Double])] =
+    (errors.toSeq.flatMap(_.measures) ++ counts.toSeq.flatMap(_.measures)).map { case (name, value) =>
+      s"$prefix$name" -> value
+    }
+}
+
+object Evaluation {
+
+  /** Of a batch whose loss the JVM computes. */
+  def of(loss: BatchLoss, outputs: FloatBuffer, labels: LongBuffer, rows: Int): Evaluation = {
+    val found = loss.measured(outputs, labels, rows)
+    Evaluation(found.rows, loss.sum(outputs, labels, rows), found.correct, found.errors, found.counts)
+  }
 }
 
 /**

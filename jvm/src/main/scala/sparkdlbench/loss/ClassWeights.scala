@@ -40,9 +40,9 @@ object ClassWeights {
     )
     settings(key) match {
       case Equal => ()
-      case _ if Loss.of(settings).isRegression =>
+      case _ if Loss.of(settings).hasNumbers =>
         refuse(
-          s"loss.name=${settings(RunKeys.loss)} is for regression, which has no classes. Leave it out, or set loss.name=cross-entropy."
+          s"loss.name=${settings(RunKeys.loss)} has no classes. Leave it out, or set loss.name=cross-entropy."
         )
       case Given(values) if values.size != classes =>
         refuse(

@@ -49,10 +49,8 @@ object ErrorSums {
   val none: ErrorSums = ErrorSums(0, 0, 0, 0, 0)
 }
 
-/** A regression's loss over the rows of a batch, each times its weight. `predictions` has one value a row, from place 0 on. */
-final class BatchErrors(loss: ErrorLoss) {
-
-  /** The sum of the rows' losses. */
+/** A regression's loss; `predictions` has one value a row. */
+final class BatchErrors(loss: ErrorLoss) extends BatchLoss {
   def sum(predictions: FloatBuffer, labels: LongBuffer, rows: Int): Double = {
     var sum = 0.0
     var row = 0
@@ -63,7 +61,6 @@ final class BatchErrors(loss: ErrorLoss) {
     sum
   }
 
-  /** Writes the gradient of `weight` × the sum, one value a row, to `into` from place 0 on. */
   def gradient(predictions: FloatBuffer, labels: LongBuffer, rows: Int, weight: Float, into: FloatBuffer): Unit = {
     var row = 0
     while (row < rows) {
@@ -72,8 +69,10 @@ final class BatchErrors(loss: ErrorLoss) {
     }
   }
 
-  /** Of the rows, whatever their weights. */
-  def errors(predictions: FloatBuffer, labels: LongBuffer, rows: Int): ErrorSums = {
+  def measured(predictions: FloatBuffer, labels: LongBuffer, rows: Int): BatchMeasures =
+    BatchMeasures(rows.toLong, 0, errors = Some(errors(predictions, labels, rows)))
+
+  private[loss] def errors(predictions: FloatBuffer, labels: LongBuffer, rows: Int): ErrorSums = {
     var (absolute, squared, mean, scatter) = (0.0, 0.0, 0.0, 0.0)
     var row = 0
     while (row < rows) {
@@ -90,13 +89,4 @@ final class BatchErrors(loss: ErrorLoss) {
 
   private def error(predictions: FloatBuffer, labels: LongBuffer, row: Int): Double =
     predictions.get(row).toDouble - Target.of(labels, row)
-}
-
-object BatchErrors {
-
-  /** None where the run tells classes apart. */
-  def of(settings: sparkdlbench.config.Settings): Option[BatchErrors] = Loss.of(settings) match {
-    case regression: RegressionLoss => Some(new BatchErrors(regression.of(settings)))
-    case _ => None
-  }
 }

@@ -3,7 +3,6 @@ package sparkdlbench.loss
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, RunKeys, Settings}
 
-import java.nio.LongBuffer
 import scala.util.Try
 
 /** The label of rows that count neither in the loss nor in the metrics, as `ignore_index` of PyTorch's CrossEntropyLoss. */
@@ -12,7 +11,7 @@ object IgnoredLabel {
     "loss.ignore_label",
     "",
     "a whole number; empty: all rows count",
-    "Of cross-entropy: rows with this label, one of the classes or another number such as -1 or 255, count neither in the loss nor in the metrics",
+    "Of cross-entropy and binary-cross-entropy: rows with this label, one of the classes or another number such as -1 or 255, count neither in the loss nor in the metrics",
     {
       case "" => Some(None)
       case text => Try(text.trim.toInt).toOption.map(Some(_))
@@ -26,9 +25,12 @@ object IgnoredLabel {
   def beside(settings: Settings, classes: Int): Option[Int] =
     of(settings).filter(label => label < 0 || label >= classes)
 
-  /** How many of a batch's rows count. */
-  def counted(labels: LongBuffer, rows: Int, ignored: Option[Int]): Long =
-    ignored.fold(rows.toLong)(label => (0 until rows).count(labels.get(_).toInt != label).toLong)
+  /** Whether a label, as `Batch` has it, is the one. */
+  def among(settings: Settings): Long => Boolean = (of(settings), Loss.of(settings).hasNumbers) match {
+    case (None, _) => _ => false
+    case (Some(ignored), false) => label => label.toInt == ignored
+    case (Some(ignored), true) => label => Target.value(label.toInt) == ignored.toFloat
+  }
 
   /** Throws a ConfigurationException where the settings ignore a label of a loss that has none. */
   def check(settings: Settings): Unit = settings.entries.get(key.name).filter(_.nonEmpty).foreach { text =>

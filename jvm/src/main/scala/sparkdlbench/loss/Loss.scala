@@ -7,6 +7,15 @@ trait Loss extends Variant {
 
   /** Whether labels are numbers to come close to, not classes to tell apart: the model then has one output. */
   def isRegression: Boolean
+
+  /** Whether labels are answers, no or yes (0 or 1), and each output the score of one. */
+  def isBinary: Boolean = false
+
+  /** Whether labels are held as numbers (`Target`), not as classes. */
+  final def hasNumbers: Boolean = isRegression || isBinary
+
+  /** Itself over batches; None where each engine has it in kernels of its own. @param outputs of a row */
+  def inJvm(settings: Settings, outputs: Int): Option[BatchLoss] = None
 }
 
 object Loss {
@@ -18,6 +27,7 @@ object Loss {
 /** A loss of the error alone, which is prediction − label: one output, labels are finite numbers. */
 trait RegressionLoss extends Loss {
   final def isRegression: Boolean = true
+  final override def inJvm(settings: Settings, outputs: Int): Option[BatchLoss] = Some(new BatchErrors(of(settings)))
   def of(settings: Settings): ErrorLoss
 }
 

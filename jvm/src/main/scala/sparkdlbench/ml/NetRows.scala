@@ -1,16 +1,16 @@
 package sparkdlbench.ml
 
-import org.apache.spark.ml.linalg.Vector
+import org.apache.spark.ml.linalg.{SQLDataTypes, Vector}
 import org.apache.spark.sql.types.{DataType, DoubleType, StructField, StructType}
 import org.apache.spark.sql.{DataFrame, Dataset}
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.RunKeys
-import sparkdlbench.predict.{PredictSettings, Predictor, Transform}
+import sparkdlbench.predict.{Outcome, PredictSettings, Predictor, Transform}
 
 /** Rows through the trained net of a model, and what the columns of its predictions are. */
 object NetRows {
 
-  /** The class scores of one row before the softmax, or the number of a regression; in this process, for a few rows. */
+  /** The net's outputs for one row: class scores before the softmax, or the number of a regression; in this process, for a few rows. */
   def scores(model: TrainedNet, features: Vector): Array[Double] = {
     val net = model.net
     if (features.size != net.input.width)
@@ -25,8 +25,13 @@ object NetRows {
     } finally predictor.close()
   }
 
-  /** The classes' probabilities of one row. */
-  def probabilities(model: TrainedNet, features: Vector): Array[Double] = Predictor.softmax(scores(model, features))
+  /** A score for each class, or for each label, of one row. */
+  def raw(model: TrainedNet, features: Vector): Array[Double] =
+    Outcome.of(model.net).raw(scores(model, features))
+
+  /** The probabilities of the classes, or of each label, of one row. */
+  def probabilities(model: TrainedNet, features: Vector): Array[Double] =
+    Outcome.of(model.net).probability(scores(model, features))
 
   def predicted(model: TrainedNet, dataset: Dataset[_]): DataFrame =
     Transform(dataset.toDF(), model.net, model.columns)
@@ -42,7 +47,8 @@ object NetRows {
    */
   def planned(before: StructType, own: NetParams, added: Seq[(String, DataType)]): StructType = {
     NetTraining.check(before, own)
-    val all = added :+ (own.getPredictionCol -> DoubleType)
+    val kind = if (NetTraining.hasSeveral(before, own)) SQLDataTypes.VectorType else DoubleType
+    val all = added :+ (own.getPredictionCol -> kind)
     all.filter(_._1.nonEmpty).foldLeft(before) { case (sofar, (name, kind)) =>
       if (sofar.fieldNames.contains(name))
         throw new ConfigurationException(

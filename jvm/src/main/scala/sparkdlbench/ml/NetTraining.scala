@@ -1,7 +1,8 @@
 package sparkdlbench.ml
 
+import org.apache.spark.ml.linalg.SQLDataTypes
 import org.apache.spark.sql.functions.{coalesce, col, isnan, lit, max}
-import org.apache.spark.sql.types.{BooleanType, DataType, NumericType, StringType, StructType}
+import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, NumericType, StringType, StructType}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.Aliases
@@ -10,6 +11,7 @@ import sparkdlbench.train.TrainingRun
 
 import java.util.UUID
 import scala.jdk.CollectionConverters._
+import scala.util.Try
 
 /** Trains on the rows of a DataFrame, as the estimators of Spark ML do; Python's `sparkdl_bench.ml` goes by the same rules. */
 object NetTraining {
@@ -17,6 +19,7 @@ object NetTraining {
   private val Label = "label"
   private val Validation = "validation"
   private val Weight = "weight"
+  private val Binary = "binary-cross-entropy"
 
   /** Rows that a run's own test figures are of; all rows train. */
   private val TestRows = 1000
@@ -24,17 +27,41 @@ object NetTraining {
   /** Who has more classes says so: a single stray label, an id or a year, would make a net of its size. */
   private val MostCounted = 10000
 
-  /** A net that tells classes apart; labels are 0, 1, … as StringIndexer makes them, whose metadata has the classes' names. */
+  /**
+   * A net that tells classes apart; labels are 0, 1, … as StringIndexer makes them, whose metadata has the classes' names. Where the label is
+   * an array or a vector, one that finds each row's labels.
+   */
   def classifier(dataset: Dataset[_], own: NetParams, classWeights: String): SavedModel = {
     val names = labelNames(dataset.schema, own)
     val rows = rowsOf(dataset, own)
     val asked = keys(own) ++ Option(classWeights).filter(_.nonEmpty).map("loss.class_weights" -> _)
-    val classes = asked
+    val binary = asked.get("loss.name").exists(Aliases.value("loss.name", _) == Binary)
+    def classes = asked
       .get("data.classes")
-      .getOrElse((if (names.nonEmpty) names.size else math.max(2, countClasses(rows, own))).toString)
-    val trained = train(rows, own, asked + ("data.classes" -> classes))
-    val fitting = if (names.size == trained.spec.classes) names else Nil
-    trained.copy(input = trained.input.copy(labels = fitting))
+      .getOrElse((if (names.nonEmpty) names.size else math.max(2, countClasses(rows, own, asked))).toString)
+    val counted =
+      if (hasSeveral(dataset.schema, own)) Map("loss.name" -> several(asked, own))
+      else if (binary) Map.empty[String, String]
+      else Map("data.classes" -> classes)
+    val trained = train(rows, own, asked ++ counted)
+    val fitting = if (names.size == trained.classes) names else Nil
+    if (trained.input.binary && trained.spec.classes > 1) trained // the labels' own names
+    else trained.copy(input = trained.input.copy(labels = fitting))
+  }
+
+  /** Whether a row may have several labels: 0 or 1 for each, in an array or a vector. */
+  private[ml] def hasSeveral(schema: StructType, own: NetParams): Boolean =
+    typeOf(schema, own.getLabelCol).exists(kind => kind.isInstanceOf[ArrayType] || kind == SQLDataTypes.VectorType)
+
+  /** The loss of such rows. */
+  private def several(asked: Map[String, String], own: NetParams): String = {
+    asked.get("loss.name").filter(Aliases.value("loss.name", _) != Binary).foreach { named =>
+      throw new ConfigurationException(
+        s"Column '${own.getLabelCol}' (labelCol) holds lists, several labels of a row, and settings has the loss '$named'. Such rows have the loss " +
+          s"$Binary: leave it out, or name a column of classes."
+      )
+    }
+    Binary
   }
 
   /** A net that predicts a number. */
@@ -46,7 +73,7 @@ object NetTraining {
         s"settings has the loss '$named'. The loss is a parameter of its own: setLoss('$named')."
       )
     }
-    if (Aliases.value("loss.name", loss) == "cross-entropy")
+    if (Seq("cross-entropy", "binary-cross-entropy").contains(Aliases.value("loss.name", loss)))
       throw new ConfigurationException(
         s"loss is '$loss', which tells classes apart. Use SparkDLClassifier, or one of the losses mean-squared, absolute and huber."
       )
@@ -72,7 +99,8 @@ object NetTraining {
     val values =
       if (own.getFeaturesCols.isEmpty) Seq(column(own.features.head).as(Features))
       else own.features.zipWithIndex.map { case (name, at) => column(name).as(featureName(at, name)) }
-    val all = values :+ column(own.getLabelCol).cast("double").as(Label)
+    val label = column(own.getLabelCol)
+    val all = values :+ (if (hasSeveral(dataset.schema, own)) label else label.cast("double")).as(Label)
     dataset.toDF().select(all ++ weight(dataset.schema, own) ++ indicator(dataset.schema, own): _*)
   }
 
@@ -181,9 +209,11 @@ object NetTraining {
     }
   }
 
-  private def countClasses(rows: DataFrame, own: NetParams): Int = {
+  private def countClasses(rows: DataFrame, own: NetParams, asked: Map[String, String]): Int = {
     val label = own.getLabelCol
-    val found = rows.filter(!isnan(col(Label))).agg(max(Label)).head()
+    val ignored = asked.get("loss.ignore_label").flatMap(text => Try(text.trim.toInt).toOption)
+    val counted = ignored.fold(rows)(label => rows.filter(col(Label) =!= label))
+    val found = counted.filter(!isnan(col(Label))).agg(max(Label)).head()
     if (found.isNullAt(0))
       throw new ConfigurationException(
         s"No row has a label in the column '$label' (labelCol), so there is nothing to learn."

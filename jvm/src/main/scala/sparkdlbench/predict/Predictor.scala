@@ -85,6 +85,8 @@ private[sparkdlbench] object Predictor {
     found
   }
 
+  def sigmoid(score: Double): Double = 1 / (1 + math.exp(-score))
+
   /** The class with the highest score; the lowest of them wins a tie. -1 where none is a number: the training has diverged. */
   def best(scores: Array[Double]): Int = {
     var (best, at) = (-1, 0)

@@ -92,11 +92,13 @@ object Transform {
   private val MostBatchBytes = 1L << 30
 
   private def added(settings: PredictSettings, model: SavedModel): Seq[StructField] = {
-    val vector = SQLDataTypes.VectorType
+    val (vector, outcome) = (SQLDataTypes.VectorType, Outcome.of(model))
+    // A vector's numbers are no classes.
+    val metadata = if (outcome.kind == DoubleType) nominal(model.input.labels) else Metadata.empty
     Seq(
       StructField(settings.rawPrediction, vector),
       StructField(settings.probability, vector),
-      StructField(settings.prediction, DoubleType, nullable = true, nominal(model.input.labels)),
+      StructField(settings.prediction, outcome.kind, nullable = true, metadata),
       StructField(settings.label, StringType)
     ).filter(_.name.nonEmpty)
   }
@@ -172,26 +174,19 @@ private[predict] class PredictingRows(
 
   /** As `settings.added` names them. */
   private def results(scores: Array[Double]): Array[Any] = {
-    val best = if (isRegression) 0 else Predictor.best(scores)
     val found = new Array[Any](written.length)
     var at = 0
-    while (at < found.length) { found(at) = written(at)(scores, best); at += 1 }
+    while (at < found.length) { found(at) = written(at)(scores); at += 1 }
     found
   }
 
-  private def isRegression: Boolean = model.value.isRegression
-
-  @transient private lazy val written: Array[(Array[Double], Int) => Any] = {
-    val labels = model.value.input.labels
-    Seq[(String, (Array[Double], Int) => Any)](
-      settings.rawPrediction -> ((scores, _) => HeldRow.vector(scores)),
-      settings.probability -> ((scores, _) => HeldRow.vector(Predictor.softmax(scores))),
-      settings.prediction -> ((scores, best) =>
-        if (isRegression) scores.head else if (best < 0) Double.NaN else best.toDouble
-      ),
-      settings.label -> ((_, best) =>
-        if (best < 0) null else HeldRow.text(labels.applyOrElse(best, (at: Int) => at.toString))
-      )
+  @transient private lazy val written: Array[Array[Double] => Any] = {
+    val (labels, outcome) = (model.value.input.labels, Outcome.of(model.value))
+    Seq[(String, Array[Double] => Any)](
+      settings.rawPrediction -> (scores => HeldRow.vector(outcome.raw(scores))),
+      settings.probability -> (scores => HeldRow.vector(outcome.probability(scores))),
+      settings.prediction -> (scores => outcome.prediction(scores)),
+      settings.label -> (scores => Option(outcome.label(scores, labels)).map(HeldRow.text(_)).orNull)
     ).collect { case (name, value) if name.nonEmpty => value }.toArray
   }
 }

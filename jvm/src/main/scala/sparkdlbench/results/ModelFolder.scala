@@ -41,7 +41,7 @@ object ModelFolder {
       "labels" -> input.labels,
       "subtract" -> input.change.map(_.subtract).getOrElse(Array.emptyFloatArray),
       "multiply" -> input.change.map(_.factor).getOrElse(Array.emptyFloatArray)
-    )
+    ) ++ (if (input.binary) Some("binary" -> true) else None)
   )
 
   private def add(zip: ZipOutputStream, place: ParameterSpec, values: Array[Float]): Unit = {

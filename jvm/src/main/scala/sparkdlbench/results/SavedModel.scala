@@ -23,7 +23,10 @@ import scala.jdk.CollectionConverters._
 final case class SavedModel(spec: ModelSpec, weights: Array[Float], statistics: Array[Float], input: RowInput) {
 
   /** Whether it predicts a number: one output, where a model that tells classes apart has two or more. */
-  def isRegression: Boolean = spec.classes == 1
+  def isRegression: Boolean = spec.classes == 1 && !input.binary
+
+  /** How many classes it tells apart; 1 of a regression. */
+  def classes: Int = if (spec.classes == 1 && input.binary) 2 else spec.classes
 }
 
 object SavedModel {
@@ -99,10 +102,11 @@ object SavedModel {
             throw new IllegalArgumentException(s"${ModelFolder.InputFile} is not JSON", cause)
         }
     val labels = found.labels.size
-    if (found.modelShape.product != spec.inputShape.product || (labels > 0 && labels != spec.classes))
+    val classes = if (spec.classes == 1 && found.binary) 2 else spec.classes
+    if (found.modelShape.product != spec.inputShape.product || (labels > 0 && labels != classes))
       throw new IllegalArgumentException(
         s"${ModelFolder.InputFile} describes rows of ${found.modelShape.mkString(" × ")} values and $labels names of classes, and the model takes rows of " +
-          s"${spec.inputShape.mkString(" × ")} and has ${spec.classes} classes"
+          s"${spec.inputShape.mkString(" × ")} and has $classes classes"
       )
     found
   }
@@ -138,7 +142,8 @@ object SavedModel {
       json.path("factor").asDouble(1),
       crop,
       list("labels").map(_.asText),
-      if (subtract.isEmpty) None else Some(Normalization.Change(subtract, factors))
+      if (subtract.isEmpty) None else Some(Normalization.Change(subtract, factors)),
+      json.path("binary").asBoolean
     )
   }
 

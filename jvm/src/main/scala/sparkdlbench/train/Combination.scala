@@ -54,9 +54,9 @@ object Combination {
   def check(settings: Settings, spec: ModelSpec): Unit = {
     ClassWeights.check(settings, spec.classes)
     IgnoredLabel.check(settings)
-    if (Loss.of(settings).isRegression && spec.layers.lastOption.exists(_.kind == "log-softmax"))
+    if (Loss.of(settings).hasNumbers && spec.layers.lastOption.exists(_.kind == "log-softmax"))
       throw new ConfigurationException(
-        s"loss.name=${settings(RunKeys.loss)} is for regression, and the model '${spec.name}' ends with a layer of kind log-softmax, whose only output would " +
+        s"loss.name=${settings(RunKeys.loss)} takes the model's outputs as they are, and the model '${spec.name}' ends with a layer of kind log-softmax, whose only output would " +
           "always be 0. Take that layer out of the model, or set loss.name=cross-entropy."
       )
     val transport = Variants.find[TransportVariant]("transport", settings(RunKeys.transport))

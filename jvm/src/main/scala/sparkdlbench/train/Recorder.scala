@@ -32,7 +32,7 @@ final case class EpochRecord(epoch: Int, seconds: EpochSeconds, trainLoss: Doubl
     "train_loss" -> trainLoss,
     "test_loss" -> test.map(_.loss),
     "test_accuracy" -> test.flatMap(_.classified)
-  ) ++ test.toSeq.flatMap(_.errorMeasures("test_"))
+  ) ++ test.toSeq.flatMap(_.measures("test_"))
 }
 
 /**
@@ -237,7 +237,7 @@ final class Recorder(
     result.errors match {
       case Some(errors) =>
         folder.event("eval_rmse", errors.rmse, about :+ ("mae" -> errors.mae) :+ ("r2" -> errors.r2): _*)
-      case None => folder.event("eval_accuracy", result.accuracy, about: _*)
+      case None => folder.event("eval_accuracy", result.accuracy, about ++ result.measures(""): _*)
     }
     progress.evaluated(result)
   }
@@ -268,7 +268,7 @@ final class Recorder(
       evaluation.foreach { found =>
         to.scalar("loss/test", epoch + 1L, found.loss)
         found.classified.foreach(to.scalar("accuracy/test", epoch + 1L, _))
-        found.errorMeasures("").foreach { case (name, value) =>
+        found.measures("").foreach { case (name, value) =>
           value.foreach(to.scalar(s"$name/test", epoch + 1L, _))
         }
       }
@@ -304,7 +304,7 @@ final class Recorder(
       "seconds_per_epoch_median" -> Recorder.median(epochs.map(_.seconds.whole)),
       "ms_per_step_median" -> Recorder.median(stepNanos.map(_ / 1e6)),
       "steps" -> stepNanos.size
-    ) ++ last.toSeq.flatMap(_.errorMeasures("test_"))
+    ) ++ last.toSeq.flatMap(_.measures("test_"))
   }
 
   /** Seconds from the start of the run's clock to the first step; None before an epoch has ended. */

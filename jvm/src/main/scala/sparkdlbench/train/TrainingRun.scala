@@ -235,16 +235,16 @@ final class TrainingRun private (
     text
   }
 
-  /** Ranks sum losses and counts alone to find the best; the metrics of a regression are in its epoch's record. */
+  /** Ranks sum losses and counts alone to find the best; the other metrics are in its epoch's record. */
   private def described(best: Best, recorder: Recorder): ListMap[String, Any] = {
-    val errors =
-      recorder.history.find(_.epoch == best.epoch + 1).flatMap(_.test).toSeq.flatMap(_.errorMeasures("test_"))
+    val measures =
+      recorder.history.find(_.epoch == best.epoch + 1).flatMap(_.test).toSeq.flatMap(_.measures("test_"))
     val accuracy = if (setup.loss.isRegression) None else Some(best.test.accuracy)
     ListMap[String, Any](
       "epoch" -> (best.epoch + 1),
       "test_accuracy" -> accuracy,
       "test_loss" -> best.test.loss
-    ) ++ errors
+    ) ++ measures
   }
 
   private def sessionStart: SessionStart = {

@@ -3,10 +3,10 @@ package sparkdlbench.ml
 import org.apache.spark.ml.classification.LogisticRegression
 import org.apache.spark.ml.evaluation.{MulticlassClassificationEvaluator, RegressionEvaluator}
 import org.apache.spark.ml.feature.{IndexToString, StringIndexer, VectorAssembler}
-import org.apache.spark.ml.linalg.Vector
+import org.apache.spark.ml.linalg.{SQLDataTypes, Vector}
 import org.apache.spark.ml.tuning.{CrossValidator, ParamGridBuilder}
 import org.apache.spark.ml.{Estimator, Model, Pipeline, PipelineModel, PipelineStage}
-import org.apache.spark.sql.functions.{col, lit, rand, when}
+import org.apache.spark.sql.functions.{array, col, lit, rand, when}
 import org.apache.spark.sql.{DataFrame, SparkSession}
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdl_bench.ml.{SparkDLClassificationModel, SparkDLClassifier, SparkDLRegressionModel, SparkDLRegressor}
@@ -90,6 +90,39 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     assert(refused(whole(few).setWeightCol("v").fit(few)).contains("no column 'v' (weightCol)"))
     assert(refused(whole(few).setWeightCol("kind").fit(few)).contains("'kind' (weightCol) is of type string"))
     assert(regressor().setLabelCol("x").setWeightCol("w").fit(few).numFeatures == 2)
+  }
+
+  test("rows with lists of labels: predictions are vectors like these, and whatever is written is read") {
+    val several = rows.withColumn("labels", array((col("x") > 1).cast("double"), (col("y") > 1).cast("double"))).cache()
+    val estimator = classifier().setLabelCol("labels").setEpochs(20)
+    assert(estimator.transformSchema(several.schema)("prediction").dataType == SQLDataTypes.VectorType)
+    val model = estimator.fit(several)
+    val path = folder.resolve("several").toString
+    model.write.overwrite().save(path)
+    val read = SparkDLClassificationModel.load(path)
+    assert(read.numClasses == 2 && read.labels.isEmpty)
+    val found = read.transform(several).select("labels", "prediction", "probability", "features").collect()
+    val right = found.count { row =>
+      row.getAs[scala.collection.Seq[Double]](0).toSeq == row.getAs[Vector](1).toArray.toSeq
+    }
+    assert(right > 0.8 * found.length, s"$right of ${found.length}")
+    val (likely, one) =
+      (found.head.getAs[Vector](2).toArray, read.predictProbability(found.head.getAs[Vector](3)).toArray)
+    likely.zip(one).foreach { case (a, b) => assert(math.abs(a - b) < 1e-6) }
+    assert(refused(read.predict(found.head.getAs[Vector](3))).contains("which no single number says"))
+    val other = estimator.copy(org.apache.spark.ml.param.ParamMap.empty).setSettings(Map("loss.name" -> "huber"))
+    assert(refused(other.fit(several)).contains("Such rows have the loss binary-cross-entropy"))
+  }
+
+  test("no and yes by one output give the columns of two classes") {
+    val two = rows.withColumn("label", (col("x") > 1).cast("double"))
+    val model = classifier().setSettings(classifier().getSettings + ("loss" -> "bce")).fit(two)
+    assert(model.numClasses == 2 && model.net.spec.classes == 1)
+    val row = model.transform(two).head()
+    val (raw, likely) = (row.getAs[Vector]("rawPrediction").toArray, row.getAs[Vector]("probability").toArray)
+    assert(raw(0) == -raw(1) && math.abs(likely.sum - 1) < 1e-12)
+    assert(row.getAs[Double]("prediction") == (if (raw(1) > 0) 1.0 else 0.0))
+    assert(model.predict(row.getAs[Vector]("features")) == row.getAs[Double]("prediction"))
   }
 
   test("one row at a time gives what transform gives") {

@@ -2,7 +2,7 @@ package sparkdlbench.engine.bigdl
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
-import sparkdlbench.loss.{BatchErrors, IgnoredLabel, Target}
+import sparkdlbench.loss.{BatchLoss, ClassCounter, Target}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -18,15 +18,15 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   most rows of a batch
  * @param seed
  *   of dropout masks
- * @param errors
- *   the loss of a regression; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
+ * @param inJvm
+ *   a loss that the JVM computes; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
  */
 private[bigdl] final class BigDlEngine(
     spec: ModelSpec,
     maxRows: Int,
     seed: Long,
     library: BigDlLibrary,
-    errors: Option[BatchErrors] = None,
+    inJvm: Option[BatchLoss] = None,
     classWeights: Option[Array[Float]] = None,
     ignored: Option[Int] = None
 ) extends Engine {
@@ -132,7 +132,7 @@ private[bigdl] final class BigDlEngine(
   }
 
   private def lossOf(rows: Int, output: BigDlTensor): Loss =
-    errors.fold[Loss](new SoftmaxLoss(rows, output))(new RegressionLoss(rows, output, _))
+    inJvm.fold[Loss](new SoftmaxLoss(rows, output))(new JvmLoss(rows, output, _))
 
   private trait Loss {
     def sum(labels: LongBuffer): Double
@@ -142,20 +142,18 @@ private[bigdl] final class BigDlEngine(
     def evaluate(labels: LongBuffer): Evaluation
   }
 
-  /** Of one value a row. */
-  private final class RegressionLoss(rows: Int, output: BigDlTensor, errors: BatchErrors) extends Loss {
-    private val predictions = {
+  private final class JvmLoss(rows: Int, output: BigDlTensor, loss: BatchLoss) extends Loss {
+    private val outputs = {
       val dense = output.contiguous
-      FloatBuffer.wrap(dense.array, dense.offset, rows).slice()
+      FloatBuffer.wrap(dense.array, dense.offset, rows * spec.classes).slice()
     }
-    def sum(labels: LongBuffer): Double = errors.sum(predictions, labels, rows)
+    def sum(labels: LongBuffer): Double = loss.sum(outputs, labels, rows)
     def gradient(labels: LongBuffer, weight: Float): Array[Float] = {
-      val made = new Array[Float](rows)
-      errors.gradient(predictions, labels, rows, weight, FloatBuffer.wrap(made))
+      val made = new Array[Float](rows * spec.classes)
+      loss.gradient(outputs, labels, rows, weight, FloatBuffer.wrap(made))
       made
     }
-    def evaluate(labels: LongBuffer): Evaluation =
-      Evaluation(rows.toLong, sum(labels), 0, Some(errors.errors(predictions, labels, rows)))
+    def evaluate(labels: LongBuffer): Evaluation = Evaluation.of(loss, outputs, labels, rows)
   }
 
   /** Softmax cross-entropy of the class scores, rows × classes. */
@@ -196,20 +194,11 @@ private[bigdl] final class BigDlEngine(
       made
     }
 
-    def evaluate(labels: LongBuffer): Evaluation =
-      Evaluation(IgnoredLabel.counted(labels, rows, ignored), sum(labels), correct(labels))
-
-    /** Rows whose label has the highest score; the lowest class wins a tie, NaN never wins. */
-    private def correct(labels: LongBuffer): Long = (0 until rows)
-      .filter(counts(labels, _))
-      .count { row =>
-        val best = (0 until classes).foldLeft(-1) { (best, index) =>
-          val value = values(at(row, index))
-          if (value > (if (best < 0) Float.NegativeInfinity else values(at(row, best)))) index else best
-        }
-        best == label(labels, row)
-      }
-      .toLong
+    def evaluate(labels: LongBuffer): Evaluation = {
+      val found =
+        ClassCounter.of(FloatBuffer.wrap(values, first, rows * classes).slice(), labels, rows, classes, ignored)
+      Evaluation(found.rows, sum(labels), found.correct, counts = Some(found))
+    }
 
     /** Logarithm of the sum of a row's exponentials. */
     private def logarithm(row: Int): Double = {

@@ -3,7 +3,7 @@ package sparkdlbench.engine.bigdl
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
-import sparkdlbench.loss.{BatchErrors, ClassWeights, IgnoredLabel}
+import sparkdlbench.loss.{BatchLoss, ClassWeights, IgnoredLabel}
 import sparkdlbench.model.ModelSpec
 
 /**
@@ -34,7 +34,7 @@ final class BigDlVariant extends EngineVariant {
       rows,
       settings(RunKeys.seed),
       BigDlLibrary.load(),
-      BatchErrors.of(settings),
+      BatchLoss.of(settings, spec.classes),
       ClassWeights.of(settings),
       IgnoredLabel.of(settings)
     )

@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
-import sparkdlbench.loss.BatchErrors
+import sparkdlbench.loss.BatchLoss
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -21,8 +21,8 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   of dropout masks
  * @param bf16
  *   whether convolutions and linear layers compute in bf16
- * @param errors
- *   the loss of a regression; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
+ * @param inJvm
+ *   a loss that is computed here; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
  */
 private[libtorch] final class LibtorchEngine(
     spec: ModelSpec,
@@ -31,7 +31,7 @@ private[libtorch] final class LibtorchEngine(
     seed: Long,
     bf16: Boolean,
     libraries: NativeLibraries,
-    errors: Option[BatchErrors] = None,
+    inJvm: Option[BatchLoss] = None,
     classWeights: Option[Array[Float]] = None,
     ignored: Option[Int] = None
 ) extends Engine {
@@ -59,10 +59,10 @@ private[libtorch] final class LibtorchEngine(
         logitGradients,
         state
       ),
-      errors.fold[LossPass](
+      inJvm.fold[LossPass](
         new SoftmaxCrossEntropy(maxRows, spec.classes, logits, logitGradients, classWeights, ignored)
       ) {
-        new RegressionPass(_, logits, logitGradients)
+        new JvmPass(_, logits, logitGradients)
       }
     )
   }

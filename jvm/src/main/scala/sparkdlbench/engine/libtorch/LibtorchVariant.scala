@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
-import sparkdlbench.loss.{BatchErrors, ClassWeights, IgnoredLabel}
+import sparkdlbench.loss.{BatchLoss, ClassWeights, IgnoredLabel}
 import sparkdlbench.model.{DropoutKind, ModelSpec}
 
 /** bytedeco's libtorch in the executor's own process: no Python worker, no copy between the network and the gradient. */
@@ -20,9 +20,9 @@ final class LibtorchVariant extends EngineVariant {
     spec.shapes // throws where layers do not fit together, before anything native is loaded
     val bf16 = ComputeType.isBf16(settings)
     val libraries = NativeLibraries.load(settings)
-    val (errors, weights) = (BatchErrors.of(settings), ClassWeights.of(settings))
+    val (inJvm, weights) = (BatchLoss.of(settings, spec.classes), ClassWeights.of(settings))
     val ignored = IgnoredLabel.of(settings)
-    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, libraries, errors, weights, ignored)
+    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, libraries, inJvm, weights, ignored)
   }
 
   /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */

@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.loss.BatchErrors
+import sparkdlbench.loss.BatchLoss
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.LongBuffer
@@ -26,21 +26,19 @@ private[libtorch] trait BoundLoss extends AutoCloseable {
 }
 
 /**
- * A regression's: one output a row, so that the JVM's own loop is quick enough.
+ * One that the JVM computes: of few outputs a row, so that its own loop is quick enough.
  *
  * @param outputs
- *   one value a row
+ *   row-major
  * @param gradients
  *   where the weighted gradient goes, the same shape
  */
-private[libtorch] final class RegressionPass(errors: BatchErrors, outputs: FlatBuffer, gradients: FlatBuffer)
-    extends LossPass {
+private[libtorch] final class JvmPass(loss: BatchLoss, outputs: FlatBuffer, gradients: FlatBuffer) extends LossPass {
   def bind(rows: Int): BoundLoss = new BoundLoss {
-    def forward(labels: LongBuffer): Double = errors.sum(outputs.floats, labels, rows)
+    def forward(labels: LongBuffer): Double = loss.sum(outputs.floats, labels, rows)
     def backward(labels: LongBuffer, weight: Float): Unit =
-      errors.gradient(outputs.floats, labels, rows, weight, gradients.floats)
-    def evaluate(labels: LongBuffer): Evaluation =
-      Evaluation(rows.toLong, forward(labels), 0, Some(errors.errors(outputs.floats, labels, rows)))
+      loss.gradient(outputs.floats, labels, rows, weight, gradients.floats)
+    def evaluate(labels: LongBuffer): Evaluation = Evaluation.of(loss, outputs.floats, labels, rows)
     def close(): Unit = ()
   }
   def close(): Unit = ()

@@ -3,7 +3,7 @@ package sparkdlbench.engine.libtorch
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
 import sparkdlbench.engine.Evaluation
-import sparkdlbench.loss.{IgnoredLabel, Target}
+import sparkdlbench.loss.{ClassCounter, ClassCounts, Target}
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -91,12 +91,26 @@ private[libtorch] final class SoftmaxCrossEntropy(
       while (index < (row + 1) * classes) { gradientValues.put(index, 0f); index += 1 }
     }
 
-    def evaluate(labels: LongBuffer): Evaluation =
-      Evaluation(IgnoredLabel.counted(labels, rows, ignored), forward(labels), correct(labels))
+    def evaluate(labels: LongBuffer): Evaluation = {
+      val loss = forward(labels)
+      val found = counted(labels)
+      Evaluation(found.rows, loss, found.correct, counts = Some(found))
+    }
 
-    /** After `forward`: rows whose label has the highest probability; the lowest class wins a tie, NaN never wins. */
-    private def correct(labels: LongBuffer): Long =
-      (0 until rows).count(row => counts(labels, row) && highest(row) == label(labels, row)).toLong
+    /** After `forward`: predicted is the class of the highest probability; the lowest class wins a tie, NaN never wins. */
+    private def counted(labels: LongBuffer): ClassCounts = {
+      val counter = new ClassCounter(classes)
+      var row = 0
+      while (row < rows) {
+        if (counts(labels, row)) counter.add(label(labels, row), highest(row), score(row))
+        row += 1
+      }
+      counter.result
+    }
+
+    /** Of two classes: by how much the second's logit is higher. */
+    private def score(row: Int): Float =
+      if (classes != 2) 0f else logits.floats.get(row * 2 + 1) - logits.floats.get(row * 2)
 
     def close(): Unit = Seq[Tensor](logitRows, logProbabilityRows, gradientRows).foreach(_.close())
   }

@@ -4,7 +4,7 @@ import sparkdlbench.common.{ConfigurationException, Facts, Json}
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, Evaluation, RankGather}
-import sparkdlbench.loss.{BatchErrors, ClassWeights, Huber, IgnoredLabel}
+import sparkdlbench.loss.{BatchLoss, ClassCounter, ClassWeights, Huber, IgnoredLabel, Loss}
 import sparkdlbench.model.{Initializers, ModelSpec}
 import sparkdlbench.vector.FlatBuffer
 
@@ -20,7 +20,7 @@ private[python] final class PythonEngine private (
     maxRows: Int,
     classes: Int,
     process: PythonProcess,
-    errors: Option[BatchErrors],
+    inJvm: Option[BatchLoss],
     ignored: Option[Int],
     val facts: Map[String, String]
 ) extends Engine {
@@ -47,21 +47,20 @@ private[python] final class PythonEngine private (
     if (batch.rows == 0) Evaluation(0, 0.0, 0)
     else {
       give(batch)
-      errors.fold {
-        val (loss, correct) = process.evaluate(batch.rows)
-        Evaluation(IgnoredLabel.counted(batch.labels, batch.rows, ignored), loss, correct)
-      }(measured(batch, _))
+      inJvm.fold(classified(batch)) { loss =>
+        Evaluation.of(
+          loss,
+          FloatBuffer.wrap(process.predict(batch.rows, batch.rows * classes)),
+          batch.labels,
+          batch.rows
+        )
+      }
     }
 
-  /** A regression's metrics are computed here, of what Python predicts. */
-  private def measured(batch: Batch, errors: BatchErrors): Evaluation = {
-    val predictions = FloatBuffer.wrap(process.predict(batch.rows, batch.rows))
-    Evaluation(
-      batch.rows.toLong,
-      errors.sum(predictions, batch.labels, batch.rows),
-      0,
-      Some(errors.errors(predictions, batch.labels, batch.rows))
-    )
+  private def classified(batch: Batch): Evaluation = {
+    val (loss, correct, scores) = process.evaluate(batch.rows, batch.rows * classes)
+    val found = ClassCounter.of(FloatBuffer.wrap(scores), batch.labels, batch.rows, classes, ignored)
+    Evaluation(found.rows, loss, correct, counts = Some(found))
   }
 
   def predict(batch: Batch, scores: FloatBuffer): Unit = if (batch.rows > 0) {
@@ -127,7 +126,7 @@ private[python] object PythonEngine {
   /** Starts the engine `name`. */
   def load(name: String, spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
     spec.shapes // throws where layers do not fit together, before a process is started
-    val memory = new SharedMemory(spec, rows)
+    val memory = new SharedMemory(spec, rows, if (Loss.of(settings).isBinary) spec.classes else 1)
     try {
       Initializers.fillStatistics(spec, memory.statistics)
       val process = PythonProcess.start(name, threads, settings)
@@ -138,7 +137,7 @@ private[python] object PythonEngine {
           rows,
           spec.classes,
           process,
-          BatchErrors.of(settings),
+          BatchLoss.of(settings, spec.classes),
           IgnoredLabel.of(settings),
           facts ++ Map("engine" -> name, "threads" -> threads.toString)
         )

@@ -57,20 +57,23 @@ private[python] final class PythonProcess private (
   /** The gradient of the batch that lies in the shared memory. @return the sum of the rows' losses */
   def step(rows: Int, step: Long, weight: Float): Double = compute(StepRequest, rows, step, weight.toDouble)._1
 
-  /** Of the batch that lies there: the sum of the losses, and the rows that are classified rightly. */
-  def evaluate(rows: Int): (Double, Long) = compute(EvaluationRequest, rows, 0L, 1.0)
+  /** Of the batch that lies there: the sum of the losses, the rows that are classified rightly, and the class scores, `count` values. */
+  def evaluate(rows: Int, count: Int): (Double, Long, Array[Float]) =
+    exchange(ask(EvaluationRequest, rows, 0L, 1.0))(in => (in.readDouble(), in.readLong(), scores(in, count)))
 
   /** The class scores of the rows of the batch that lies there, `count` values. */
   def predict(rows: Int, count: Int): Array[Float] =
-    exchange(ask(PredictionRequest, rows, 0L, 1.0)) { in =>
-      val length = in.readInt()
-      if (length != 4 * count) throw new IOException(s"it announced $length bytes of scores, and $count were asked for")
-      val content = in.readNBytes(length)
-      if (content.length < length) throw new EOFException("its answer ends in the middle")
-      val values = new Array[Float](count)
-      ByteBuffer.wrap(content).asFloatBuffer().get(values)
-      values
-    }
+    exchange(ask(PredictionRequest, rows, 0L, 1.0))(scores(_, count))
+
+  private def scores(in: DataInputStream, count: Int): Array[Float] = {
+    val length = in.readInt()
+    if (length != 4 * count) throw new IOException(s"it announced $length bytes of scores, and $count were asked for")
+    val content = in.readNBytes(length)
+    if (content.length < length) throw new EOFException("its answer ends in the middle")
+    val values = new Array[Float](count)
+    ByteBuffer.wrap(content).asFloatBuffer().get(values)
+    values
+  }
 
   private def compute(what: Int, rows: Int, step: Long, weight: Double): (Double, Long) =
     exchange(ask(what, rows, step, weight))(in => (in.readDouble(), in.readLong()))

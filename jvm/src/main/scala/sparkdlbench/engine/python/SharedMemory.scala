@@ -15,14 +15,16 @@ import scala.collection.mutable
  *
  * @param rows
  *   the largest batch
+ * @param labelsARow
+ *   as many as outputs where these are answers
  */
-private[python] final class SharedMemory(spec: ModelSpec, rows: Int) {
+private[python] final class SharedMemory(spec: ModelSpec, rows: Int, labelsARow: Int = 1) {
   private val width = spec.inputShape.map(_.toLong).product
   private val made = mutable.LinkedHashMap.empty[String, Path]
 
   /** Where the batch's labels begin in its file, and their ids, bytes; features begin at 0. */
   val labelsAt: Long = (4L * rows * width + 7) / 8 * 8
-  val idsAt: Long = labelsAt + 8L * rows
+  val idsAt: Long = labelsAt + 8L * rows * labelsARow
 
   val parameters: FlatBuffer = flat("parameters", spec.parameterCount)
   val gradients: FlatBuffer = flat("gradients", spec.parameterCount)
@@ -38,7 +40,7 @@ private[python] final class SharedMemory(spec: ModelSpec, rows: Int) {
   /** Copies a batch to where Python reads it. */
   def put(one: Batch): Unit = {
     features.put(0, one.features, 0, one.rows * width.toInt)
-    labels.put(0, one.labels, 0, one.rows)
+    labels.put(0, one.labels, 0, one.rows * labelsARow)
     var row = 0
     while (row < one.rows) { ids.put(row, one.ids(row)); row += 1 }
   }

@@ -99,8 +99,11 @@ class RegressionEngineSuite extends AnyFunSuite {
   test("with weights of their own rows count as often as these say, in every loss") {
     val weights = Seq(2f, 0f, 1f, 3f)
     for (each <- Variants.all[Loss]) {
-      val spec = EngineFixture.mlp(width, "5", if (each.isRegression) 1 else 3)
-      def label(row: Int) = if (each.isRegression) Target.bits(targets(row)) else row % 3
+      val spec = EngineFixture.mlp(width, "5", if (each.hasNumbers) 1 else 3)
+      def label(row: Int) =
+        if (each.isBinary) Target.bits((row % 2).toFloat)
+        else if (each.isRegression) Target.bits(targets(row))
+        else row % 3
       def batch(ids: Seq[Int], labels: Seq[Long]): Batch = {
         val held = new FlatBuffer(ids.size * width)
         val of = ByteBuffer.allocateDirect(ids.size * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
@@ -128,6 +131,41 @@ class RegressionEngineSuite extends AnyFunSuite {
     }
   }
 
+  test(
+    "binary-cross-entropy of several outputs: loss and gradient are those of the formulas, each label counts alike"
+  ) {
+    val (labels, weights) =
+      (Array.tabulate(rows, 2)((row, at) => (row + at) % 2), (0 until rows).map(row => 0.5f + row % 3))
+    val held = new FlatBuffer(rows * width)
+    features.flatten.zipWithIndex.foreach { case (value, at) => held.floats.put(at, value) }
+    val wanted = ByteBuffer.allocateDirect(rows * 2 * 8).order(ByteOrder.nativeOrder()).asLongBuffer()
+    labels.flatten.zipWithIndex.foreach { case (answer, at) =>
+      wanted.put(at, Target.weighted(Target.bits(answer.toFloat), weights(at / 2)))
+    }
+    val spec = EngineFixture.mlp(width, "", 2)
+    val settings = Settings.resolve(Map("loss.name" -> "binary-cross-entropy"), keys)
+    val engine = new LibtorchVariant().load(spec, rows, 1, settings)
+    try {
+      Initializers.fill(spec, 3, engine.parameters)
+      val scores = java.nio.FloatBuffer.allocate(2 * rows)
+      engine.predict(Batch(rows, held.floats, wanted), scores)
+      val likely = scores.array.map(score => 1 / (1 + math.exp(-score.toDouble)))
+      val losses = likely.indices.map { at =>
+        -weights(at / 2) * math.log(if (labels(at / 2)(at % 2) == 1) likely(at) else 1 - likely(at)) / 2
+      }
+      assert(math.abs(engine.step(Batch(rows, held.floats, wanted), 0.5f, (_, _) => ()) - losses.sum) < 1e-5)
+      val bias = spec.layout.find(_.name.endsWith("bias")).get.offset
+      for (output <- 0 until 2) {
+        val slope = (0 until rows).map { row =>
+          0.5 * weights(row) * (likely(2 * row + output) - labels(row)(output)) / 2
+        }.sum
+        assert(math.abs(engine.gradients.floats.get(bias + output) - slope) < 1e-5)
+      }
+      val found = engine.evaluate(Batch(rows, held.floats, wanted))
+      assert(found.rows == rows && found.classified.nonEmpty && found.measures("").map(_._1).contains("f1_micro"))
+    } finally engine.close()
+  }
+
   for (each <- Variants.all[Loss].collect { case regression: RegressionLoss => regression })
     test(s"${each.name}: loss, gradient and metrics are those of the formulas") {
       withEngine(each.name) { (engine, settings) =>
@@ -150,7 +188,7 @@ class RegressionEngineSuite extends AnyFunSuite {
         val found = engine.evaluate(batch)
         assert(math.abs(found.lossSum - errors.map(loss.value).sum) < 1e-5 && found.classified.isEmpty)
         assert(math.abs(found.errors.get.mae - errors.map(math.abs).sum / rows) < 1e-6)
-        assert(found.errorMeasures("test_").map(_._1) == Seq("test_mae", "test_rmse", "test_r2"))
+        assert(found.measures("test_").map(_._1) == Seq("test_mae", "test_rmse", "test_r2"))
       }
     }
 }

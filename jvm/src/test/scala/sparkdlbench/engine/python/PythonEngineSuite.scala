@@ -40,7 +40,7 @@ class PythonEngineSuite extends AnyFunSuite {
     message
   }
 
-  /** Gradient i is parameter i × weight + step; the loss is the features' sum, right are as many as labels and ids sum up to. */
+  /** Gradient i is parameter i × weight + step; the loss is the features' sum, right are as many as labels and ids sum up to, and the scores say class 1. */
   private def answering: String = program(
     "answering",
     """#!/usr/bin/env python3
@@ -72,7 +72,9 @@ class PythonEngineSuite extends AnyFunSuite {
       |    if what == 1:
       |        for i in range(len(gradients)):
       |            gradients[i] = parameters[i] * weight + step
-      |    answer(struct.pack(">idq", 0, sum(features[: count * width]), sum(labels[:count]) + sum(ids[:count])))
+      |    told = struct.pack(">idq", 0, sum(features[: count * width]), sum(labels[:count]) + sum(ids[:count]))
+      |    scores = struct.pack(">i", 8 * count) + struct.pack(">2f", 1, 2) * count
+      |    answer(told + scores if what == 2 else told)
       |""".stripMargin
   )
 
@@ -134,6 +136,7 @@ class PythonEngineSuite extends AnyFunSuite {
       val found = engine.evaluate(three)
       val labels = (0 until 3).map(three.labels.get(_)).sum
       assert(found.rows == 3 && found.correct == labels + (2 + 3 + 4) * 10 && found.lossSum == loss)
+      assert(found.measures("").toMap.apply("recall") == (if (labels > 0) Some(1.0) else Some(0.0)))
     }
   }
 

@@ -367,7 +367,7 @@ ENGINES = "from sparkdl_bench import engines; print(*engines.discover())"
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """The Python sources, where a checkout has them."""
-    for name in ("python", "benchmarks/suites", "benchmarks/faults"):
+    for name in ("python", "benchmarks/suites", "benchmarks/faults", "benchmarks/papers"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     shutil.copy(ROOT / "build.sbt", tmp_path)
     return tmp_path

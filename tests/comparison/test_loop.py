@@ -48,7 +48,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "load", lambda: machine.Load(0.0, 0.0))
 
 
-def run(plan: Plan, folder: store.ComparisonFolder, executor: FakeExecutor, **how: bool) -> str:
+def run(plan: Plan, folder: store.ComparisonFolder, executor: FakeExecutor, **how: Any) -> str:
     text = io.StringIO()
     cells = in_order(plan, cells_of(plan))
     with loop.shown(text, len(cells)) as display:
@@ -71,6 +71,18 @@ def test_every_cell_runs_once_and_its_record_comes_back(tmp_path: Path) -> None:
     assert record["metrics"]["seconds_to_accuracy"] == 3.0
     assert record["metrics"]["ms_per_step"] == pytest.approx(2.1)
     assert [each["id"] for each in folder.records()]
+
+
+def test_no_cell_begins_after_the_time_and_the_rest_follows_another_time(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    folder = store.create(tmp_path / "out", plan, cells_of(plan))
+    executor = FakeExecutor(plan)
+    assert "The time is over: 0 of 12 trials are measured." in run(plan, folder, executor, begun_until=0.0)
+    assert executor.ran == []
+    assert executor.closed == 1
+    said = run(plan, folder, executor, begun_until=time.monotonic() + 1000)
+    assert "The time is over" not in said
+    assert len(executor.ran) == len(folder.records()) == 12
 
 
 def test_a_failed_cell_is_recorded_and_the_rest_runs(tmp_path: Path) -> None:

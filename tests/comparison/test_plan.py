@@ -13,7 +13,7 @@ import pytest
 import idx
 from conftest import COMPARISON_FILES
 from sparkdl_bench.comparison import peer_data
-from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of, in_order
+from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of, in_order, only
 from sparkdl_bench.comparison.peer_case import fit_case
 from sparkdl_bench.comparison.plan import load_plan
 from sparkdl_bench.errors import ConfigurationError
@@ -42,6 +42,47 @@ def test_the_order_is_shuffled_and_the_seed_s(tmp_path: Path) -> None:
     assert sorted(cell.id for cell in first) == sorted(cell.id for cell in cells)
     other = load_plan(fakes.write_conf(tmp_path, "seed = 2\n" + fakes.CONF))
     assert in_order(other, cells_of(other)) != first
+
+
+def test_only_some_values_of_what_varies(tmp_path: Path) -> None:
+    cells = cells_of(fakes.plan_of(tmp_path))
+    assert {cell.group for cell in only(cells, ["variant=fast"])} == {"fast, batch 32", "fast, batch 64"}
+    assert {cell.group for cell in only(cells, ["variant=fast", "batch=32"])} == {"fast, batch 32"}
+    assert len(only(cells, ["batch=32", "batch = 64"])) == len(cells)
+    assert only(cells, []) == cells
+
+
+def test_a_factor_that_does_not_apply_leaves_a_cell_in(tmp_path: Path) -> None:
+    conf = fakes.CONF.replace("batch = [32, 64]", 'batch = [32, 64]\ncodec = ["fp32", "bf16"]')
+    conf += '\n[[variant]]\nname = "one process"\npeer = "pytorch"\nset = { workers = 1 }\n'
+    left = only(cells_of(fakes.plan_of(tmp_path, conf)), ["codec=bf16", "batch=32"])
+    assert {cell.group for cell in left} == {
+        "fast, batch 32, codec bf16",
+        "slow, batch 32, codec bf16",
+        "one process, batch 32",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        (["batch"], "FACTOR=VALUE, of a factor that varies: variant, batch"),
+        (["epochs=3"], "FACTOR=VALUE, of a factor that varies: variant, batch"),
+        (["batch=33"], "Valid: 32, 64"),
+        (["variant=fsat"], "Did you mean 'fast'?"),
+    ],
+)
+def test_what_cannot_be_picked_says_what_can(tmp_path: Path, wanted: list[str], reason: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        only(cells_of(fakes.plan_of(tmp_path)), wanted)
+    assert reason in str(refused.value)
+
+
+def test_values_that_no_cell_has_together_are_refused(tmp_path: Path) -> None:
+    conf = 'skip = [{ variant = "fast", batch = 32 }]\n' + fakes.CONF
+    cells = cells_of(fakes.plan_of(tmp_path, conf))
+    with pytest.raises(ConfigurationError, match="leaves no run: none has variant fast and batch 32"):
+        only(cells, ["variant=fast", "batch=32"])
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

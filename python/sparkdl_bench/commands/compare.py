@@ -25,6 +25,10 @@ def peers_folder() -> Path:
 )
 @click.option("--base", type=click.Path(path_type=Path), help="A run file in place of the one that CONF varies.")
 @click.option("--trials", type=click.IntRange(1), help="Measured runs of each combination, in place of the file's.")
+@click.option(
+    "--only", "wanted", multiple=True, metavar="FACTOR=VALUE", help="Only these values of what varies; any number."
+)
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), help="No run begins later; --resume goes on.")
 @click.option("--resume", "goes_on", is_flag=True, help="Continue the newest comparison of this plan and commit.")
 @click.option("--retry-failed", is_flag=True, help="With --resume: run the failed cells again.")
 @click.option(
@@ -40,6 +44,8 @@ def command(
     master: str | None,
     base: Path | None,
     trials: int | None,
+    wanted: tuple[str, ...],
+    minutes: float | None,
     goes_on: bool,
     retry_failed: bool,
     results: Path,
@@ -50,13 +56,13 @@ def command(
 ) -> None:
     """Train every combination that the TOML file CONF names (a path, or the name of one that comes with sparkdl-bench),
     several times, in random order, and keep all of it."""
-    from sparkdl_bench.comparison.cells import cells_of, check_without_jvm, in_order
+    from sparkdl_bench.comparison.cells import cells_of, check_without_jvm, in_order, only
     from sparkdl_bench.comparison.plan import load_plan
 
     if master is not None:
         assignments = (*assignments, f"master={master}")
     plan = load_plan(conf, assignments, trials, base)
-    cells = in_order(plan, cells_of(plan))
+    cells = only(in_order(plan, cells_of(plan)), wanted)
     check_without_jvm(cells)
     from sparkdl_bench.comparison import matrix
 
@@ -69,4 +75,5 @@ def command(
         retry_failed=retry_failed,
         skip_missing=skip_missing,
         dry_run=dry_run,
+        minutes=minutes,
     )

@@ -7,13 +7,14 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparkdl_bench import catalogue, peers, preflight
 from sparkdl_bench.comparison.plan import VARIANT, Plan, Variant
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import suggestion
 
 # What peers can be told, or keys that begin so; other keys of a matrix do not vary them.
 PEER_KEYS = ("workers", "batch", "batch_per_worker", "epochs", "seed", "engine.threads")
@@ -102,6 +103,38 @@ def cells_of(plan: Plan) -> list[Cell]:
     if not found:
         raise ConfigurationError(f"The comparison '{plan.name}' has no cell left: 'skip' leaves all of them out.")
     return found
+
+
+def only(cells: Sequence[Cell], wanted: Iterable[str]) -> list[Cell]:
+    """The cells whose factors have the values that are named, `factor=value` each; of one factor any of these values.
+
+    A factor that does not apply to a cell, as many do not to peers, leaves it in.
+
+    Raises:
+        ConfigurationError: a factor does not vary, no cell has that value, or none has all that is asked for.
+    """
+    asked: dict[str, set[str]] = {}
+    for text in wanted:
+        name, is_there, value = (part.strip() for part in text.partition("="))
+        found = next((key for cell in cells for key in cell.factors if name in (key, key.rpartition(".")[2])), None)
+        if not is_there or found is None:
+            raise ConfigurationError(
+                f"--only {text}: it must be FACTOR=VALUE, of a factor that varies: "
+                f"{', '.join(dict.fromkeys(key for cell in cells for key in cell.factors))}."
+            )
+        values = dict.fromkeys(cell.factors[found] for cell in cells if cell.factors[found] != NOT_VARIED)
+        if value not in values:
+            raise ConfigurationError(
+                f"--only {text}: {found} has no such value.{suggestion(value, values)} Valid: {', '.join(values)}."
+            )
+        asked.setdefault(found, set()).add(value)
+    left = [
+        cell for cell in cells if all(cell.factors[name] in {*values, NOT_VARIED} for name, values in asked.items())
+    ]
+    if not left:
+        told = " and ".join(f"{name} {' or '.join(sorted(values))}" for name, values in asked.items())
+        raise ConfigurationError(f"--only leaves no run: none has {told}.")
+    return left
 
 
 def check_without_jvm(cells: Sequence[Cell]) -> None:

@@ -84,6 +84,7 @@ def run_cells(
     *,
     retry_failed: bool = False,
     until: float | None = None,
+    begun_until: float | None = None,
 ) -> None:
     """Runs the cells that have no record yet, in this order; each record is kept before the next cell starts.
 
@@ -91,6 +92,7 @@ def run_cells(
         retry_failed: whether cells that have failed before run again.
         until: when to end, by the monotonic clock: no cell is begun that would probably end after it, once each group
             has been measured.
+        begun_until: when to begin no more cells, by the same clock, whatever has been measured.
     """
     estimate = Estimate()
     todo = []
@@ -105,6 +107,9 @@ def run_cells(
         display.tell(f"{done} of {len(cells)} cells are there already.")
     try:
         for index, cell in enumerate(todo):
+            if begun_until is not None and time.monotonic() >= begun_until:
+                display.tell(f"The time is over: {done + index} of {len(cells)} trials are measured.")
+                break
             if until is not None and _is_over(cell, cells, folder, estimate, until):
                 display.tell(f"The time is over: {done + index} of {len(cells)} trials are measured.")
                 break

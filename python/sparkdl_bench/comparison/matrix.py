@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def run(
     retry_failed: bool = False,
     skip_missing: bool = False,
     dry_run: bool = False,
+    minutes: float | None = None,
 ) -> None:
     """Trains the cells in their order.
 
@@ -39,11 +41,13 @@ def run(
         retry_failed: runs failed cells of that comparison again.
         skip_missing: leaves out variants whose peer or transport is not installed here.
         dry_run: checks and lists the cells, and runs none.
+        minutes: after which no cell is begun; `goes_on` takes up the rest another time.
 
     Raises:
         ConfigurationError: a cell cannot run; before the first one starts.
         RunFailedError: a cell failed.
     """
+    begun_until = None if minutes is None else time.monotonic() + 60 * minutes
     lacking = check.missing(cells, peers_dir)
     # What no command could install is left out in any case: the comparison goes on without it, and says why.
     skipped = lacking if skip_missing else check.unable(cells)
@@ -69,8 +73,8 @@ def run(
         executor.stop_leftovers()
         with loop.shown(sys.stderr, len(left)) as display:
             display.tell(f"{len(left)} cells into {folder.path}")
-            loop.run_cells(left, folder, executor, display, retry_failed=retry_failed)
-    _conclude(folder)
+            loop.run_cells(left, folder, executor, display, retry_failed=retry_failed, begun_until=begun_until)
+    _conclude(folder, left)
 
 
 def _check_target(plan: Plan, cells: Sequence[Cell]) -> None:
@@ -84,9 +88,13 @@ def _check_target(plan: Plan, cells: Sequence[Cell]) -> None:
         )
 
 
-def _conclude(folder: ComparisonFolder) -> None:
+def _conclude(folder: ComparisonFolder, cells: Sequence[Cell]) -> None:
     """The table, what to do next, and the exit status."""
     records = folder.records()
+    if rest := sum(not folder.has(cell) for cell in cells):
+        click.echo(f"{rest} of {len(cells)} trials are left; the same command with --resume goes on.")
+    if not records:
+        return
     show(folder.content, records)
     click.echo(f"sparkdl-bench report {folder.path} -o report.html makes the page of it.")
     failed = [record for record in records if record["status"] != "success"]

@@ -6,7 +6,7 @@
 #   make test-torch-releases the backend beside gloo on older releases of PyTorch too, an environment of 5 GB each
 #   make test-optional   of UCX, Open MPI, PyTorch and BigDL the tests whose parts have changed, with what they need
 #   make check           formatters, linters, types, warnings as errors, on both Spark lines
-#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-sharded, bench-torch: the long ones
+#   make bench           the short set; bench-net, bench-train, bench-models, bench-data, bench-peers, bench-sharded, bench-torch, bench-papers: the long ones
 #   make peers           installs every peer that this host can run, one after the other, and trains with each; what was not there before is removed
 #   make fuzz            the JVM's readers under Jazzer, ten seconds each; ARGS='--seconds 60 --targets run-file,csv' for more or for some
 #   make soak            campaigns of kills, of 200 faults and of memory (ResNet-18's too); first the digits run on other Spark versions (make smoke), and tests too long for make test
@@ -18,7 +18,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-torch test-torch-cases test-torch-releases test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-sharded bench-torch soak smoke peers venv jars assembly wheel newcomer release sbom audit docs clean distclean
+.PHONY: demo test test-torch test-torch-cases test-torch-releases test-optional fuzz mutants check bench bench-net bench-train bench-models bench-data bench-peers bench-sharded bench-papers bench-torch soak smoke peers venv jars assembly wheel newcomer release sbom audit docs clean distclean
 
 SPARK ?= 4.1
 ifeq ($(SPARK),4.1)
@@ -106,7 +106,7 @@ check: $(INSTALLED)
 bench: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench short $(ARGS)
 
-bench-net bench-models bench-data bench-peers bench-sharded: bench-%: $(INSTALLED) target/.jars-$(LINE)
+bench-net bench-models bench-data bench-peers bench-sharded bench-papers: bench-%: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench $* $(ARGS)
 
 # PyTorch's own environment, on Spark 4.1.

@@ -1,0 +1,1 @@
+"""One file an experiment, each with its `EXPERIMENT`; found by scanning."""

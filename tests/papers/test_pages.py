@@ -377,8 +377,9 @@ class TestCommand:
         folder = tmp_path / "out" / SMALLEST / "pages" / FOUND["c"].folder
         text = (folder / "page.md").read_text(encoding="utf-8")
         assert "Accuracy at the end: Downpour (Arimo)" in text
+        assert "9.42 times in the paper" in text  # 21003 s for 10,000 iterations beside 2229 s
         assert sorted(path.name for path in folder.glob("*.png")) == sorted(
-            f"{name}.png" for name in ("accuracy-seconds", "accuracy-iterations", "beside-percent")
+            f"{name}.png" for name in ("accuracy-seconds", "accuracy-iterations", "beside-percent", "beside-times")
         )
         assert json.loads((folder / "page.json").read_text())["size"] == SMALLEST
 

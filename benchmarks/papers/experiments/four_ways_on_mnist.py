@@ -7,7 +7,7 @@ from papers.beside import Beside, Estimate, mean, ratio
 from papers.charts import Curve
 from papers.experiment import Experiment, Measured, Part, Story
 from papers.experiments._groups import pick, values
-from papers.published import Paper
+from papers.published import Paper, Value
 from sparkdl_bench.report.analysis import ACCURACY, TOTAL, Group
 from sparkdl_bench.report.vega import Plot
 
@@ -29,7 +29,8 @@ def _story(paper: Paper, measured: Measured) -> Story:
         other, first = pick(measured, _PART, variant), pick(measured, _PART, _CAFFE)
         slower = ratio(values(other, _per_iteration), values(first, _per_iteration))
         label = f"Seconds an iteration or epoch of {variant}, over those of {_CAFFE}"
-        lines.append(Beside(label, None, slower, note=_published_pace(paper, system)))
+        pace = _published_ratio(paper) if system == "sparknet" else None  # the others count epochs
+        lines.append(Beside(label, pace, slower, note=_published_pace(paper, system)))
     behind = _behind(measured)
     lines.append(
         Beside("Points of accuracy that SparkNet's way is behind the peer-to-peer way", None, behind, "points", 0.0)
@@ -47,11 +48,24 @@ def _per_iteration(group: Group) -> list[float]:
     return [float(record["metrics"][TOTAL]) / max(1, len(record["steps_ms"])) for record in group.records]
 
 
+def _published_ratio(paper: Paper) -> Value:
+    """SparkNet's seconds an iteration over CaffeOnSpark's, from the last columns of their tables."""
+    slow, slow_count = _published_last(paper, "sparknet", "seconds"), _published_last(paper, "sparknet", "iterations")
+    fast, fast_count = (_published_last(paper, "caffeonspark", each) for each in ("seconds", "iterations"))
+    text = f"{slow:g} s / {slow_count:g} over {fast:g} s / {fast_count:g}"
+    return Value("SparkNet over CaffeOnSpark", round(slow / slow_count / (fast / fast_count), 2), text)
+
+
+def _published_last(paper: Paper, system: str, what: str) -> float:
+    """The last column of a row of a system's table."""
+    return paper.numbers(f"{system}-{what}").value(_LAST).value
+
+
 def _published_pace(paper: Paper, system: str) -> str:
     """What the paper's table says of it, by the iteration or the epoch."""
-    seconds = paper.numbers(f"{system}-seconds").value(_LAST).value
+    seconds = _published_last(paper, system, "seconds")
     counted = "iterations" if system in ("caffeonspark", "sparknet") else "epochs"
-    count = paper.numbers(f"{system}-{counted}").value(_LAST).value
+    count = _published_last(paper, system, counted)
     return f"In the paper {seconds / count:.3g} s {'an iteration' if counted == 'iterations' else 'an epoch'}."
 
 

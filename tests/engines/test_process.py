@@ -150,8 +150,9 @@ def test_a_regressions_labels_cross_as_the_bits_of_numbers(asking: Callable[...,
     asked.features[:4], asked.labels[:4], asked.ids[:4] = features, labels.view(np.int32), range(4)
     status, loss, _ = asked.ask(STEP, 4, weight=0.25)
     own = engines.find("numpy").load(asked.spec, golden.SEED, False, loss=Loss("huber", 0.5))
-    assert (status, loss) == (0, own.step(Batch(features, labels), 0.25))
-    np.testing.assert_array_equal(asked.gradients, own.gradients)
+    # OpenBLAS sums in another order where buffers lie otherwise; labels that were read as other numbers are far away.
+    assert (status, loss) == (0, pytest.approx(own.step(Batch(features, labels), 0.25), rel=1e-6))
+    np.testing.assert_allclose(asked.gradients, own.gradients, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("engine", ["numpy", "torch"])

@@ -69,7 +69,8 @@ class MlFlowSuite extends AnyFunSuite with LocalSpark {
     assert(parameters.exists(one => one.path("key").asText == "model.hidden" && one.path("value").asText == "16"))
     val metrics = of("runs/log-metric")
     assert(metrics.forall(_.path("run_id").asText == "abc"))
-    val tags = Seq("loss/train", "loss/test", "accuracy/test", "seconds")
+    val outcomes = Seq("precision_macro/test", "recall_macro/test", "f1_macro/test")
+    val tags = Seq("loss/train", "loss/test", "accuracy/test") ++ outcomes :+ "seconds"
     assert(
       metrics.map(one => (one.path("key").asText, one.path("step").asLong)) == Seq(1L, 2L).flatMap(e =>
         tags.map(_ -> e)

@@ -53,7 +53,7 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     assert(blocksLeft === 0)
   }
 
-  test("TensorBoard gets the losses, the accuracy and the seconds of each epoch") {
+  test("TensorBoard gets the losses, the metrics and the seconds of each epoch") {
     val folder = Files.createTempDirectory("tensorboard")
     val result = run("workers" -> "2", "tensorboard.dir" -> folder.toString)
     val files = Files.list(folder.resolve(Paths.get(result.folder).getFileName)).iterator.asScala.toSeq
@@ -63,7 +63,8 @@ class TrainingSuite extends AnyFunSuite with LocalRuns {
     def told(tag: String): Seq[(Int, Float)] = found.collect { case (`tag`, step, value) => step -> value }
     def recorded(field: String): Seq[(Int, Float)] =
       history.map(epoch => epoch.path("epoch").asInt -> epoch.path(field).asDouble.toFloat)
-    assert(history.size === 2 && found.size === 8)
+    assert(history.size === 2 && found.size === 14)
+    assert(told("f1_macro/test") === recorded("test_f1_macro"))
     assert(told("loss/train") === recorded("train_loss"))
     assert(told("loss/test") === recorded("test_loss"))
     assert(told("accuracy/test") === recorded("test_accuracy"))

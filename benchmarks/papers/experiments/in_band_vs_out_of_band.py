@@ -182,6 +182,18 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
+def _over_links(name: str, gbits: int) -> Part:
+    return Part(
+        name,
+        f"VGG-16 over links of {gbits} Gbit/s",
+        "b-network",
+        "cifar-10",
+        words=["--set", "data.source=cifar10"],
+        smallest=[*_SMALLEST, "--set", "max_steps=2"],
+        lab=[*_HOSTS, "--bandwidth", f"{gbits}gbit"],
+    )
+
+
 def _images(name: str, base: str) -> Part:
     return Part(
         name,
@@ -222,24 +234,8 @@ EXPERIMENT = Experiment(
             "mnist",
             smallest=[*_SMALLEST, "--set", "data.share=0.05"],
         ),
-        Part(
-            _SLOW,
-            "VGG-16 over links of 1 Gbit/s",
-            "b-network",
-            "cifar-10",
-            words=["--set", "data.source=cifar10"],
-            smallest=[*_SMALLEST, "--set", "max_steps=2"],
-            lab=[*_HOSTS, "--bandwidth", "1gbit"],
-        ),
-        Part(
-            _FAST,
-            "VGG-16 over links of 10 Gbit/s",
-            "b-network",
-            "cifar-10",
-            words=["--set", "data.source=cifar10"],
-            smallest=[*_SMALLEST, "--set", "max_steps=2"],
-            lab=[*_HOSTS, "--bandwidth", "10gbit"],
-        ),
+        _over_links(_SLOW, 1),
+        _over_links(_FAST, 10),
         Part(
             "layers-yarn",
             "Softmax regression of ours on YARN",

@@ -17,7 +17,13 @@ import numpy as np
 from pyspark.ml.classification import ClassificationModel, Classifier
 from pyspark.ml.linalg import Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol, HasWeightCol
+from pyspark.ml.param.shared import (
+    HasHandleInvalid,
+    HasProbabilityCol,
+    HasStandardization,
+    HasValidationIndicatorCol,
+    HasWeightCol,
+)
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.ml.util import (
     DefaultParamsReadable,
@@ -132,7 +138,7 @@ class _WithProbability(HasProbabilityCol):
         return self._set(probabilityCol=value)
 
 
-class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
+class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeightCol):
     """The parameters of an estimator that trains with `Trainer`, besides those of Spark ML."""
 
     model: Param[Any] = Param(
@@ -216,6 +222,10 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
     def setWeightCol(self, value: str) -> Any:
         """Sets the value of `weightCol`: a column of numbers of at least 0 that multiply the rows' losses."""
         return self._set(weightCol=value)
+
+    def setStandardization(self, value: bool) -> Any:
+        """Sets the value of `standardization`: whether features are standardised by the training rows."""
+        return self._set(standardization=value)
 
     def setInitialModel(self, value: Any) -> Any:
         """Sets the value of `initialModel`: what training starts from, which must have the same layers.
@@ -316,6 +326,8 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
             keywords = {"keep_best": "loss", **keywords}
         else:
             train, test = rows, rows.limit(_TEST_ROWS)
+        if self.getStandardization() and not _normalizes(keywords):
+            given["normalize"] = "standard"
         with _TRAINING, self._initial() as initial:
             fitted = Trainer(
                 self.getModel(),
@@ -401,6 +413,10 @@ class SparkDLClassifier(
         classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
         weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
             own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
+        standardization: whether (value - mean) / standard deviation takes the place of each feature's value, by the
+            training rows and their weights, when training and in the model; True by default, as with Spark ML's own
+            estimators, which leave the means where they are. A column of one value becomes 0.
+            `settings={"normalize": …}` takes its place.
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -419,7 +435,7 @@ class SparkDLClassifier(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(classWeights=[], featuresCols=[], initialModel=None)
+        self._setDefault(classWeights=[], featuresCols=[], initialModel=None, standardization=True)
         self.setParams(**params)
 
     def setClassWeights(self, value: str | Sequence[float]) -> SparkDLClassifier:
@@ -520,7 +536,6 @@ class SparkDLRegressor(
     """Trains a net that predicts a number with `Trainer`, on all rows of the DataFrame that `fit` gets.
 
     Losses grow with the labels' unit: bring labels that are far from -1 to 1 nearer first, or lower the learning rate.
-    `settings={"normalize": "standard"}` standardises the features.
     Runs follow each other, and a run's own test figures are those of the first 1,000 rows, as with `SparkDLClassifier`.
 
     Args:
@@ -535,6 +550,10 @@ class SparkDLRegressor(
         epochs: passes over the rows.
         weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
             own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
+        standardization: whether (value - mean) / standard deviation takes the place of each feature's value, by the
+            training rows and their weights, when training and in the model; True by default, as with Spark ML's own
+            estimators, which leave the means where they are. A column of one value becomes 0.
+            `settings={"normalize": …}` takes its place.
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -550,7 +569,7 @@ class SparkDLRegressor(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(loss="mean-squared", featuresCols=[], initialModel=None)
+        self._setDefault(loss="mean-squared", featuresCols=[], initialModel=None, standardization=True)
         self.setParams(**params)
 
     def setLoss(self, value: str) -> SparkDLRegressor:
@@ -643,6 +662,13 @@ class _ModelReader(MLReader[Any]):
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model
+
+
+def _normalizes(keywords: Mapping[str, Any]) -> bool:
+    """Whether settings say themselves how features are normalised."""
+    group = keywords.get("data")
+    names = [*keywords, *(group if isinstance(group, Mapping) else ())]
+    return any(name.replace("__", ".") in ("normalize", "data.normalize") for name in names)
 
 
 def _check_rule(rule: str) -> None:

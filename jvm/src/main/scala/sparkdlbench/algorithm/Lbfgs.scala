@@ -91,7 +91,7 @@ final class Lbfgs extends Algorithm {
     new LbfgsRank(rank, transport, topology)
 
   /**
-   * The gradient's sum over parts of the rows; on the heap the pairs and, when an iteration ends: the point and the gradient that it began at
+   * On the heap the pairs and, when an iteration ends: the point and the gradient that it began at
    * and ended at, the direction, the point and the gradient that the function remembers, the new pair, and the run's first point. A line search needs
    * fewer.
    */
@@ -102,7 +102,7 @@ final class Lbfgs extends Algorithm {
     val kept = 2L * setup.settings(pairs)
     AlgorithmMemory(
       collective,
-      4L * parameters,
+      weightCopies = 0,
       optimized = 0,
       written = (1 + kept) * collective.owned,
       read = (1 + kept) * parameters,

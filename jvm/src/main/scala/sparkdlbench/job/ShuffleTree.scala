@@ -228,7 +228,7 @@ private[sparkdlbench] final class TreeRank(own: JobRank) extends RankSide {
    */
   def gradient(step: Long, aggregators: Int): Iterator[(Int, Array[Byte])] = {
     if (computed != step) {
-      loss = own.computeGradient(step, (_, _) => ())
+      loss = own.computeGradientInParts(step)
       own.timer.switch(Phase.Encode)
       records = pieces.encodeGradient(step, own.rank, gradients)
       computed = step

@@ -66,6 +66,8 @@ object Combination {
         Some(s"transport ${transport.name} makes a Spark job per step and carries nothing while gradients are computed")
       case _ if !algorithm.sumsEveryStep =>
         Some(s"with algorithm ${algorithm.name} the workers' weights differ, and so what their layers give")
+      case _ if algorithm.fullBatch =>
+        Some(s"with algorithm ${algorithm.name} each worker computes its rows in parts of its own")
       case _ if settings(BatchShares.kind) == "speed" =>
         Some(
           "with batch_shares.by = speed each then waits for the slowest there, so that all seem to be as fast as that one"

@@ -492,7 +492,7 @@ class TestForms:
         file = tmp_path / "kept" / kept.RECORDS
         formats.records(results, file)
         again = load([tmp_path / "kept" / named])
-        for form in (formats.markdown, formats.as_json, formats.machines):
+        for form in (formats.markdown, formats.as_json, formats.circumstances):
             assert form(again) == form(results)
         # Charts of one process are numbered on.
         pages = [re.sub(r"clip\d+", "clip", html.page(each)) for each in (again, results)]

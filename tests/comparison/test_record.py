@@ -330,3 +330,19 @@ def test_resources_are_summed_over_the_processes(tmp_path: Path) -> None:
     assert at[middle] == (1.5, 400)
     assert found["processes"][1]["gc_ms"] == 999
     assert found["processes"][1]["network_sent_bytes"] == {"lo": 999}
+    # A byte a sample, four samples a second, told by the driver; both see the same interface. Not after it has ended.
+    rates = dict(zip(found["seconds"], found["network_sent_bytes_per_s"], strict=True))
+    assert {rate for moment, rate in rates.items() if 10 < moment < 240} <= {3, 4}
+    assert rates[found["seconds"][-1]] == 0
+
+
+def test_interfaces_that_are_not_told_are_left_out(tmp_path: Path) -> None:
+    other = {name: [1, 1] for name in ("cpu_cores", "resident_bytes", "heap_bytes", "direct_bytes", "gc_ms")}
+    sent = {"lo": [-1, -1], "eth0": [0, 2_000_000], "late": [7]}
+    network = {name: {"received_bytes": counts, "sent_bytes": counts} for name, counts in sent.items()}
+    for interfaces, rates in ((network, [1_000_000] * 2), ({"lo": network["lo"]}, None)):
+        process = {"process": "0", "host": "h", "seconds": [0.0, 2.0], **other, "network": interfaces}
+        (tmp_path / "resources.json").write_text(json.dumps({"processes": [process]}))
+        found = resources.of_run(tmp_path)
+        assert found is not None
+        assert found.get("network_sent_bytes_per_s") == rates

@@ -50,6 +50,7 @@ RESOURCES: dict[str, Any] = {
     "seconds": [0.0, 1.0, 2.0],
     "cpu_cores": [0.5, 1.5, 1.0],
     "resident_bytes": [100_000_000, 700_000_000, 600_000_000],
+    "network_sent_bytes_per_s": [1_000_000, 1_000_000, 4_000_000],
     "processes": [
         {
             "process": name,
@@ -464,6 +465,7 @@ class TestForms:
             "batch-time.png",
             "utilisation.png",
             "memory.png",
+            "network.png",
         }
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
 

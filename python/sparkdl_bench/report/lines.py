@@ -264,6 +264,12 @@ def memory(analysis: Analysis) -> Plot | None:
     )
 
 
+def network(analysis: Analysis) -> Plot | None:
+    """What the hosts of each group's median trial sent over time."""
+    label = "MB/s sent by all interfaces of the hosts, loopback among them"
+    return _over_time(analysis, "network_sent_bytes_per_s", "network", "Network over time", label, 1e-6)
+
+
 def bus_bandwidth(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
     """Bus bandwidth by the size of the vector, of `sparkdl-bench net`, with the link's."""
     points = [
@@ -472,7 +478,7 @@ def _sweep(analysis: Analysis, metric: str, name: str, title: str) -> Plot | Non
 
 
 def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, scale: float) -> Plot | None:
-    known = [group for group in analysis.groups if group.records and group.typical.get("resources")]
+    known = [group for group in analysis.groups if group.records and key in (group.typical.get("resources") or {})]
     groups = _fastest(analysis, known)
     if not groups:
         return None

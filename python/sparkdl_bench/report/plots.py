@@ -32,5 +32,6 @@ def all_plots(analysis: Analysis) -> list[Plot]:
         lines.batch_time,
         lines.utilisation,
         lines.memory,
+        lines.network,
     )
     return [plot for make in makers if (plot := make(analysis)) is not None]

@@ -99,13 +99,17 @@ object Combination {
         s"Transport ${transport.name} makes a Spark job per step and cannot carry the topology '$topology'. " +
           s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
       )
-    else if (!algorithm.sumsEveryStep)
+    else if (!algorithm.sumsEveryStep && !(algorithm.isAtDriver && topology == "tree"))
       Some(
         s"Transport ${transport.name} makes a Spark job per step, in which all workers' gradients are summed: it carries the algorithm " +
-          s"${Variants.all[Algorithm].filter(_.sumsEveryStep).map(_.name).mkString(" or ")} alone, not '${algorithm.name}'. Use a transport of the one-stage shape, such as block-stream."
+          s"${names(_.sumsEveryStep)} alone, with topology tree also ${names(each => each.isAtDriver && !each.sumsEveryStep)}, not '${algorithm.name}'. " +
+          "Use a transport of the one-stage shape, such as block-stream."
       )
     else None
   }
+
+  private def names(which: Algorithm => Boolean): String =
+    Variants.all[Algorithm].filter(which).map(_.name).mkString(" or ")
 
   private def layerwise(transport: JobTransport, settings: Settings): Option[String] = {
     val optimizer = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))

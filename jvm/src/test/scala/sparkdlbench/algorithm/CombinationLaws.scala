@@ -110,7 +110,9 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     assert(overPs.map(_.name) == Seq("ps"))
     for (transport <- transports; algorithm <- algorithms; topology <- topologies) {
       val carried = transport match {
-        case job: JobTransport => Set("sync-sgd", "gd")(algorithm) && job.topologies.contains(topology.name)
+        case job: JobTransport =>
+          val carried = Set("sync-sgd", "gd")(algorithm) || (algorithm == "lbfgs" && topology.name == "tree")
+          carried && job.topologies.contains(topology.name)
         case _ => topology.amongRanks && takes(algorithm, topology.name, transport.name)
       }
       assert(refusal(chosen(algorithm, topology.name, transport.name)).isEmpty == carried)

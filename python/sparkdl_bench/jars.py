@@ -34,8 +34,7 @@ _COORDINATES = Path(__file__).with_name("natives.properties")
 _PINNED = Path(__file__).with_name("natives.sha256")
 _FETCH_TIMEOUT_SECONDS = 3600
 _REACH = (
-    "Check that this host reaches a Maven registry; behind a mirror, name an Ivy settings file in "
-    f"{SETTINGS_VARIABLE}."
+    f"Check that this host reaches a Maven registry; behind a mirror, name an Ivy settings file in {SETTINGS_VARIABLE}."
 )
 # Folders between a registry's host and its groups in the cache of sbt: `maven2`, or a mirror's own path.
 _REGISTRY_DEPTHS = range(4)
@@ -310,8 +309,9 @@ def _dependency(jars: Sequence[Coordinates], attributes: str) -> str:
         + (f" m:classifier={quoteattr(jar.classifier)}/>" if jar.classifier else "/>")
         for jar in jars
     )
-    return f"""    <dependency org={quoteattr(module.organization)} name={quoteattr(module.name)} rev={quoteattr(module.version)}
-                {attributes}>
+    names = (module.organization, module.name, module.version)
+    named = " ".join(f"{key}={quoteattr(name)}" for key, name in zip(("org", "name", "rev"), names, strict=True))
+    return f"""    <dependency {named} {attributes}>
 {artifacts}
     </dependency>"""
 

@@ -31,7 +31,10 @@ class _WithPorts(Environment):
         command = [
             *(str(_JAVA.home() / "bin" / "java"), "-cp", f"{spark}/*"),
             *("org.codehaus.janino.Compiler", "-d", str(folder)),
-            *("-classpath", os.pathsep.join(map(str, [*spark.glob("*.jar"), *self.jar_folder(directory).glob("*.jar")]))),
+            *(
+                "-classpath",
+                os.pathsep.join(map(str, [*spark.glob("*.jar"), *self.jar_folder(directory).glob("*.jar")])),
+            ),
             str(PROGRAMS / "measure" / "ExecutorPorts.java"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)  # noqa: S603

@@ -50,7 +50,7 @@ _ENOUGH = 0.8
 _SMALL = 0.1
 
 
-def machine(content: Mapping[str, Any]) -> str:
+def machine_of(content: Mapping[str, Any]) -> str:
     """A machine in words; `content` as in plan.json."""
     host: Mapping[str, Any] = content.get("machine", {})
     memory = f", {host['memory_gib']} GiB" if host.get("memory_gib") else ""
@@ -60,7 +60,7 @@ def machine(content: Mapping[str, Any]) -> str:
 def circumstances(content: Mapping[str, Any]) -> list[str]:
     """On which machine, with which commit, and when; `content` as in plan.json."""
     return [
-        machine(content),
+        machine_of(content),
         f"commit {content.get('commit', 'unknown')}",
         f"begun {_when(str(content.get('started', 'unknown')))}",
     ]

@@ -262,9 +262,7 @@ def _described(analysis: Analysis) -> dict[str, Any]:
 
 
 def _rows(table: Table) -> list[dict[str, float | str | None]]:
-    return [
-        {heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)} for row in table.rows
-    ]
+    return [{heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)} for row in table.rows]
 
 
 def _key(key: float | str) -> float | str | None:

@@ -86,9 +86,8 @@ def _machines(analyses: Sequence[Analysis], made: _Page) -> None:
     if table is None or plot is None:
         return
     made.link(machines.NAME, machines.TITLE, is_comparison=True)
-    made.parts.append(
-        f'<section>{_heading(2, machines.NAME, machines.TITLE)}<div class="plots">{_figure(plot, "all")}</div></section>'
-    )
+    picture = f'<div class="plots">{_figure(plot, "all")}</div>'
+    made.parts.append(f"<section>{_heading(2, machines.NAME, machines.TITLE)}{picture}</section>")
     made.parts.append(_table(table, "all"))
 
 

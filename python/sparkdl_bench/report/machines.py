@@ -1,4 +1,4 @@
-"""The same ways on several machines, side by side: where a report has comparisons of one title made on different ones."""
+"""The same ways on several machines, side by side: of comparisons of one title that a report has from several."""
 
 from __future__ import annotations
 
@@ -63,7 +63,16 @@ def beside(analyses: Sequence[Analysis]) -> Table | None:
                     NONE if effect is None else probability_cell(effect.p),
                 ]
             )
-    headings = ["group", "machine", "trials", f"{SHORT[metric]} [95 %]", "ms per step", "beside", "× faster [95 %]", "p"]
+    headings = [
+        "group",
+        "machine",
+        "trials",
+        f"{SHORT[metric]} [95 %]",
+        "ms per step",
+        "beside",
+        "× faster [95 %]",
+        "p",
+    ]
     note = (
         f"Ways that were measured on several machines, as {LABELS[metric]}: the geometric mean of the trials with "
         "Student's interval on logarithms. The first machine of each way is what the others are held against (Welch). "
@@ -125,7 +134,7 @@ def _ways(analyses: Sequence[Analysis]) -> tuple[list[_Way], str]:
     """What ran on several machines, and the metric that all of it has."""
     found: dict[tuple[str, str], dict[str, Group]] = {}
     for analysis in analyses:
-        machine = findings.machine(analysis.comparison.content)
+        machine = findings.machine_of(analysis.comparison.content)
         for group in analysis.groups:
             if group.values(TOTAL):
                 found.setdefault((analysis.comparison.title, group.name), {}).setdefault(machine, group)

@@ -108,7 +108,12 @@ def groups(analysis: Analysis) -> Table:
     for group in ordered:
         summary = summaries.get(group.name)
         contrast = analysis.contrasts.get(group.name)
-        row = [text_cell(group.name), _cores(analysis, group), _count(group.batch) if group.batch else NONE, trials_cell(group)]
+        row = [
+            text_cell(group.name),
+            _cores(analysis, group),
+            _count(group.batch) if group.batch else NONE,
+            trials_cell(group),
+        ]
         row += [
             interval_cell(summary.centre, summary.interval) if summary else NONE,
             _faster(analysis, group, contrast),

@@ -1,4 +1,4 @@
-"""A perceptron of ours trained by DL4J on Spark, by the TrainingMaster that the environment variable SPARKDL_DL4J names.
+"""A perceptron of ours trained by DL4J on Spark, by the TrainingMaster that SPARKDL_DL4J (of the environment) names.
 
 `averaging`: each worker trains on its part of the rows and the driver averages their weights after every 5 steps, as
 DL4J's guide has it. `shared`: each worker sends what of its updates is above a threshold to all others, and waits for

@@ -28,6 +28,7 @@ def all_plots(analysis: Analysis) -> list[Plot]:
         lines.scaling,
         rows.phases,
         rows.layers,
+        lines.epochs,
         lines.batch_rate,
         lines.batch_time,
         lines.utilisation,

@@ -381,21 +381,22 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
                 f"normalize is '{standard}'; of a PyTorch module valid are standard and none. Put other steps before "
                 "it, as stages of the pipeline."
             )
-        keeps = self.getHandleInvalid() == "error"
-        made = [_as_arrays(frame, columns, keeps) for frame in (train, *([test] if test is not None else []))]
-        width = len(columns) if len(columns) > 1 else _width(made[0], columns)
+        strict = self.getHandleInvalid() == "error"
         weighted = _WEIGHT in train.columns
-        classes = int(given["classes"]) if "classes" in given else None
-        frames_ = [_weighed(frame, weighted) for frame in made]
+        arrays = _as_arrays(train, columns, strict)
+        width = len(columns) if len(columns) > 1 else _width(arrays, columns)
+        training = _weighed(arrays, weighted)
         subtract, multiply = (
-            module_training.moments(frames_[0], width, weighted) if standard == "standard" else ([], [])
+            module_training.moments(training.filter(_are_numbers()), width, weighted)
+            if standard == "standard"
+            else ([], [])
         )
         rows = module_training.Rows(
-            frames_[0],
-            frames_[1] if test is not None else None,
+            training,
+            None if test is None else _weighed(_as_arrays(test, columns, strict), weighted),
             width,
             weighted,
-            classes,
+            int(given["classes"]) if "classes" in given else None,
             self._features(),
             subtract,
             multiply,
@@ -756,6 +757,7 @@ def _as_arrays(frame: DataFrame, columns: Sequence[str], strict: bool) -> DataFr
     """Rows with the values of `columns` as one array of floats; those with holes are left out, unless `strict`."""
     kind = frame.schema[columns[0]].dataType
     if len(columns) == 1 and isinstance(kind, VectorUDT):
+        frame = frame if strict else frame.filter(_column(columns[0]).isNotNull())
         values = vector_to_array(_column(columns[0]), "float32")
     elif len(columns) == 1 and isinstance(kind, ArrayType):
         values = _column(columns[0]).cast("array<float>")
@@ -765,15 +767,20 @@ def _as_arrays(frame: DataFrame, columns: Sequence[str], strict: bool) -> DataFr
     made = frame.select(values.alias(_FEATURES), *others)
     if strict:
         return made
-    whole = functions.forall(_FEATURES, lambda x: x.isNotNull() & ~functions.isnan(x) & (functions.abs(x) < math.inf))
+    whole = _are_numbers()
     for name in others:
         whole = whole & functions.col(name).isNotNull() & ~functions.isnan(name)
     return made.filter(whole & (functions.col(_WEIGHT) >= 0 if _WEIGHT in others else functions.lit(True)))
 
 
+def _are_numbers() -> Any:
+    """Whether all of a row's values are finite numbers."""
+    return functions.forall(_FEATURES, lambda x: x.isNotNull() & ~functions.isnan(x) & (functions.abs(x) < math.inf))
+
+
 def _width(frame: DataFrame, columns: Sequence[str]) -> int:
     first = frame.select(functions.size(_FEATURES)).head()
-    if first is None:
+    if first is None or first[0] < 1:
         raise ConfigurationError(
             f"The DataFrame has no rows with values in '{columns[0]}', so there is nothing to learn."
         )

@@ -479,6 +479,17 @@ class TestCollective:
         assert (tmp_path / "keys.p12").stat().st_mode & 0o077 == 0
         assert encryption.properties("off", tmp_path) == {}
 
+    def test_boringssl_needs_key_and_certificate_as_pem(self, tmp_path: Path) -> None:
+        if reason := encryption.missing("tls-openssl", "4.1.4"):
+            pytest.skip(reason)
+        found = encryption.properties("tls-openssl", tmp_path)
+        assert found["spark.ssl.rpc.openSslEnabled"] == "true"
+        for name, kind in (("privateKey", "PRIVATE KEY"), ("certChain", "CERTIFICATE")):
+            file = Path(found[f"spark.ssl.rpc.{name}"])
+            assert f"-----BEGIN {kind}-----" in file.read_text()
+            assert file.stat().st_mode & 0o077 == 0
+        assert Path(found["spark.ssl.rpc.privateKey"]).read_text().startswith("-----BEGIN PRIVATE KEY-----")
+
     def test_what_came_with_spark_4_is_told_on_spark_3(self) -> None:
         assert "Spark 4.0" in str(encryption.missing("tls", "3.5.9"))
         assert encryption.missing("crypto", "3.5.9") is None

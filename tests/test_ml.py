@@ -248,6 +248,28 @@ def test_training_goes_on_from_a_model(ours: SparkDLClassifier, rows: DataFrame,
         ours.copy().setInitialModel(3).fit(rows)
 
 
+def test_features_are_standardised_unless_told_otherwise(ours: SparkDLClassifier, rows: DataFrame) -> None:
+    """The units of the columns change nothing, nor does a column of one value."""
+    near = rows.selectExpr("x", "y", "label")
+    far = rows.selectExpr("x * 1e4 - 300 as x", "y * 1e-3 + 7 as y", "label")
+    same = near.selectExpr("x", "y", "5.0 as z", "label")
+    ours = ours.setFeaturesCols(["x", "y"])
+
+    def likely(estimator: SparkDLClassifier, frame: DataFrame) -> np.ndarray:
+        found = estimator.fit(frame).transform(frame).select("probability").collect()
+        return np.array([row[0].toArray() for row in found])
+
+    expected = likely(ours, near)
+    np.testing.assert_allclose(likely(ours, far), expected, atol=5e-3)
+    assert np.isfinite(likely(ours.copy().setFeaturesCols(["x", "y", "z"]), same)).all()
+    plain = likely(ours.copy().setStandardization(False), near)
+    assert np.abs(plain - expected).max() > 0.01
+    for spelling in ({"normalize": "none"}, {"data__normalize": "none"}, {"data": {"normalize": "none"}}):
+        told = ours.copy().setSettings({**ours.getSettings(), **spelling})
+        np.testing.assert_array_equal(likely(told, near), plain)
+    assert ours.getStandardization() is LogisticRegression().getStandardization() is True
+
+
 @pytest.mark.on_one_line
 def test_rows_to_test_on_are_told_by_a_column(ours: SparkDLClassifier, rows: DataFrame) -> None:
     """Rows that would teach the opposite are not trained on where the column says so."""

@@ -35,6 +35,7 @@ def classifier(results: Path) -> SparkDLClassifier:
         batch=30,
         epochs=1,
         classWeights=[1.0, 2.0],
+        standardization=False,
         settings={"learning_rate": 0.5, "schedule": {"name": "cosine"}, "results": str(results)},
     )
 
@@ -78,6 +79,7 @@ def test_an_estimator_of_python_in_the_jvm(rows: DataFrame, spark: SparkSession,
     assert back.getWorkers() == 2
     assert back.getClassWeights() == [1.0, 2.0]
     assert back.getInitialModel() is None
+    assert java.getStandardization() is back.getStandardization() is False
     again = back.fit(rows)
     assert again.net.columns == ["x", "y"]
 

@@ -83,13 +83,16 @@ def test_fit_transform_and_persistence(estimator: Any, rows: DataFrame, tmp_path
 
 def test_a_divergence_names_scales_of_their_own(ours: SparkDLRegressor, plain: DataFrame) -> None:
     rows = plain.selectExpr("x * 1e5 AS income", "y * 1e-3 + 7 AS share", "label")
-    ours = ours.setFeaturesCols(["income", "share"])
+    ours = ours.setFeaturesCols(["income", "share"]).setStandardization(False)
     with pytest.raises(DivergedError) as diverged:
         ours.fit(rows)
     assert "The rows' values are in units of their own; data.normalize = standard scales them." in str(diverged.value)
     assert "A regression's loss grows with the labels' unit: train on labels near -1 to 1" in str(diverged.value)
-    ours.setSettings({**ours.getSettings(), "normalize": "standard"})
-    assert r2(ours.fit(rows).transform(rows)) > 0.5  # in four epochs
+    for standardised in (
+        ours.copy({ours.standardization: True}),
+        ours.copy({ours.settings: {**ours.getSettings(), "normalize": "standard"}}),
+    ):
+        assert r2(standardised.fit(rows).transform(rows)) > 0.5  # in four epochs
 
 
 def test_params_and_copy(estimator: Any) -> None:

@@ -31,6 +31,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "local-sgd": {"local": {"tau": 2}},
     "easgd": {"easgd": {"tau": 3}},
     "gossip": {"gossip": {"tau": 2}},
+    "gd": {"gd": {"rows": 200}, "max_steps": 4},
     "lbfgs": {"lbfgs": {"rows": 200}, "max_steps": 4},
     "downpour": {"topology": "ps", "downpour": {"stale": 0}},
 }

@@ -22,7 +22,7 @@ from sparkdl_bench.errors import ConfigurationError, RunFailedError
 
 NAME = "net"
 # Whose cost is shown; SASL's 3DES needs a second for what these do in milliseconds.
-ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
+ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS, encryption.TLS_OPENSSL)
 # Transports of ours that have the key `congestion`.
 _TOLD_CONGESTION = ("block-stream", "tcp")
 _TOPOLOGIES = {"block-stream": "sliced", "tcp": "ring", "ucx": "sliced"}

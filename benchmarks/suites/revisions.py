@@ -12,6 +12,7 @@ from sparkdl_bench.bench.suite import Options, options, run_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.machine import commit_of
+from sparkdl_bench.nearest import suggestion
 from sparkdl_bench.peers import TrainCase
 
 NAME = "revisions"
@@ -33,6 +34,7 @@ class RevisionsPlan:
     """How many steps are made; one worker (`engine`) exchanges nothing."""
 
     base: str
+    ways: tuple[str, ...] = tuple(_WAYS)
     job_warmup: int = 600
     job_steps: int = 300
     step_warmup: int = 2000
@@ -46,6 +48,7 @@ class RevisionsPlan:
                 OursContestant(f"{name}-base", self._case(name, shared), {**_BASE, **settings}, folder),
             ]
             for name, settings in _WAYS.items()
+            if name in self.ways
         ]
 
     def _case(self, name: str, shared: Options) -> TrainCase:
@@ -61,8 +64,9 @@ class RevisionsPlan:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The other checkout, with its jars made (make jars).",
 )
+@click.option("--ways", default="", help=f"Some of {', '.join(_WAYS)}, by commas [default: all].")
 @options
-def command(shared: Options, base: Path) -> None:
+def command(shared: Options, base: Path, ways: str) -> None:
     """A training step of this checkout beside one of another checkout, in turns."""
     folder = base.resolve()
     if not (folder / "python" / "sparkdl_bench").is_dir() or not (folder / "target").is_dir():
@@ -70,8 +74,13 @@ def command(shared: Options, base: Path) -> None:
             f"--base is '{base}', which holds no built checkout of sparkdl-bench (python/sparkdl_bench and target/). "
             "Make one: git worktree add DIR REVISION, then make jars in it."
         )
-    plan = RevisionsPlan(commit_of(folder))
+    chosen = tuple(name.strip() for name in ways.split(",") if name.strip()) or tuple(_WAYS)
+    if unknown := [name for name in chosen if name not in _WAYS]:
+        raise ConfigurationError(
+            f"--ways has '{unknown[0]}'; valid are {', '.join(_WAYS)}.{suggestion(unknown[0], _WAYS)}"
+        )
+    plan = RevisionsPlan(commit_of(folder), chosen)
     comparisons = [
-        Comparison(f"{name}, MLP 784-1024-10, batch 128, a step", name, f"{name}-base", MOST) for name in _WAYS
+        Comparison(f"{name}, MLP 784-1024-10, batch 128, a step", name, f"{name}-base", MOST) for name in chosen
     ]
     run_suite(NAME, asdict(plan), plan.groups(folder, shared), comparisons, shared)

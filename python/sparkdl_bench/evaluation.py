@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 
 # scikit-learn's log_loss keeps probabilities so far from 0.
 _LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
+
+
+def of_model(model: Any, frame: DataFrame, features: str | Sequence[str], label: str, weight: str) -> dict[str, float]:
+    """As `Model.evaluate`."""
+    prediction, probability = "sparkdl_prediction", "sparkdl_probability"
+    predicted = model.transform(
+        with_label(frame, label),
+        features,
+        raw_prediction="",
+        prediction=prediction,
+        probability=probability,
+        handle_invalid="skip",
+    )
+    if model.is_regression:
+        return of_numbers(predicted, label, prediction, weight)
+    if model.is_multilabel:
+        return of_labels(predicted, label, prediction, probability, weight, model.classes)
+    return of_classes(predicted, label, prediction, probability, weight, model.labels, model.classes)
 
 
 def with_label(frame: DataFrame, label: str) -> DataFrame:

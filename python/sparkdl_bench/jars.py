@@ -19,7 +19,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,9 @@ SETTINGS_VARIABLE = "SPARKDL_IVY_SETTINGS"
 _COORDINATES = Path(__file__).with_name("natives.properties")
 _PINNED = Path(__file__).with_name("natives.sha256")
 _FETCH_TIMEOUT_SECONDS = 3600
+_REACH = (
+    f"Check that this host reaches a Maven registry; behind a mirror, name an Ivy settings file in {SETTINGS_VARIABLE}."
+)
 # Folders between a registry's host and its groups in the cache of sbt: `maven2`, or a mirror's own path.
 _REGISTRY_DEPTHS = range(4)
 
@@ -198,19 +201,54 @@ def _bring(jars: list[Coordinates], room: Path, tell: Tell) -> None:
 
 def _retrieve(jars: list[Coordinates], room: Path) -> None:
     """Lets Ivy place these jars of one module in `room`, each under its own file name."""
-    descriptor = room / "ivy.xml"
-    descriptor.write_text(_descriptor(jars), encoding="utf-8")
+    arrived = room / "arrived"
+    failure = _ask_ivy(_descriptor(jars), room, arrived)
+    # What an Ivy that failed or was stopped has left may be the half of a jar.
+    absent = [str(jar) for jar in jars if failure is not None or not (arrived / jar.file_name).is_file()]
+    if absent:
+        raise FetchFailedError(f"Ivy could not bring {', '.join(absent)}. {_REACH} Ivy said:\n{failure or ''}")
+    refused = [jar for jar in jars if not is_as_pinned(arrived / jar.file_name)]
+    if refused:
+        raise FetchFailedError(
+            f"What the registry sent for {', '.join(str(jar) for jar in refused)} is not the file that this version "
+            f"was made with: its SHA-256 is {_sha256(arrived / refused[0].file_name)}, and "
+            f"{pinned()[refused[0].file_name]} is expected. Nothing of it was kept. Try again; where it stays so, the "
+            "registry or a mirror in between serves something else under this name: ask those who run it."
+        )
+    for jar in jars:
+        (arrived / jar.file_name).replace(room / jar.file_name)
+
+
+def resolve(jars: Sequence[Coordinates], without: Sequence[str], room: Path) -> None:
+    """Lets Ivy place these jars and all that they depend on in the folder `room`.
+
+    Args:
+        without: groups whose modules are left out, with what they alone depend on.
+
+    Raises:
+        FetchFailedError: a jar could not be brought.
+    """
+    with tempfile.TemporaryDirectory(prefix="sparkdl-bench-ivy-") as scratch:
+        failure = _ask_ivy(_closure(jars, without), Path(scratch), Path(scratch, "arrived"))
+        if failure is not None:
+            raise FetchFailedError(f"Ivy could not bring {', '.join(map(str, jars))}. {_REACH} Ivy said:\n{failure}")
+        shutil.copytree(Path(scratch, "arrived"), room, dirs_exist_ok=True)
+
+
+def _ask_ivy(descriptor: str, room: Path, arrived: Path) -> str | None:
+    """Lets Ivy place what an ivy.xml asks for in `arrived`; what Ivy said where it failed."""
+    written = room / "ivy.xml"
+    written.write_text(descriptor, encoding="utf-8")
     chosen = os.environ.get(SETTINGS_VARIABLE)
     if chosen and not Path(chosen).is_file():
         raise ConfigurationError(
             f"{SETTINGS_VARIABLE} names the Ivy settings file '{chosen}', which is not there. Correct the path "
             "or unset it."
         )
-    arrived = room / "arrived"
     command = [
         *(_java(), "-jar", str(ivy())),
         *(("-settings", chosen) if chosen else ()),
-        *("-cache", str(room / "cache"), "-ivy", str(descriptor), "-confs", "default", "-warn"),
+        *("-cache", str(room / "cache"), "-ivy", str(written), "-confs", "default", "-warn"),
         *("-retrieve", f"{arrived}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     try:
@@ -227,50 +265,55 @@ def _retrieve(jars: list[Coordinates], room: Path) -> None:
             f"The jars did not arrive within {_FETCH_TIMEOUT_SECONDS} seconds. Check that this host reaches a Maven "
             f"registry; behind a mirror, name an Ivy settings file in {SETTINGS_VARIABLE}."
         ) from error
-    # What an Ivy that failed or was stopped has left may be the half of a jar.
-    whole = done.returncode == 0
-    absent = [str(jar) for jar in jars if not (whole and (arrived / jar.file_name).is_file())]
-    if absent:
-        messages = "\n".join(
-            line
-            for line in (done.stdout + done.stderr).splitlines()
-            if line.strip() and not re.match(r"\.+ \(\d+kB\)", line)
-        )
-        raise FetchFailedError(
-            f"Ivy could not bring {', '.join(absent)}. Check that this host reaches a Maven registry; behind a mirror, "
-            f"name an Ivy settings file in {SETTINGS_VARIABLE}. Ivy said:\n{messages[-3000:]}"
-        )
-    refused = [jar for jar in jars if not is_as_pinned(arrived / jar.file_name)]
-    if refused:
-        raise FetchFailedError(
-            f"What the registry sent for {', '.join(str(jar) for jar in refused)} is not the file that this version "
-            f"was made with: its SHA-256 is {_sha256(arrived / refused[0].file_name)}, and "
-            f"{pinned()[refused[0].file_name]} is expected. Nothing of it was kept. Try again; where it stays so, the "
-            "registry or a mirror in between serves something else under this name: ask those who run it."
-        )
-    for jar in jars:
-        (arrived / jar.file_name).replace(room / jar.file_name)
+    if done.returncode == 0:
+        return None
+    messages = "\n".join(
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if line.strip() and not re.match(r"\.+ \(\d+kB\)", line)
+    )
+    return messages[-3000:]
 
 
-def _descriptor(jars: list[Coordinates]) -> str:
+def _descriptor(jars: Sequence[Coordinates]) -> str:
     """An ivy.xml that asks for exactly these jars of one module and nothing that it depends on."""
+    return _module("natives", _dependency(jars, 'conf="default->master" transitive="false"'))
+
+
+def _closure(jars: Sequence[Coordinates], without: Sequence[str]) -> str:
+    """An ivy.xml that asks for these jars and all that they depend on."""
+    modules: dict[tuple[str, str], list[Coordinates]] = {}
+    for jar in jars:
+        modules.setdefault((jar.organization, jar.name), []).append(jar)
+    wanted = [_dependency(each, 'conf="default->default"') for each in modules.values()]
+    return _module("closure", *wanted, *(f"    <exclude org={quoteattr(group)}/>" for group in without))
+
+
+def _module(name: str, *lines: str) -> str:
+    joined = "\n".join(lines)
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+  <info organisation="sparkdl-bench" module={quoteattr(name)}/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+{joined}
+  </dependencies>
+</ivy-module>
+"""
+
+
+def _dependency(jars: Sequence[Coordinates], attributes: str) -> str:
+    """One module and those of its files that are asked for."""
     module = jars[0]
     artifacts = "\n".join(
         f'      <artifact name={quoteattr(jar.name)} type="jar" ext="jar"'
         + (f" m:classifier={quoteattr(jar.classifier)}/>" if jar.classifier else "/>")
         for jar in jars
     )
-    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
-  <info organisation="sparkdl-bench" module="natives"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org={quoteattr(module.organization)} name={quoteattr(module.name)} rev={quoteattr(module.version)}
-                conf="default->master" transitive="false">
+    names = (module.organization, module.name, module.version)
+    named = " ".join(f"{key}={quoteattr(name)}" for key, name in zip(("org", "name", "rev"), names, strict=True))
+    return f"""    <dependency {named} {attributes}>
 {artifacts}
-    </dependency>
-  </dependencies>
-</ivy-module>
-"""
+    </dependency>"""
 
 
 def _repository() -> Path:

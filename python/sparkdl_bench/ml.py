@@ -5,19 +5,29 @@ The JVM's classes of the same names (docs/how-to/jvm.md) read what these write, 
 
 from __future__ import annotations
 
+import copy
 import json
+import math
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from pyspark.ml.classification import ClassificationModel, Classifier
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vector, Vectors, VectorUDT
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import HasHandleInvalid, HasProbabilityCol, HasValidationIndicatorCol, HasWeightCol
+from pyspark.ml.param.shared import (
+    HasHandleInvalid,
+    HasProbabilityCol,
+    HasStandardization,
+    HasValidationIndicatorCol,
+    HasWeightCol,
+)
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.ml.util import (
     DefaultParamsReadable,
@@ -33,7 +43,7 @@ from pyspark.ml.wrapper import JavaWrapper
 from pyspark.sql import functions
 from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
-from sparkdl_bench import frames, outcomes
+from sparkdl_bench import frames, module_training, outcomes
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.prediction import Model, load_model
 from sparkdl_bench.trainer import Trainer
@@ -132,7 +142,7 @@ class _WithProbability(HasProbabilityCol):
         return self._set(probabilityCol=value)
 
 
-class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
+class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeightCol):
     """The parameters of an estimator that trains with `Trainer`, besides those of Spark ML."""
 
     model: Param[Any] = Param(
@@ -217,6 +227,10 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
         """Sets the value of `weightCol`: a column of numbers of at least 0 that multiply the rows' losses."""
         return self._set(weightCol=value)
 
+    def setStandardization(self, value: bool) -> Any:
+        """Sets the value of `standardization`: whether features are standardised by the training rows."""
+        return self._set(standardization=value)
+
     def setInitialModel(self, value: Any) -> Any:
         """Sets the value of `initialModel`: what training starts from, which must have the same layers.
 
@@ -232,6 +246,11 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
 
     def write(self) -> MLWriter:
         """A writer for any file system that Spark knows; a model in memory as `initialModel` cannot be written."""
+        if module_training.is_module(self.getModel()):
+            raise ConfigurationError(
+                f"model of this {type(self).__name__} is a PyTorch module, and an estimator is written as text. Write "
+                "the model that fit returns, or the pipeline's."
+            )
         if not isinstance(self.getInitialModel(), (str, Path, type(None))):
             raise ConfigurationError(
                 f"initialModel of this {type(self).__name__} is a model in memory, and an estimator is written as "
@@ -316,6 +335,13 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
             keywords = {"keep_best": "loss", **keywords}
         else:
             train, test = rows, rows.limit(_TEST_ROWS)
+        if self.getStandardization() and not _normalizes(keywords):
+            given["normalize"] = "standard"
+        if module_training.is_module(self.getModel()):
+            with _TRAINING:
+                return self._train_module(
+                    train, test if _VALIDATION in rows.columns else None, columns, given, keywords
+                )
         with _TRAINING, self._initial() as initial:
             fitted = Trainer(
                 self.getModel(),
@@ -327,6 +353,63 @@ class _Trained(_Shared, HasValidationIndicatorCol, HasWeightCol):
                 **keywords,
             ).fit(rows.sparkSession)
         return fitted.model("best" if keywords.get("keep_best", "off") != "off" else "last")
+
+    def _train_module(
+        self,
+        train: DataFrame,
+        test: DataFrame | None,
+        columns: Sequence[str],
+        given: Mapping[str, Any],
+        keywords: Mapping[str, Any],
+    ) -> Model:
+        """The same with a PyTorch module: rows become arrays, a row's weight behind its values."""
+        initial = self.getInitialModel()
+        module = self.getModel()
+        if keywords.get("loss") in _BINARY_NAMES:
+            raise ConfigurationError(
+                f"The loss {keywords['loss']} trains nets by name alone; a PyTorch module learns one class a row here. "
+                "Train it on several labels in a function of your own: sparkdl_bench.launch."
+            )
+        if initial is not None:
+            module = copy.deepcopy(module)
+            start: Any = initial.net if isinstance(initial, _TrainedModel) else initial
+            module.load_state_dict((load_model(start) if isinstance(start, (str, Path)) else start).state_dict())
+        settings = dict(keywords)
+        standard = settings.pop("normalize", "standard" if self.getStandardization() else "none")
+        if standard not in ("standard", "none"):
+            raise ConfigurationError(
+                f"normalize is '{standard}'; of a PyTorch module valid are standard and none. Put other steps before "
+                "it, as stages of the pipeline."
+            )
+        strict = self.getHandleInvalid() == "error"
+        weighted = _WEIGHT in train.columns
+        arrays = _as_arrays(train, columns, strict)
+        width = len(columns) if len(columns) > 1 else _width(arrays, columns)
+        training = _weighed(arrays, weighted)
+        subtract, multiply = (
+            module_training.moments(training.filter(_are_numbers()), width, weighted)
+            if standard == "standard"
+            else ([], [])
+        )
+        rows = module_training.Rows(
+            training,
+            None if test is None else _weighed(_as_arrays(test, columns, strict), weighted),
+            width,
+            weighted,
+            int(given["classes"]) if "classes" in given else None,
+            self._features(),
+            subtract,
+            multiply,
+        )
+        trained: Any = module_training.train(
+            module,
+            rows,
+            workers=self.getWorkers(),
+            batch=self.getBatch(),
+            epochs=self.getEpochs(),
+            settings=settings,
+        )
+        return cast(Model, trained)
 
 
 class _TrainedModel(_Shared, MLWritable):
@@ -367,6 +450,11 @@ class _TrainedModel(_Shared, MLWritable):
         return own
 
     def _to_java(self) -> Any:
+        if not isinstance(self.net, Model):
+            raise ConfigurationError(
+                "The net is a PyTorch module, which the JVM cannot compute. Write this stage by itself, and pipelines "
+                "with Python's own writer: PipelineModel.write().save(path) of a pipeline whose stages are Python's."
+            )
         java = super()._to_java()
         with tempfile.TemporaryDirectory(prefix="sparkdl-bench-model-") as folder:
             self.net.save(folder)
@@ -394,13 +482,20 @@ class SparkDLClassifier(
         labelCol: the classes' numbers; or an array or a vector with 0 or 1 for each label that a row may have: the
             model is then trained with the loss `binary-cross-entropy`, and its prediction is a vector like the label.
         predictionCol, probabilityCol, rawPredictionCol: as in `LogisticRegression`; "" leaves a column out.
-        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
+        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`; or a `torch.nn.Module` of your
+            own, which takes rows × values and gives a score for each class (or a number a row). It trains in Python
+            workers by DistributedDataParallel over the chosen transport and predicts in Python workers, which need
+            PyTorch; the one that is given stays as it is.
         workers: number of ranks, each one Spark task; or a range, `"2..8"`.
         batch: rows per step over all workers.
         epochs: passes over the rows.
         classWeights: `balanced`, or a list with what a row's loss is multiplied by, for each class; [] for none.
         weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
             own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
+        standardization: whether (value - mean) / standard deviation takes the place of each feature's value, by the
+            training rows and their weights, when training and in the model; True by default, as with Spark ML's own
+            estimators, which leave the means where they are. A column of one value becomes 0.
+            `settings={"normalize": …}` takes its place.
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -419,7 +514,7 @@ class SparkDLClassifier(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(classWeights=[], featuresCols=[], initialModel=None)
+        self._setDefault(classWeights=[], featuresCols=[], initialModel=None, standardization=True)
         self.setParams(**params)
 
     def setClassWeights(self, value: str | Sequence[float]) -> SparkDLClassifier:
@@ -520,7 +615,6 @@ class SparkDLRegressor(
     """Trains a net that predicts a number with `Trainer`, on all rows of the DataFrame that `fit` gets.
 
     Losses grow with the labels' unit: bring labels that are far from -1 to 1 nearer first, or lower the learning rate.
-    `settings={"normalize": "standard"}` standardises the features.
     Runs follow each other, and a run's own test figures are those of the first 1,000 rows, as with `SparkDLClassifier`.
 
     Args:
@@ -529,12 +623,19 @@ class SparkDLRegressor(
         labelCol: the numbers to predict.
         predictionCol: as in `LinearRegression`.
         loss: `mean-squared`, `absolute` or `huber` (whose `delta` stands in settings: `{"delta": 0.5}`).
-        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`.
+        model: as in `Trainer`: a name, or a dict: `{"name": "mlp", "hidden": [100]}`; or a `torch.nn.Module` of your
+            own, which takes rows × values and gives a score for each class (or a number a row). It trains in Python
+            workers by DistributedDataParallel over the chosen transport and predicts in Python workers, which need
+            PyTorch; the one that is given stays as it is.
         workers: number of ranks, each one Spark task; or a range, `"2..8"`.
         batch: rows per step over all workers.
         epochs: passes over the rows.
         weightCol: a column of numbers of at least 0: training minimises sum(weight * loss) / sum(weight), as Spark ML's
             own estimators do. Null, NaN or a negative number is a row without valid values (`handleInvalid`).
+        standardization: whether (value - mean) / standard deviation takes the place of each feature's value, by the
+            training rows and their weights, when training and in the model; True by default, as with Spark ML's own
+            estimators, which leave the means where they are. A column of one value becomes 0.
+            `settings={"normalize": …}` takes its place.
         validationIndicatorCol: a boolean column, true for rows that are tested on and not trained on; the model is then
             that of the epoch with the lowest test loss (`settings={"keep_best": …}` says otherwise).
         initialModel: a trained model, or the path of one or of its weights, to start from.
@@ -550,7 +651,7 @@ class SparkDLRegressor(
     def __init__(self, **params: Any) -> None:
         super().__init__()
         self._setDefault(model="mlp", workers=2, batch=128, epochs=5, settings={}, handleInvalid="error")
-        self._setDefault(loss="mean-squared", featuresCols=[], initialModel=None)
+        self._setDefault(loss="mean-squared", featuresCols=[], initialModel=None, standardization=True)
         self.setParams(**params)
 
     def setLoss(self, value: str) -> SparkDLRegressor:
@@ -643,6 +744,64 @@ class _ModelReader(MLReader[Any]):
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model
+
+
+def _normalizes(keywords: Mapping[str, Any]) -> bool:
+    """Whether settings say themselves how features are normalised."""
+    group = keywords.get("data")
+    names = [*keywords, *(group if isinstance(group, Mapping) else ())]
+    return any(name.replace("__", ".") in ("normalize", "data.normalize") for name in names)
+
+
+def _as_arrays(frame: DataFrame, columns: Sequence[str], strict: bool) -> DataFrame:
+    """Rows with the values of `columns` as one array of floats; those with holes are left out, unless `strict`."""
+    kind = frame.schema[columns[0]].dataType
+    if len(columns) == 1 and isinstance(kind, VectorUDT):
+        frame = frame if strict else frame.filter(_column(columns[0]).isNotNull())
+        values = vector_to_array(_column(columns[0]), "float32")
+    elif len(columns) == 1 and isinstance(kind, ArrayType):
+        values = _column(columns[0]).cast("array<float>")
+    else:
+        values = functions.array(*(_column(name).cast("float") for name in columns))
+    others = [name for name in (_LABEL, _WEIGHT) if name in frame.columns]
+    made = frame.select(values.alias(_FEATURES), *others)
+    if strict:
+        return made
+    whole = _are_numbers()
+    for name in others:
+        whole = whole & functions.col(name).isNotNull() & ~functions.isnan(name)
+    return made.filter(whole & (functions.col(_WEIGHT) >= 0 if _WEIGHT in others else functions.lit(True)))
+
+
+def _are_numbers() -> Any:
+    """Whether all of a row's values are finite numbers."""
+    return functions.forall(_FEATURES, lambda x: x.isNotNull() & ~functions.isnan(x) & (functions.abs(x) < math.inf))
+
+
+def _width(frame: DataFrame, columns: Sequence[str]) -> int:
+    first = frame.select(functions.size(_FEATURES)).head()
+    if first is None or first[0] < 1:
+        raise ConfigurationError(
+            f"The DataFrame has no rows with values in '{columns[0]}', so there is nothing to learn."
+        )
+    return int(first[0])
+
+
+def _weighed(frame: DataFrame, weighted: bool) -> DataFrame:
+    """The weights, with a mean of 1, behind the values: so a mean over rows is the weighted mean."""
+    if not weighted:
+        return frame
+    valid = functions.col(_WEIGHT).isNotNull() & functions.col(_WEIGHT).between(0, sys.float_info.max)
+    mean, wrong = frame.agg(functions.avg(_WEIGHT), functions.count_if(~valid)).collect()[0]
+    if wrong:
+        raise ConfigurationError(
+            f"{wrong} rows have a weight (weightCol) that is null, NaN, infinite or negative; weights are finite "
+            "numbers of at least 0. Leave such rows out: handleInvalid='skip'."
+        )
+    if not mean:
+        raise ConfigurationError("The weights (weightCol) of all rows are 0, so no row counts.")
+    behind = functions.array((functions.col(_WEIGHT) / mean).cast("float"))
+    return frame.select(functions.concat(_FEATURES, behind).alias(_FEATURES), _LABEL)
 
 
 def _check_rule(rule: str) -> None:

@@ -9,7 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS_AT_ONCE = 1024
+# A file of a folder in which a module of PyTorch's own was saved.
+_OF_A_MODULE = "torch.json"
 
 
 class Model:
@@ -232,20 +234,7 @@ class Model:
         Raises:
             ConfigurationError: columns that are not there; labels that are none of the model's classes.
         """
-        prediction, probability = "sparkdl_prediction", "sparkdl_probability"
-        predicted = self.transform(
-            evaluation.with_label(frame, label),
-            features,
-            raw_prediction="",
-            prediction=prediction,
-            probability=probability,
-            handle_invalid="skip",
-        )
-        if self.is_regression:
-            return evaluation.of_numbers(predicted, label, prediction, weight)
-        if self.is_multilabel:
-            return evaluation.of_labels(predicted, label, prediction, probability, weight, self.classes)
-        return evaluation.of_classes(predicted, label, prediction, probability, weight, self.labels, self.classes)
+        return evaluation.of_model(self, frame, features, label, weight)
 
     def predict(self, rows: npt.ArrayLike) -> tuple[npt.NDArray[Any], npt.NDArray[np.float64]]:
         """Labels and probabilities of an array's rows, computed in this process: for a few rows.
@@ -378,11 +367,22 @@ class Model:
 
 
 def load_model(folder: str | Path) -> Model:
-    """Reads a model that `FitResult.save`, `Model.save` or `sparkdl-bench run` (its folder `model`) wrote.
+    """Reads a model that `FitResult.save`, `Model.save` or `sparkdl-bench run` (its folder `model`) wrote; of a PyTorch
+    module of one's own a `sparkdl_bench.torch.ModuleModel`, which has the same methods but for exports.
 
     Raises:
         ConfigurationError: the folder holds no saved model, or one that is not whole.
     """
+    if (Path(folder) / _OF_A_MODULE).is_file():
+        try:
+            from sparkdl_bench.torch import trained
+        except ImportError as error:
+            raise ConfigurationError(
+                f"The model in '{folder}' is a PyTorch module, and PyTorch is not installed here: pip install "
+                "'sparkdl-bench[torch]'."
+            ) from error
+        module: Any = trained.load(Path(folder))
+        return cast(Model, module)
     return Model(saved.load(folder))
 
 

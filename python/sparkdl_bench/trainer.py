@@ -374,7 +374,12 @@ def _shown(name: str, value: Any) -> str:
 
 def _not_a_model(model: object) -> str:
     kind = f"{type(model).__module__}.{type(model).__name__}"
-    own = " A net of PyTorch's or Keras's own classes cannot be given here." if kind.split(".")[0] != "builtins" else ""
+    own = (
+        " A module of PyTorch's own classes trains on a DataFrame with SparkDLClassifier(model=…) or SparkDLRegressor, "
+        "any loop of your own with sparkdl_bench.launch."
+        if kind.split(".")[0] != "builtins"
+        else ""
+    )
     return (
         f"model is of type {kind}, and must be the name of a model family or a dict of its keys: "
         f'model="mlp", or model={{"name": "mlp", "hidden": [100, 50]}}.{own} '

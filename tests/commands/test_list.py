@@ -35,7 +35,7 @@ def test_all_keys_are_told_and_in_the_documentation(command_line: CommandLine) -
     assert done.returncode == 0, done.stderr
     assert "workers  Number of ranks" in done.stdout
     (algorithm,) = (line for line in done.stdout.splitlines() if line.startswith("algorithm  "))
-    assert algorithm.endswith("Valid: downpour, easgd, gossip, lbfgs, local-sgd, sync-sgd.")
+    assert algorithm.endswith("Valid: downpour, easgd, gd, gossip, lbfgs, local-sgd, sync-sgd.")
     (transport,) = (line for line in done.stdout.splitlines() if line.startswith("transport  "))
     assert "block-stream" in transport
     assert transport.endswith(", auto.")

@@ -126,6 +126,22 @@ def test_phases_that_change_during_a_run_are_kept(tmp_path: Path, made: dict[str
     assert record.phase_drift(run, 50, 2) == {}  # too few steps are left
 
 
+def test_computing_and_communication_are_told_by_epoch(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "epochs")
+    # Every second step of three epochs of four steps: two are kept of each.
+    rank = {"data": [1.0] * 6, "compute": [1, 3, 2, 2, 2, 2], "wait": [0, 0, 5, 7, 0, 0], "update": [0.5] * 6}
+    other = {**rank, "wait": [2.0] * 6, "send": [1.0] * 6}
+    server = {"rank": 2, "phases_ms": {"reduce": [99.0] * 6}}
+    ranks = [{"rank": 0, "phases_ms": rank}, {"rank": 1, "phases_ms": other}, server]
+    (run / "phases.json").write_text(json.dumps({"every": 2, "ranks": ranks}))
+    found = record.epoch_phases(run, 4, 2)
+    assert [each["epoch"] for each in found] == [1, 2, 3]
+    assert [each["compute"] for each in found] == [3.0, 3.0, 3.0]
+    assert [each["communication"] for each in found] == [1.5, 4.5, 1.5]
+    assert {each["update"] for each in found} == {0.5}
+    assert record.epoch_phases(run, 0, 2) == record.epoch_phases(tmp_path / "nowhere", 4, 2) == []
+
+
 def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:
     layers = made["layers_s"]
     assert sum(layers.values()) == pytest.approx(17.0)
@@ -330,3 +346,19 @@ def test_resources_are_summed_over_the_processes(tmp_path: Path) -> None:
     assert at[middle] == (1.5, 400)
     assert found["processes"][1]["gc_ms"] == 999
     assert found["processes"][1]["network_sent_bytes"] == {"lo": 999}
+    # A byte a sample, four samples a second, told by the driver; both see the same interface. Not after it has ended.
+    rates = dict(zip(found["seconds"], found["network_sent_bytes_per_s"], strict=True))
+    assert {rate for moment, rate in rates.items() if 10 < moment < 240} <= {3, 4}
+    assert rates[found["seconds"][-1]] == 0
+
+
+def test_interfaces_that_are_not_told_are_left_out(tmp_path: Path) -> None:
+    other = {name: [1, 1] for name in ("cpu_cores", "resident_bytes", "heap_bytes", "direct_bytes", "gc_ms")}
+    sent = {"lo": [-1, -1], "eth0": [0, 2_000_000], "late": [7]}
+    network = {name: {"received_bytes": counts, "sent_bytes": counts} for name, counts in sent.items()}
+    for interfaces, rates in ((network, [1_000_000] * 2), ({"lo": network["lo"]}, None)):
+        process = {"process": "0", "host": "h", "seconds": [0.0, 2.0], **other, "network": interfaces}
+        (tmp_path / "resources.json").write_text(json.dumps({"processes": [process]}))
+        found = resources.of_run(tmp_path)
+        assert found is not None
+        assert found.get("network_sent_bytes_per_s") == rates

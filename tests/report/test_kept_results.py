@@ -88,7 +88,7 @@ def test_a_report_is_what_its_records_say(folder: Path) -> None:
     there, made = (tables(text) for text in ((folder / "report.md").read_text(), formats.markdown(results)))
     assert {"Groups", "All runs"} <= there.keys() & made.keys()
     assert list(differing(made, there)) == []
-    assert json.loads((folder / "machine.json").read_text()) == json.loads(formats.machines(results))
+    assert json.loads((folder / "machine.json").read_text()) == json.loads(formats.circumstances(results))
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)

@@ -50,6 +50,7 @@ RESOURCES: dict[str, Any] = {
     "seconds": [0.0, 1.0, 2.0],
     "cpu_cores": [0.5, 1.5, 1.0],
     "resident_bytes": [100_000_000, 700_000_000, 600_000_000],
+    "network_sent_bytes_per_s": [1_000_000, 1_000_000, 4_000_000],
     "processes": [
         {
             "process": name,
@@ -464,8 +465,18 @@ class TestForms:
             "batch-time.png",
             "utilisation.png",
             "memory.png",
+            "network.png",
         }
         assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
+
+    def test_epochs_are_split_where_several_workers_have_several(self, tmp_path: Path) -> None:
+        split = [{"epoch": epoch, "compute": 2.0, "communication": epoch, "update": 0.5} for epoch in (1, 2, 3)]
+        conf = fakes.CONF.replace("batch = [32, 64]", "workers = [1, 2]")
+        made = make(tmp_path, conf, {"fast": 1.0, "slow": 3.0}, epoch_phases=split)
+        plot = next(plot for plot in plots.all_plots(analysed(made)) if plot.name == "epochs")
+        assert len(plot.series) == 4  # two lines for each group of two workers
+        assert all("workers 2" in each.name or "workers=2" in each.name for each in plot.series)
+        assert {each.dash for each in plot.series} == {True, False}
 
     def test_a_folder_to_keep_holds_the_report_its_pictures_and_the_machine(
         self, folder: store.ComparisonFolder, tmp_path: Path
@@ -492,7 +503,7 @@ class TestForms:
         file = tmp_path / "kept" / kept.RECORDS
         formats.records(results, file)
         again = load([tmp_path / "kept" / named])
-        for form in (formats.markdown, formats.as_json, formats.machines):
+        for form in (formats.markdown, formats.as_json, formats.circumstances):
             assert form(again) == form(results)
         # Charts of one process are numbered on.
         pages = [re.sub(r"clip\d+", "clip", html.page(each)) for each in (again, results)]

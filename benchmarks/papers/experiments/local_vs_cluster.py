@@ -18,7 +18,8 @@ from sparkdl_bench.statistics import inference
 
 _NUMPY, _KERAS, _SPARK = "NumPy from scratch, local", "Keras, local", "Keras on Spark"
 _LBFGS, _GD, _OURS = "MLlib, l-bfgs", "MLlib, gd", "ours, in-band"
-_LOCAL, _CLUSTER = (_NUMPY, _KERAS), (_SPARK, _LBFGS, _GD, _OURS)
+_OURS_LBFGS, _OURS_GD = "ours, l-bfgs by Spark jobs", "ours, gd by Spark jobs"
+_LOCAL, _CLUSTER = (_NUMPY, _KERAS), (_SPARK, _LBFGS, _OURS_LBFGS, _GD, _OURS_GD, _OURS)
 _WORKERS = (1, 2, 5, 7)
 _SHARES = ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")
 _PART, _SHARE = "workers", "share"

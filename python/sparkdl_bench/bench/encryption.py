@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 
-OFF, TLS = "off", "tls"
+OFF, TLS, TLS_OPENSSL = "off", "tls", "tls-openssl"
 _AUTHENTICATED = {"spark.authenticate": "true"}
 _CRYPTO = {
     **_AUTHENTICATED,
@@ -23,11 +23,14 @@ _PROPERTIES: dict[str, dict[str, str]] = {
     "crypto": _CRYPTO,
     "crypto-gcm": {**_CRYPTO, "spark.network.crypto.cipher": "AES/GCM/NoPadding"},
     "sasl": {**_AUTHENTICATED, "spark.authenticate.enableSaslEncryption": "true"},
+    # By the JDK.
     TLS: _AUTHENTICATED,
+    # By the BoringSSL that Spark brings for Netty.
+    TLS_OPENSSL: _AUTHENTICATED,
 }
 CHOICES = tuple(_PROPERTIES)
-_SINCE_SPARK_4 = ("crypto-gcm", TLS)
-_KEYTOOL_TIMEOUT_S = 60.0
+_SINCE_SPARK_4 = ("crypto-gcm", TLS, TLS_OPENSSL)
+_TIMEOUT_S = 60.0
 
 
 def missing(encryption: str, spark_version: str) -> str | None:
@@ -36,8 +39,10 @@ def missing(encryption: str, spark_version: str) -> str | None:
         raise ConfigurationError(f"encryption '{encryption}' is not known; valid: {', '.join(CHOICES)}.")
     if encryption in _SINCE_SPARK_4 and spark_version.startswith("3."):
         return f"Encryption '{encryption}' came with Spark 4.0, and this is Spark {spark_version}."
-    if encryption == TLS and not _keytool():
-        return "Encryption 'tls' needs a key store, which keytool makes; it comes with a JDK: set JAVA_HOME."
+    if encryption in (TLS, TLS_OPENSSL) and not _keytool():
+        return f"Encryption '{encryption}' needs a key store, which keytool makes; it comes with a JDK: set JAVA_HOME."
+    if encryption == TLS_OPENSSL and not shutil.which("openssl"):
+        return f"Encryption '{encryption}' needs a key as PEM, which the program openssl makes; install it."
     return None
 
 
@@ -46,29 +51,31 @@ def properties(encryption: str, folder: Path) -> dict[str, str]:
 
     Args:
         encryption: one of `CHOICES`.
-        folder: where `tls` leaves its key store, which the executors read too; the caller removes it.
+        folder: where `tls` and `tls-openssl` leave their keys, which the executors read too; the caller removes them.
     """
     found = dict(_PROPERTIES[encryption])
     if encryption != OFF:
         found["spark.authenticate.secret"] = secrets.token_hex(32)
-    return {**found, **_tls(folder)} if encryption == TLS else found
+    if encryption not in (TLS, TLS_OPENSSL):
+        return found
+    store, password = folder / ("keys.p12" if encryption == TLS else "openssl.p12"), secrets.token_hex(16)
+    _make_store(store, password)
+    return {**found, **_tls(store, password), **(_openssl(store, password) if encryption == TLS_OPENSSL else {})}
 
 
-def _tls(folder: Path) -> dict[str, str]:
-    """A key pair of this host that trusts itself alone, and the properties that turn RPC TLS on with it."""
-    store, password = folder / "keys.p12", secrets.token_hex(16)
+def _make_store(store: Path, password: str) -> None:
+    """A key pair of this host that trusts itself alone."""
     command = [
         *(str(_keytool()), "-genkeypair", "-alias", "sparkdl", "-keyalg", "EC", "-groupname", "secp256r1"),
         *("-validity", "2", "-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1", "-storetype", "PKCS12"),
         *("-keystore", str(store), "-storepass:env", "SPARKDL_STORE_PASSWORD"),
     ]
-    environment = {**os.environ, "SPARKDL_STORE_PASSWORD": password}
-    done = subprocess.run(  # noqa: S603 (the command is ours)
-        command, env=environment, capture_output=True, text=True, timeout=_KEYTOOL_TIMEOUT_S, check=False
-    )
-    if done.returncode != 0:
-        raise RunFailedError(f"keytool made no key store: {(done.stderr or done.stdout).strip()[-1000:]}")
+    _run(command, password, "keytool made no key store")
     store.chmod(0o600)
+
+
+def _tls(store: Path, password: str) -> dict[str, str]:
+    """The properties that turn RPC TLS on with it."""
     settings = {"spark.ssl.rpc.enabled": "true", "spark.ssl.rpc.protocol": "TLSv1.3"}
     for kind in ("keyStore", "trustStore"):
         settings |= {
@@ -77,6 +84,32 @@ def _tls(folder: Path) -> dict[str, str]:
             f"spark.ssl.rpc.{kind}Password": password,
         }
     return {**settings, "spark.ssl.rpc.keyPassword": password}
+
+
+def _openssl(store: Path, password: str) -> dict[str, str]:
+    """What Spark needs besides to encrypt by Netty's BoringSSL: key and certificate as PEM."""
+    key, certificate = store.with_name("key.pem"), store.with_name("certificate.pem")
+    reading = ["openssl", "pkcs12", "-in", str(store), "-passin", "env:SPARKDL_STORE_PASSWORD"]
+    for what, file in (("-nocerts", key), ("-nokeys", certificate)):
+        file.touch(mode=0o600)
+        _run([*reading, what, "-nodes", "-out", str(file)], password, "openssl made no PEM file")
+    # Netty reads PKCS #8 alone, and openssl writes lines about the store before it.
+    text = key.read_text(encoding="utf-8")
+    key.write_text(text[text.index("-----BEGIN") :], encoding="utf-8")
+    return {
+        "spark.ssl.rpc.openSslEnabled": "true",
+        "spark.ssl.rpc.privateKey": str(key),
+        "spark.ssl.rpc.certChain": str(certificate),
+    }
+
+
+def _run(command: list[str], password: str, failure: str) -> None:
+    environment = {**os.environ, "SPARKDL_STORE_PASSWORD": password}
+    done = subprocess.run(  # noqa: S603 (the command is ours)
+        command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+    )
+    if done.returncode != 0:
+        raise RunFailedError(f"{failure}: {(done.stderr or done.stdout).strip()[-1000:]}")
 
 
 def _keytool() -> Path | None:

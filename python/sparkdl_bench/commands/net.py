@@ -29,7 +29,7 @@ from sparkdl_bench.peers import default_directory
     "encryptions",
     default="off",
     show_default=True,
-    help="Of our transports over sockets: off, crypto, crypto-gcm, sasl, tls.",
+    help="Of our transports over sockets: off, crypto, crypto-gcm, sasl, tls, tls-openssl.",
 )
 @click.option(
     "--host-local",

@@ -33,6 +33,13 @@ _OF_LISTENERS = {"task launch": "launch", "serialisation": "serialisation", "job
 _NOTABLE = 0.02
 # With fewer steps at each end the mean of one phase says little.
 _FEWEST_OF_A_THIRD = 10
+# Which phases of a step are computing, which the exchange, which the update.
+_KINDS = {
+    "compute": ("data", "compute"),
+    "communication": ("encode", "send", "wait", "reduce", "decode", "scheduler"),
+    "update": ("update",),
+}
+_MOST_EPOCHS = 200
 # All steps of a peer that does not say what they are made of.
 UNCUT = "steps, not cut"
 LAYERS = (
@@ -94,6 +101,9 @@ def of_run(
         "history": history,
         "phases_ms": summary["phases_ms"],
         "phase_drift": phase_drift(folder, plan.warmup_steps, workers),
+        "epoch_phases": epoch_phases(
+            folder, -(-int(run.get("data", {}).get("train_rows", 0)) // max(1, rows)), workers
+        ),
         "ranks": summary.get("ranks", []),
         "layers_s": _layers(summary, times, results.history, len(steps_ms), begun_s, ended_s),
         "bytes": summary["bytes"],
@@ -252,6 +262,33 @@ def phase_drift(folder: Path, warmup_steps: int, workers: int) -> dict[str, floa
         for name, (first, last) in ends.items()
         if first > 0 and max(first / whole[0], last / whole[1]) >= _NOTABLE
     }
+
+
+def epoch_phases(folder: Path, steps_per_epoch: int, workers: int) -> list[dict[str, float]]:
+    """Of each epoch: `epoch`, and a step's mean milliseconds of `compute`, `communication` and `update`.
+
+    Over the ranks that compute and the steps that were kept; nothing where the run kept no phases, or where it is not
+    known how many steps an epoch has.
+    """
+    path = folder / "phases.json"
+    if steps_per_epoch < 1 or not path.is_file():
+        return []
+    content = json.loads(path.read_text(encoding="utf-8"))
+    every = int(content.get("every", 1))
+    ranks = [rank["phases_ms"] for rank in content.get("ranks", []) if int(rank["rank"]) < workers]
+    steps = min((len(values) for rank in ranks for values in rank.values()), default=0)
+    by_epoch: dict[int, list[int]] = {}
+    for step in range(steps):
+        by_epoch.setdefault(step * every // steps_per_epoch + 1, []).append(step)
+
+    def mean(kept: Sequence[int], names: Sequence[str]) -> float:
+        spent = sum(float(rank[name][step]) for rank in ranks for name in names if name in rank for step in kept)
+        return round(spent / len(ranks) / len(kept), 4)
+
+    return [
+        {"epoch": epoch, **{kind: mean(kept, names) for kind, names in _KINDS.items()}}
+        for epoch, kept in list(by_epoch.items())[:_MOST_EPOCHS]
+    ]
 
 
 def _rows_per_step(batch: int, data: Mapping[str, Any]) -> int:

@@ -16,8 +16,9 @@ def of_run(folder: Path) -> dict[str, Any] | None:
     """Sums over driver and executors on one grid of at most 120 moments; None where nothing was sampled.
 
     Returns:
-        `seconds` since the run began, `cpu_cores` in use, `resident_bytes`, each process's own peaks, and where there
-        were GPUs `gpus`: host, index, mean use (0 to 1) and most memory of each.
+        `seconds` since the run began, `cpu_cores` in use, `resident_bytes`, `network_sent_bytes_per_s` where the hosts
+        tell of their interfaces, each process's own peaks, and where there were GPUs `gpus`: host, index, mean use (0
+        to 1) and most memory of each.
     """
     file = folder / "resources.json"
     if not file.is_file():
@@ -44,8 +45,30 @@ def of_run(folder: Path) -> dict[str, Any] | None:
             }
             for each in processes
         ],
+        **_sent(processes, grid),
         **_gpus(processes),
     }
+
+
+def _sent(processes: Sequence[Mapping[str, Any]], grid: np.ndarray) -> dict[str, Any]:
+    """Bytes a second that all hosts' interfaces sent, loopback among them. Every process of a host sees the same
+    counters: the one that was watched longest tells."""
+    hosts: dict[str, Mapping[str, Any]] = {}
+    for each in processes:
+        kept = hosts.get(each["host"])
+        if kept is None or each["seconds"][-1] - each["seconds"][0] > kept["seconds"][-1] - kept["seconds"][0]:
+            hosts[each["host"]] = each
+    counters = [
+        (each["seconds"], counts["sent_bytes"])
+        for each in hosts.values()
+        for counts in each["network"].values()
+        if len(counts["sent_bytes"]) == len(each["seconds"]) and min(counts["sent_bytes"]) >= 0
+    ]
+    if not counters or grid[-1] <= grid[0]:
+        return {}
+    total = np.sum([np.interp(grid, seconds, sent) for seconds, sent in counters], axis=0)
+    rates = np.diff(total) / np.diff(grid)
+    return {"network_sent_bytes_per_s": [int(rate) for rate in (rates[0], *rates)]}
 
 
 def _gpus(processes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
+from sparkdl_bench.jars import Coordinates, resolve
 from sparkdl_bench.peers._java import Java
 
 INSTALL_TIMEOUT_S = 1800.0
@@ -30,6 +31,9 @@ class Environment:
         requirements: pinned requirements, with their dependencies.
         without_dependencies: pinned requirements whose own dependency lists are wrong (`pip install --no-deps`).
         imports: modules that must import for the environment to count as whole.
+        jars: Maven coordinates (`group:name:version`, with `:classifier` where there is one) of what is brought with
+            all that it depends on, besides modules of `jars_without`.
+        jars_without: groups of Maven modules that its Spark brings, or nobody needs.
         oldest_python, newest_python: between which (major, minor) the pinned versions have wheels.
         java: the Javas that its programs run on; None: they need none.
         disk_gb: room that it takes, told before it is made.
@@ -43,10 +47,12 @@ class Environment:
     newest_python: tuple[int, int] = _NEWEST
     java: Java | None = None
     disk_gb: float = 0.1
+    jars: tuple[str, ...] = ()
+    jars_without: tuple[str, ...] = ()
 
     @property
     def all_requirements(self) -> tuple[str, ...]:
-        return self.requirements + self.without_dependencies
+        return self.requirements + self.without_dependencies + self.jars
 
     @property
     def needs(self) -> str:
@@ -83,6 +89,10 @@ class Environment:
         """A console script or program of the environment, e.g. `mpiexec`."""
         return self.folder(directory) / "bin" / name
 
+    def jar_folder(self, directory: Path) -> Path:
+        """Where the jars lie."""
+        return self.folder(directory) / "jars"
+
     def site_packages(self, directory: Path) -> Path:
         found = sorted(self.folder(directory).glob("lib/python3.*/site-packages"))
         if not found:
@@ -107,13 +117,17 @@ class Environment:
             base = find_python(self.newest_python, self.oldest_python)
             shutil.rmtree(self.folder(directory), ignore_errors=True)
             # Unpacking pip takes most of the time, and nothing is to be installed.
-            bare = [] if self.all_requirements else ["--without-pip"]
+            bare = [] if self.requirements or self.without_dependencies else ["--without-pip"]
             _run(
                 [base, "-m", "venv", *bare, str(self.folder(directory))],
                 f"making the virtual environment of '{self.name}'",
             )
             self._pip(directory, self.requirements, [])
             self._pip(directory, self.without_dependencies, ["--no-deps"])
+            if self.jars:
+                wanted = [Coordinates(*each.split(":")) for each in self.jars]
+                resolve(wanted, self.jars_without, self.jar_folder(directory))
+            self.build(directory)
             self._verify(directory)
             self._marker(directory).write_text(
                 json.dumps({"digest": self._digest(), "requirements": list(self.all_requirements), "python": base})
@@ -121,11 +135,15 @@ class Environment:
             )
             return True
 
+    def build(self, directory: Path) -> None:
+        """What is made there of our own, once the packages are there; a subclass may have something."""
+
     def _marker(self, directory: Path) -> Path:
         return self.folder(directory) / "sparkdl-environment.json"
 
     def _digest(self) -> str:
-        return hashlib.sha256(json.dumps([self.requirements, self.without_dependencies]).encode()).hexdigest()
+        pinned = [self.requirements, self.without_dependencies, *([self.jars, self.jars_without] if self.jars else [])]
+        return hashlib.sha256(json.dumps(pinned).encode()).hexdigest()
 
     def _pip(self, directory: Path, requirements: tuple[str, ...], options: list[str]) -> None:
         if requirements:

@@ -50,12 +50,17 @@ _ENOUGH = 0.8
 _SMALL = 0.1
 
 
-def circumstances(content: Mapping[str, Any]) -> list[str]:
-    """On which machine, with which commit, and when; `content` as in plan.json."""
+def machine_of(content: Mapping[str, Any]) -> str:
+    """A machine in words; `content` as in plan.json."""
     host: Mapping[str, Any] = content.get("machine", {})
     memory = f", {host['memory_gib']} GiB" if host.get("memory_gib") else ""
+    return f"{host.get('cpu', 'unknown processor')}, {host.get('cores', '?')} cores{memory}"
+
+
+def circumstances(content: Mapping[str, Any]) -> list[str]:
+    """On which machine, with which commit, and when; `content` as in plan.json."""
     return [
-        f"{host.get('cpu', 'unknown processor')}, {host.get('cores', '?')} cores{memory}",
+        machine_of(content),
         f"commit {content.get('commit', 'unknown')}",
         f"begun {_when(str(content.get('started', 'unknown')))}",
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.files import replace_text, replacing
-from sparkdl_bench.report import findings, kept, plots, tables, vega
+from sparkdl_bench.report import findings, kept, machines, plots, tables, vega
 from sparkdl_bench.report.analysis import (
     ACCURACY,
     DRIFT,
@@ -64,7 +64,7 @@ def folder(results: Results, path: Path) -> list[Path]:
     written = _pictures(results, path)
     files = [path / name for name in ("report.md", "machine.json", kept.RECORDS)]
     replace_text(files[0], _markdown(results, {name: (plot, file.name) for name, plot, file in written}))
-    replace_text(files[1], machines(results))
+    replace_text(files[1], circumstances(results))
     records(results, files[2])
     return [*files, *(file for _, _, file in written)]
 
@@ -74,8 +74,8 @@ def records(results: Results, path: Path) -> None:
     kept.write(path, [each.kept for each in results.comparisons if each.records], results.net)
 
 
-def machines(results: Results) -> str:
-    """The plan, the machine, the commit and the beginning of each comparison, as JSON."""
+def circumstances(results: Results) -> str:
+    """The plan, the machine, the commit and the beginning of each comparison, as JSON (`machine.json`)."""
     facts = [{"title": each.title, **each.configuration} for each in results.comparisons if each.records]
     return json.dumps({"schema": 1, "comparisons": facts}, indent=1, ensure_ascii=False) + "\n"
 
@@ -84,6 +84,9 @@ def _markdown(results: Results, shown: Mapping[str, tuple[Plot, str]]) -> str:
     """`shown`: pictures and their files by the names that `_named_plots` gives."""
     parts: list[str] = []
     analyses = _analyses(results)
+    if table := machines.beside(analyses):
+        parts += [line for name in shown if name == machines.NAME for line in _picture(*shown[name])]
+        parts += [_markdown_table(table), ""]
     for index, analysis in enumerate(analyses):
         before = _before(index, analyses)
         pictures = [_picture(*shown[name]) for name in shown if _is_of(name, before)]
@@ -169,8 +172,15 @@ def _separated(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def as_json(results: Results) -> str:
     """Everything that the page says, for programs."""
-    described = [_described(analysis) for analysis in _analyses(results)]
-    return json.dumps({"schema": 1, "comparisons": described, "net": results.net}, indent=1, ensure_ascii=False) + "\n"
+    analyses = _analyses(results)
+    table = machines.beside(analyses)
+    content = {
+        "schema": 1,
+        "comparisons": [_described(analysis) for analysis in analyses],
+        **({"machines": _rows(table)} if table else {}),
+        "net": results.net,
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def pictures(results: Results, path: Path) -> list[Path]:
@@ -197,12 +207,12 @@ def _named_plots(results: Results) -> list[tuple[str, Plot]]:
         for index, analysis in enumerate(analyses)
         for plot in plots.all_plots(analysis)
     ]
-    bandwidth = plots.bus_bandwidth(results.net)
-    return [*found, (BANDWIDTH, bandwidth)] if bandwidth else found
+    of_all = ((machines.NAME, machines.plot(analyses)), (BANDWIDTH, plots.bus_bandwidth(results.net)))
+    return [*found, *((name, plot) for name, plot in of_all if plot)]
 
 
 def _is_of(name: str, before: str) -> bool:
-    return name != BANDWIDTH and name.startswith(before)
+    return name not in (machines.NAME, BANDWIDTH) and name.startswith(before)
 
 
 def _before(index: int, analyses: Sequence[Analysis]) -> str:
@@ -247,14 +257,12 @@ def _described(analysis: Analysis) -> dict[str, Any]:
         "verdict": found.verdict,
         "chosen": found.chosen.name if found.chosen else None,
         "more_trials": found.more_trials,
-        "tables": {
-            table.name: [
-                {heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)}
-                for row in table.rows
-            ]
-            for table in tables.all_tables(analysis)
-        },
+        "tables": {table.name: _rows(table) for table in tables.all_tables(analysis)},
     }
+
+
+def _rows(table: Table) -> list[dict[str, float | str | None]]:
+    return [{heading: _key(cell.key) for heading, cell in zip(table.headings, row, strict=True)} for row in table.rows]
 
 
 def _key(key: float | str) -> float | str | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape as _escape
 from pathlib import Path
 
-from sparkdl_bench.report import findings, plots, tables, vega
+from sparkdl_bench.report import findings, machines, plots, tables, vega
 from sparkdl_bench.report.analysis import Analysis, analyse
 from sparkdl_bench.report.answer import Answer, answer
 from sparkdl_bench.report.decision import decide
@@ -19,7 +19,7 @@ from sparkdl_bench.report.vega import Plot, Series
 # A number and its unit stand on one line.
 _WITH_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|GiB|MB|kB|cores?|steps?)(?![\w-]))")
 _TEMPLATE = Path(__file__).with_name("page.html")
-_OPEN = ("groups",)
+_OPEN = ("groups", machines.NAME)
 # A table of so many rows has a field that filters them.
 _MANY_ROWS = 8
 
@@ -54,6 +54,7 @@ def page(results: Results) -> str:
     made = _Page()
     if len(analyses) > 1:
         _index(analyses, answers, made)
+        _machines(analyses, made)
     for at, (analysis, found) in enumerate(zip(analyses, answers, strict=True), start=1):
         _comparison(analysis, found, f"c{at}", len(analyses) > 1, made)
     if results.net:
@@ -78,6 +79,16 @@ def _index(analyses: Sequence[Analysis], answers: Sequence[Answer], made: _Page)
         for at, (analysis, found) in enumerate(zip(analyses, answers, strict=True), start=1)
     )
     made.parts.append(f'<section><h2 id="index">All comparisons</h2><ul class="index">{lines}</ul></section>')
+
+
+def _machines(analyses: Sequence[Analysis], made: _Page) -> None:
+    table, plot = machines.beside(analyses), machines.plot(analyses)
+    if table is None or plot is None:
+        return
+    made.link(machines.NAME, machines.TITLE, is_comparison=True)
+    picture = f'<div class="plots">{_figure(plot, "all")}</div>'
+    made.parts.append(f"<section>{_heading(2, machines.NAME, machines.TITLE)}{picture}</section>")
+    made.parts.append(_table(table, "all"))
 
 
 def _comparison(analysis: Analysis, found: Answer, prefix: str, several: bool, made: _Page) -> None:

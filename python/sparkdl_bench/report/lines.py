@@ -23,6 +23,8 @@ from sparkdl_bench.report.vega import INK, SERIES, SOFT, Plot, Series, Spec
 # As many as colours and dashes tell apart; and so many have a colour of their own beside the highlighted ones.
 _MOST_LINES = 2 * len(SERIES)
 _MOST_COLOURS = 6
+# Groups in a chart that has two lines for each.
+_MOST_SPLIT = 4
 # Times to the target that differ more than so many times have a logarithmic axis.
 _FAR_APART = 3
 # Where nothing was evaluated for this share of the axis, it starts later.
@@ -264,6 +266,49 @@ def memory(analysis: Analysis) -> Plot | None:
     )
 
 
+def epochs(analysis: Analysis) -> Plot | None:
+    """Computing against communication, epoch by epoch, of each group's median trial of several workers."""
+    known = [group for group in analysis.groups if group.records and _epochs(group)]
+    groups = _fastest(analysis, known)[:_MOST_SPLIT]
+    if not groups:
+        return None
+    looks = {look.name: look.colour for look in _of_groups(analysis, [group.name for group in groups])}
+    kinds = (("compute", False), ("communication", True))
+    series = [Series(f"{name}, {kind}", colour, dash) for name, colour in looks.items() for kind, dash in kinds]
+    points = [
+        {"series": f"{group.name}, {kind}", "x": each["epoch"], "y": each[kind]}
+        for group in groups
+        for each in _epochs(group)
+        for kind, _ in kinds
+    ]
+    x: Spec = {"scale": {"nice": False}, "axis": {"title": "epoch", "tickMinStep": 1}}
+    y: Spec = {"scale": {"zero": True}, "axis": {"title": "milliseconds of a step"}}
+    layers = _line(series, x, y, [{"field": "x", "title": "epoch"}, _exact("y", "ms")])
+    left_out = _left_out(groups, known)
+    described = f"Milliseconds of a step by epoch, computing and communication, for {_names(groups)}{left_out}."
+    note = "Communication: encoding, sending, waiting, reducing, decoding, and Spark's scheduling of jobs."
+    return Plot(
+        "epochs",
+        f"Computing against communication by epoch{left_out}",
+        described,
+        _lines(layers, {"points": points}),
+        series,
+        note,
+    )
+
+
+def _epochs(group: Group) -> Sequence[Mapping[str, float]]:
+    """Nothing where there is one worker, or one epoch."""
+    found: Sequence[Mapping[str, float]] = group.typical.get("epoch_phases") or []
+    return found if group.workers > 1 and len(found) > 1 else []
+
+
+def network(analysis: Analysis) -> Plot | None:
+    """What the hosts of each group's median trial sent over time."""
+    label = "MB/s sent by all interfaces of the hosts, loopback among them"
+    return _over_time(analysis, "network_sent_bytes_per_s", "network", "Network over time", label, 1e-6)
+
+
 def bus_bandwidth(rows: Sequence[Mapping[str, Any]]) -> Plot | None:
     """Bus bandwidth by the size of the vector, of `sparkdl-bench net`, with the link's."""
     points = [
@@ -472,7 +517,7 @@ def _sweep(analysis: Analysis, metric: str, name: str, title: str) -> Plot | Non
 
 
 def _over_time(analysis: Analysis, key: str, name: str, title: str, label: str, scale: float) -> Plot | None:
-    known = [group for group in analysis.groups if group.records and group.typical.get("resources")]
+    known = [group for group in analysis.groups if group.records and key in (group.typical.get("resources") or {})]
     groups = _fastest(analysis, known)
     if not groups:
         return None

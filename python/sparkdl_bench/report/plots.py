@@ -28,9 +28,11 @@ def all_plots(analysis: Analysis) -> list[Plot]:
         lines.scaling,
         rows.phases,
         rows.layers,
+        lines.epochs,
         lines.batch_rate,
         lines.batch_time,
         lines.utilisation,
         lines.memory,
+        lines.network,
     )
     return [plot for make in makers if (plot := make(analysis)) is not None]

@@ -64,7 +64,7 @@ _COUNTED: Mapping[str, Mapping[str, Any]] = json.loads(
 )
 # Values of which the share is told one by one.
 _TOLD_VALUES = 8
-_SHORT = {
+SHORT = {
     TO_ACCURACY: "s to target, run's clock",
     TOTAL: "s in total, run's clock",
     WAITED_TO_ACCURACY: "s from command to target",
@@ -87,7 +87,7 @@ def groups(analysis: Analysis) -> Table:
         "cores",
         "batch",
         "trials",
-        f"{_SHORT[metric]} [95 %]",
+        f"{SHORT[metric]} [95 %]",
         "× faster than baseline [95 %]",
         "p",
         "ms per step",
@@ -108,21 +108,26 @@ def groups(analysis: Analysis) -> Table:
     for group in ordered:
         summary = summaries.get(group.name)
         contrast = analysis.contrasts.get(group.name)
-        row = [_text(group.name), _cores(analysis, group), _count(group.batch) if group.batch else NONE, _trials(group)]
+        row = [
+            text_cell(group.name),
+            _cores(analysis, group),
+            _count(group.batch) if group.batch else NONE,
+            trials_cell(group),
+        ]
         row += [
-            _interval(summary.centre, summary.interval) if summary else NONE,
+            interval_cell(summary.centre, summary.interval) if summary else NONE,
             _faster(analysis, group, contrast),
-            _probability(contrast.p) if contrast else NONE,
-            _number(group.centre(STEP)),
-            _number(group.centre(RATE)),
+            probability_cell(contrast.p) if contrast else NONE,
+            number_cell(group.centre(STEP)),
+            number_cell(group.centre(RATE)),
             _steps(analysis.measured_steps(group)),
             _drift(group.centre(DRIFT)),
-            _number(group.rmse) if analysis.is_regression else _share(group.accuracy),
-            _number(analysis.core_seconds(group)),
+            number_cell(group.rmse) if analysis.is_regression else _share(group.accuracy),
+            number_cell(analysis.core_seconds(group)),
             _bytes(group),
         ]
         if priced:
-            row.append(_number(analysis.money(group)))
+            row.append(number_cell(analysis.money(group)))
         rows.append(row)
     return Table("groups", "Groups", _about_groups(analysis), headings, rows)
 
@@ -143,10 +148,10 @@ def fixed_and_steady(analysis: Analysis) -> Table:
     """What each group costs once, and what each step adds."""
     rows = [
         [
-            _text(each.group.name),
-            _trials(each.group),
-            _interval(each.fixed_s, each.fixed_interval),
-            _interval(each.ms_per_step, each.steady_interval),
+            text_cell(each.group.name),
+            trials_cell(each.group),
+            interval_cell(each.fixed_s, each.fixed_interval),
+            interval_cell(each.ms_per_step, each.steady_interval),
             _drift(each.group.centre(DRIFT)),
         ]
         for each in break_even.fixed_and_steady(analysis)
@@ -166,14 +171,14 @@ def break_evens(analysis: Analysis) -> Table:
     """When a group that costs more overtakes the cheapest."""
     rows = [
         [
-            _text(each.group.name),
-            _text(each.other.name),
-            _number(each.more_to_start_s),
-            _number(each.less_per_step_ms),
-            _text(f"{each.kind} …" if each.steps is not None else each.kind),
-            NONE if each.steps is None else _interval(each.steps, each.interval),
-            _number(each.rows),
-            _number(each.passes),
+            text_cell(each.group.name),
+            text_cell(each.other.name),
+            number_cell(each.more_to_start_s),
+            number_cell(each.less_per_step_ms),
+            text_cell(f"{each.kind} …" if each.steps is not None else each.kind),
+            NONE if each.steps is None else interval_cell(each.steps, each.interval),
+            number_cell(each.rows),
+            number_cell(each.passes),
         ]
         for each in decide(analysis).break_even
     ]
@@ -197,17 +202,17 @@ def tests(analysis: Analysis) -> Table:
         found = inference.welch(*logs) if len(logs) == 2 else None
         rows.append(
             [
-                _text(group.name),
-                _text(baseline.name if baseline else "–" if analysis.is_baseline(group) else _NONE_FITS),
-                _number(math.exp(found.difference)) if found else NONE,
-                _number(math.exp(found.interval.low)) if found else NONE,
-                _number(math.exp(found.interval.high)) if found else NONE,
-                _number(found.t) if found else NONE,
-                _number(found.df) if found else NONE,
-                _probability(found.p) if found else NONE,
-                _number(contrast.g) if contrast else NONE,
-                _number(summary.normality[0]) if summary.normality else NONE,
-                _probability(summary.normality[1]) if summary.normality else NONE,
+                text_cell(group.name),
+                text_cell(baseline.name if baseline else "–" if analysis.is_baseline(group) else _NONE_FITS),
+                number_cell(math.exp(found.difference)) if found else NONE,
+                number_cell(math.exp(found.interval.low)) if found else NONE,
+                number_cell(math.exp(found.interval.high)) if found else NONE,
+                number_cell(found.t) if found else NONE,
+                number_cell(found.df) if found else NONE,
+                probability_cell(found.p) if found else NONE,
+                number_cell(contrast.g) if contrast else NONE,
+                number_cell(summary.normality[0]) if summary.normality else NONE,
+                probability_cell(summary.normality[1]) if summary.normality else NONE,
             ]
         )
     headings = ["group", "baseline", "ratio", "low", "high", "t", "df", "p", "Hedges' g", "W", "p of W"]
@@ -244,16 +249,16 @@ def stragglers(analysis: Analysis) -> Table:
             wait = float(rank["phases_ms"]["wait"])
             rows.append(
                 [
-                    _text(group.name),
+                    text_cell(group.name),
                     _count(int(rank["rank"])),
-                    _text(f"{rank['host']} / {rank['executor']}"),
-                    _number(float(rank["phases_ms"].get("data", 0.0))),
-                    _number(float(rank["phases_ms"].get("compute", 0.0))),
-                    _number(own),
-                    _number(wait),
-                    _number(wait - shortest),
-                    _number(rank.get("made_others_wait_s")),
-                    _text("yes" if is_uneven and own == longest else ""),
+                    text_cell(f"{rank['host']} / {rank['executor']}"),
+                    number_cell(float(rank["phases_ms"].get("data", 0.0))),
+                    number_cell(float(rank["phases_ms"].get("compute", 0.0))),
+                    number_cell(own),
+                    number_cell(wait),
+                    number_cell(wait - shortest),
+                    number_cell(rank.get("made_others_wait_s")),
+                    text_cell("yes" if is_uneven and own == longest else ""),
                     _drift(group.typical["metrics"].get(DRIFT)),
                 ]
             )
@@ -271,7 +276,7 @@ def stragglers(analysis: Analysis) -> Table:
 def counts(analysis: Analysis) -> Table:
     """What each group's algorithm counted, where it counts anything."""
     rows = [
-        [_text(group.name), _text(told["words"]), *(_often(numbers) if told.get("often") else _each(numbers))]
+        [text_cell(group.name), text_cell(told["words"]), *(_often(numbers) if told.get("often") else _each(numbers))]
         for group in analysis.groups
         for name, numbers in group.counts.items()
         for told in [_COUNTED.get(name, {"words": name})]
@@ -309,13 +314,13 @@ def resources(analysis: Analysis) -> Table:
     rows = []
     for name, found in sampled.items():
         row = [
-            _text(name),
-            _number(_middle(statistics.mean(each["cpu_cores"]) for each in found)),
+            text_cell(name),
+            number_cell(_middle(statistics.mean(each["cpu_cores"]) for each in found)),
             _memory(_middle(_most(each["resident_bytes"]) for each in found)),
             _memory(_middle(_most(_of_processes(each, "resident_bytes_max")) for each in found)),
             _memory(_middle(_most(_of_processes(each, "heap_bytes_max")) for each in found)),
             _memory(_middle(_most(_of_processes(each, "direct_bytes_max")) for each in found)),
-            _number(_middle(sum(_of_processes(each, "gc_ms")) / 1e3 for each in found)),
+            number_cell(_middle(sum(_of_processes(each, "gc_ms")) / 1e3 for each in found)),
             _interfaces(found),
         ]
         if has_gpus:
@@ -344,12 +349,12 @@ def anovas(analysis: Analysis) -> list[Table]:
 def tukey(analysis: Analysis) -> Table:
     rows = [
         [
-            _text(pair.first),
-            _text(pair.second),
-            _number(math.exp(pair.difference)),
-            _number(math.exp(pair.interval.low)),
-            _number(math.exp(pair.interval.high)),
-            _probability(pair.p),
+            text_cell(pair.first),
+            text_cell(pair.second),
+            number_cell(math.exp(pair.difference)),
+            number_cell(math.exp(pair.interval.low)),
+            number_cell(math.exp(pair.interval.high)),
+            probability_cell(pair.p),
         ]
         for pair in analysis.tukey(analysis.metric)
     ]
@@ -371,17 +376,17 @@ def runs(analysis: Analysis) -> Table:
         state = "warm-up" if record["warmup"] else str(record["status"])
         rows.append(
             [
-                _text(str(record["group"])),
+                text_cell(str(record["group"])),
                 _count(int(record["trial"])),
-                _text(state),
-                _text(str(record.get("started", ""))[:19]),
-                _number(metrics.get(TO_ACCURACY)),
-                _number(metrics.get(TOTAL)),
-                _number(metrics.get(WAITED)),
-                _number(metrics.get(STEP)),
-                _number(metrics.get("ms_per_step_p90")),
+                text_cell(state),
+                text_cell(str(record.get("started", ""))[:19]),
+                number_cell(metrics.get(TO_ACCURACY)),
+                number_cell(metrics.get(TOTAL)),
+                number_cell(metrics.get(WAITED)),
+                number_cell(metrics.get(STEP)),
+                number_cell(metrics.get("ms_per_step_p90")),
                 _drift(metrics.get(DRIFT)),
-                _number(metrics.get(RMSE)) if analysis.is_regression else _share(metrics.get("test_accuracy")),
+                number_cell(metrics.get(RMSE)) if analysis.is_regression else _share(metrics.get("test_accuracy")),
                 _share(record.get("load", {}).get("busy")),
             ]
         )
@@ -398,17 +403,17 @@ def bandwidth(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The rows of `sparkdl-bench net`."""
     made = [
         [
-            _text(str(row["transport"])),
-            _text(str(row.get("channel", "–"))),
-            _text(str(row.get("topology") or "–")),
-            _text(str(row.get("codec", "–"))),
+            text_cell(str(row["transport"])),
+            text_cell(str(row.get("channel", "–"))),
+            text_cell(str(row.get("topology") or "–")),
+            text_cell(str(row.get("codec", "–"))),
             _count(int(row["workers"])),
             _count(int(row["elements"])),
-            _number(row["median_ms"]),
-            _number(row.get("p90_ms")),
-            _number(row.get("algbw_gbps")),
-            _number(row["busbw_gbps"]),
-            _text("yes" if row.get("correct", False) else "NO"),
+            number_cell(row["median_ms"]),
+            number_cell(row.get("p90_ms")),
+            number_cell(row.get("algbw_gbps")),
+            number_cell(row["busbw_gbps"]),
+            text_cell("yes" if row.get("correct", False) else "NO"),
         ]
         for row in rows
     ]
@@ -432,21 +437,21 @@ def _often(numbers: Sequence[float]) -> list[Cell]:
     """Of how often each value from 0 on occurred: all of them, their mean, the largest, and the share of each."""
     total = sum(numbers)
     if total == 0:
-        return [_number(0.0), NONE, NONE, _text("")]
+        return [number_cell(0.0), NONE, NONE, text_cell("")]
     mean = sum(value * count for value, count in enumerate(numbers)) / total
     most = max(value for value, count in enumerate(numbers) if count > 0)
     shares = [f"{value}: {count / total:.1%}" for value, count in enumerate(numbers[:_TOLD_VALUES]) if count > 0]
     rest = sum(numbers[_TOLD_VALUES:])
     shares += [f"{_TOLD_VALUES} and more: {rest / total:.1%}"] if rest > 0 else []
-    return [_number(total), _number(mean), _count(most), _text(", ".join(shares))]
+    return [number_cell(total), number_cell(mean), _count(most), text_cell(", ".join(shares))]
 
 
 def _each(numbers: Sequence[float]) -> list[Cell]:
     """One number, or one of each worker."""
     if len(numbers) == 1:
-        return [_number(numbers[0]), NONE, NONE, _text("")]
+        return [number_cell(numbers[0]), NONE, NONE, text_cell("")]
     mean, each = statistics.mean(numbers), ", ".join(number(value) for value in numbers)
-    return [_number(sum(numbers)), _number(mean), _number(max(numbers)), _text(each)]
+    return [number_cell(sum(numbers)), number_cell(mean), number_cell(max(numbers)), text_cell(each)]
 
 
 def _of_processes(sampled: Mapping[str, Any], name: str) -> list[float]:
@@ -509,7 +514,7 @@ def _parts(analysis: Analysis, part: str, name: str, title: str, note: str) -> T
     found = {group: values for group, values in found.items() if values}
     names = list(dict.fromkeys(each for values in found.values() for each in values))
     rows = [
-        [_text(group), *(_number(values.get(each, 0.0)) for each in names), _number(sum(values.values()))]
+        [text_cell(group), *(number_cell(values.get(each, 0.0)) for each in names), number_cell(sum(values.values()))]
         for group, values in found.items()
     ]
     return Table(name, title, note, ["group", *names, "sum"], rows)
@@ -518,18 +523,18 @@ def _parts(analysis: Analysis, part: str, name: str, title: str, note: str) -> T
 def _anova(name: str, title: str, rows: Sequence[AnovaRow]) -> Table:
     made = [
         [
-            _text(row.factor),
-            _number(row.sum_of_squares),
-            _number(row.df),
-            _number(row.f),
-            NONE if row.p is None else _probability(row.p),
+            text_cell(row.factor),
+            number_cell(row.sum_of_squares),
+            number_cell(row.df),
+            number_cell(row.f),
+            NONE if row.p is None else probability_cell(row.p),
         ]
         for row in rows
     ]
     return Table(name, title, "", ["source", "sum of squares", "df", "F", "p"], made)
 
 
-def _text(text: str) -> Cell:
+def text_cell(text: str) -> Cell:
     return Cell(text, text)
 
 
@@ -537,7 +542,7 @@ def _count(value: int) -> Cell:
     return Cell(f"{value:,}", value)
 
 
-def _trials(group: Group) -> Cell:
+def trials_cell(group: Group) -> Cell:
     count = len(group.records)
     said = [f"{len(group.failures)} failed"] if group.failures else []
     said += ["few"] if 0 < count < sequential.ENOUGH_TRIALS else []
@@ -559,7 +564,7 @@ def _drift(value: float | None) -> Cell:
 def _faster(analysis: Analysis, group: Group, contrast: Contrast | None) -> Cell:
     """The ratio to the baseline, or why there is none."""
     if contrast is not None:
-        return _interval(contrast.effect.ratio, contrast.effect.interval)
+        return interval_cell(contrast.effect.ratio, contrast.effect.interval)
     if analysis.is_baseline(group):
         return Cell("baseline", NONE.key)
     return NONE if analysis.baseline_of(group) is not None else Cell(_NONE_FITS, NONE.key)
@@ -574,10 +579,10 @@ def _memory(value: float | None) -> Cell:
 
 
 def _grown(group: Group) -> Cell:
-    return _text(", ".join(f"{phase} {drift:.2f} times" for phase, drift in group.grown_phases.items()))
+    return text_cell(", ".join(f"{phase} {drift:.2f} times" for phase, drift in group.grown_phases.items()))
 
 
-def _number(value: float | None) -> Cell:
+def number_cell(value: float | None) -> Cell:
     return NONE if value is None else Cell(number(value), value)
 
 
@@ -585,11 +590,11 @@ def _share(value: float | None) -> Cell:
     return NONE if value is None else Cell(f"{value:.2%}", value)
 
 
-def _probability(value: float) -> Cell:
+def probability_cell(value: float) -> Cell:
     return Cell("< 0.0001" if value < 1e-4 else f"{value:.4f}", value)
 
 
-def _interval(value: float, interval: Interval | None) -> Cell:
+def interval_cell(value: float, interval: Interval | None) -> Cell:
     inside = f" [{number(interval.low)}, {number(interval.high)}]" if interval else ""
     return Cell(number(value) + inside, value)
 

@@ -11,7 +11,8 @@ No port is opened: groups find each other over the driver, so the store is this 
 
 from sparkdl_bench.torch.backend import BACKEND, attach, register
 from sparkdl_bench.torch.synchronizer import Synchronizer
+from sparkdl_bench.torch.trained import ModuleModel
 
-__all__ = ["BACKEND", "Synchronizer", "attach"]
+__all__ = ["BACKEND", "ModuleModel", "Synchronizer", "attach"]
 
 register()

@@ -24,6 +24,15 @@ trait Algorithm extends Variant {
    */
   def sumsEveryStep: Boolean = false
 
+  /** Whether it can train where the driver holds the whole model (`atDriver`): over topology `tree`, which sums on the way there. */
+  def isAtDriver: Boolean = sumsEveryStep
+
+  /** Its side there; where `isAtDriver`. */
+  def atDriver(passes: DriverPasses): DriverSide = new SumAtDriver(passes)
+
+  /** Bytes of its own vectors on the driver's heap then, besides weights, gradient and the optimiser's state. */
+  def driverHeap(setup: RunContext): Long = 0
+
   /** Whether a step takes all training rows, whatever `batch` says. */
   def fullBatch: Boolean = false
 

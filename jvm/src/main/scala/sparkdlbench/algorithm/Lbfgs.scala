@@ -1,23 +1,18 @@
 package sparkdlbench.algorithm
 
-import breeze.generic.UFunc
-import breeze.linalg.{scaleAdd, NumericOps}
-import breeze.linalg.operators.{OpAdd, OpMulInner, OpMulScalar, OpSet, OpSub}
-import breeze.linalg.support.{CanCopy, CanCreateZerosLike}
-import breeze.math.MutableInnerProductModule
-import breeze.optimize.{DiffFunction, FirstOrderMinimizer, LBFGS}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.collective.NumberSums
 import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.data.BatchPlan
 import sparkdlbench.metrics.Phase
 import sparkdlbench.model.DropoutKind
-import sparkdlbench.optimizer.{LearningRateSchedule, SgdVariant}
+import sparkdlbench.optimizer.{Clipping, LearningRateSchedule, SgdVariant}
 import sparkdlbench.rank.{RankContext, RunContext, Snapshot, StateRange}
 import sparkdlbench.topology.Topology
 import sparkdlbench.transport.{RankGroups, Transport}
 import sparkdlbench.vector.FlatBuffer
 
+import java.nio.FloatBuffer
 import scala.util.Try
 
 /**
@@ -60,6 +55,11 @@ final class Lbfgs extends Algorithm {
         s"uses no optimizer: optimizer.name is ${settings(RunKeys.optimizer)}, with momentum ${settings(SgdVariant.momentum)}",
         "Leave optimizer.name = sgd and optimizer.momentum = 0, which it does not read."
       )
+    else if (settings(Clipping.norm) > 0)
+      refused(
+        s"needs the gradient as it is, which clip_norm = ${settings(Clipping.norm)} would shorten",
+        "Set clip_norm = 0."
+      )
     else if (settings(LearningRateSchedule.name) != "constant" || settings(LearningRateSchedule.warmupSteps) > 0)
       refused(
         s"has no learning rate that schedule.name = ${settings(LearningRateSchedule.name)} with ${settings(LearningRateSchedule.warmupSteps)} steps of warm-up could change",
@@ -90,8 +90,12 @@ final class Lbfgs extends Algorithm {
   def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     new LbfgsRank(rank, transport, topology)
 
+  override def isAtDriver: Boolean = true
+  override def atDriver(passes: DriverPasses): DriverSide = new LbfgsDriver(passes)
+  override def driverHeap(setup: RunContext): Long = 4L * (2L * setup.settings(pairs) + 10) * setup.spec.parameterCount
+
   /**
-   * The gradient's sum over parts of the rows; on the heap the pairs and, when an iteration ends: the point and the gradient that it began at
+   * On the heap the pairs and, when an iteration ends: the point and the gradient that it began at
    * and ended at, the direction, the point and the gradient that the function remembers, the new pair, and the run's first point. A line search needs
    * fewer.
    */
@@ -102,7 +106,7 @@ final class Lbfgs extends Algorithm {
     val kept = 2L * setup.settings(pairs)
     AlgorithmMemory(
       collective,
-      4L * parameters,
+      weightCopies = 0,
       optimized = 0,
       written = (1 + kept) * collective.owned,
       read = (1 + kept) * parameters,
@@ -126,107 +130,12 @@ object Lbfgs {
   private[algorithm] val Iterations = "lbfgs.iterations"
   private[algorithm] def stepName(age: Int): String = s"lbfgs.step.$age"
   private[algorithm] def changeName(age: Int): String = s"lbfgs.change.$age"
+  private[algorithm] def iterations(made: Int): StateRange = StateRange(Iterations, 0, Array(made.toFloat))
 }
 
-/**
- * A vector of which each rank holds the values that it owns.
- *
- * @param sum
- *   over the ranks; a collective call
- */
-private final class Shard(val values: Array[Float], val sum: Double => Double) extends NumericOps[Shard] {
-  def repr: Shard = this
-  def copied: Shard = new Shard(values.clone(), sum)
-
-  def dot(other: Shard): Double = {
-    var own = 0.0
-    var i = 0
-    while (i < values.length) { own += values(i).toDouble * other.values(i); i += 1 }
-    sum(own)
-  }
-
-  /** this = factor × this + share × other. */
-  def combine(factor: Double, other: Shard, share: Double): Unit = {
-    var i = 0
-    while (i < values.length) { values(i) = (factor * values(i) + share * other.values(i)).toFloat; i += 1 }
-  }
-
-  /** A collective call. */
-  def sameAs(other: Shard): Boolean = sum(if (java.util.Arrays.equals(values, other.values)) 0.0 else 1.0) == 0.0
-}
-
-private object Shard {
-
-  /** What Breeze needs to calculate with them. */
-  val space: MutableInnerProductModule[Shard, Double] = {
-    type Binary[Op, Out] = UFunc.UImpl2[Op, Shard, Shard, Out]
-    type InPlace[Op] = UFunc.InPlaceImpl2[Op, Shard, Shard]
-    def combined(one: Shard, factor: Double, other: Shard, share: Double): Shard = {
-      val out = one.copied
-      out.combine(factor, other, share)
-      out
-    }
-    implicit val zeros: CanCreateZerosLike[Shard, Shard] = (like: Shard) =>
-      new Shard(new Array(like.values.length), like.sum)
-    implicit val copy: CanCopy[Shard] = (one: Shard) => one.copied
-    implicit val times: UFunc.UImpl2[OpMulScalar.type, Shard, Double, Shard] =
-      (one: Shard, factor: Double) => combined(one, factor, one, 0)
-    implicit val plus: Binary[OpAdd.type, Shard] = (one: Shard, other: Shard) => combined(one, 1, other, 1)
-    implicit val minus: Binary[OpSub.type, Shard] = (one: Shard, other: Shard) => combined(one, 1, other, -1)
-    implicit val inner: Binary[OpMulInner.type, Double] = (one: Shard, other: Shard) => one.dot(other)
-    implicit val scaleInto: UFunc.InPlaceImpl2[OpMulScalar.type, Shard, Double] =
-      (one: Shard, factor: Double) => one.combine(factor, one, 0)
-    implicit val plusInto: InPlace[OpAdd.type] = (one: Shard, other: Shard) => one.combine(1, other, 1)
-    implicit val minusInto: InPlace[OpSub.type] = (one: Shard, other: Shard) => one.combine(1, other, -1)
-    implicit val setInto: InPlace[OpSet.type] = (one: Shard, other: Shard) => one.combine(0, other, 1)
-    implicit val scaledInto: UFunc.InPlaceImpl3[scaleAdd.type, Shard, Double, Shard] =
-      (one: Shard, share: Double, other: Shard) => one.combine(1, other, share)
-    MutableInnerProductModule.make[Shard, Double]
-  }
-}
-
-/** Breeze's L-BFGS with its history in sight, for checkpoints. The function keeps the last point's values itself. */
-private final class OpenLbfgs(memory: Int, tolerance: Double)(implicit space: MutableInnerProductModule[Shard, Double])
-    extends LBFGS[Shard](
-      FirstOrderMinimizer.gradientConverged[Shard](tolerance).orElse(FirstOrderMinimizer.searchFailed[Shard]),
-      memory
-    ) {
-  import space._
-
-  /** Steps and changes of the gradient, newest first. */
-  var pairs: List[(Shard, Shard)] = Nil
-
-  override protected def adjustFunction(f: DiffFunction[Shard]): DiffFunction[Shard] = f
-
-  override protected def initialHistory(f: DiffFunction[Shard], x: Shard): History = {
-    pairs = Nil
-    super.initialHistory(f, x)
-  }
-
-  override protected def updateHistory(
-      newX: Shard,
-      newGrad: Shard,
-      newValue: Double,
-      f: DiffFunction[Shard],
-      old: State
-  ): History = {
-    val pair = (newX - old.x, newGrad - old.grad)
-    pairs = (pair :: pairs).take(memory)
-    old.history.updated(pair._1, pair._2)
-  }
-
-  /** @param kept pairs to go on with, newest first */
-  def begin(f: DiffFunction[Shard], x: Shard, iteration: Int, kept: List[(Shard, Shard)]): State = {
-    val state = initialState(f, x)
-    pairs = kept
-    val history = kept.reverse.foldLeft(state.history) { case (sofar, (step, change)) => sofar.updated(step, change) }
-    state.copy(iter = iteration, history = history)
-  }
-
-  def finished(state: State): Boolean = convergenceCheck(state, state.convergenceInfo).isDefined
-}
-
-private final class LbfgsRank(rank: RankContext, transport: Transport, topology: Topology) extends RankAlgorithm {
+private final class LbfgsRank(rank: RankContext, transport: Transport, topology: Topology)
+    extends RankAlgorithm
+    with LbfgsPasses {
   private val settings = rank.setup.settings
   private val sums = new NumberSums(transport, 1)
   private val gradient = rank.gradients
@@ -241,82 +150,34 @@ private final class LbfgsRank(rank: RankContext, transport: Transport, topology:
     )
   private val buckets = 0 until collective.buckets
   private val ranges = buckets.map(collective.owned)
-  private val minimizer = new OpenLbfgs(settings(Lbfgs.pairs), settings(Lbfgs.tolerance))(Shard.space)
-  private val decay = settings(SgdVariant.weightDecay)
   private var sequence = 0L
 
   /** Between `reduce` and `publish` of a step of the collective. */
   private var reduced = false
-
-  /** The point in everybody's engine. */
-  private var shown: Shard = read(rank.parameters)
-  private var begun: (Shard, Int, List[(Shard, Shard)]) = (shown, 0, Nil)
-  private var current: Option[minimizer.State] = None
-  private var iterations: Iterator[minimizer.State] = Iterator.empty
-  private var passes = 0L
-  private var ownLoss = 0.0
-
-  /** Loss and gradient over all training rows; a collective call. Asked twice in a row for one point it answers from memory. */
-  private object Loss extends DiffFunction[Shard] {
-    private var last: Option[(Shard, Double, Shard)] = None
-
-    def calculate(x: Shard): (Double, Shard) = {
-      val known = last.filter(_._1.sameAs(x))
-      val (_, value, slope) = known.getOrElse {
-        if (shown ne x) place(x)
-        val (value, slope) = pass(x)
-        last = Some((x.copied, value, slope))
-        last.get
-      }
-      shown = x
-      (value, slope.copied)
-    }
-  }
+  private val iterations = new LbfgsIterations(settings, read(rank.parameters), this)
 
   def step(step: Long): Double = {
-    val timer = rank.timer
-    timer.switch(Phase.Update)
-    if (current.isEmpty) begin()
-    if (!minimizer.finished(current.get)) {
-      current = Some(iterations.next())
-      if (shown eq current.get.x) accepted = ownLoss
-    }
-    accepted
-  }
-  private var accepted = 0.0
-
-  private def begin(): Unit = {
-    val (x, iteration, pairs) = begun
-    val state = minimizer.begin(Loss, x, iteration, pairs)
-    begun = (x, iteration, Nil) // the pairs are the minimizer's from here on, which drops the oldest ones
-    accepted = ownLoss
-    current = Some(state)
-    iterations = minimizer.infiniteIterations(Loss, state)
-    iterations.next() // the state itself
+    rank.timer.switch(Phase.Update)
+    iterations.step()
   }
 
   /** One pass over all rows at the point that is shown. */
-  private def pass(x: Shard): (Double, Shard) = {
+  def pass(): LbfgsPass = {
     collective.flush()
-    ownLoss = rank.computeGradientInParts(0)
-    passes += 1
+    val own = rank.computeGradientInParts(0)
     rank.timer.switch(Phase.Encode)
     buckets.foreach(collective.contribute(_, sequence))
     rank.timer.switch(Phase.Reduce)
     buckets.foreach(collective.reduce(_, sequence))
     reduced = true
     val slope = read(gradient)
-    val loss = sum(ownLoss) / rank.setup.rowsOf(0)
+    val loss = sum(own) / rank.setup.rowsOf(0)
     rank.timer.switch(Phase.Update)
-    if (decay == 0) (loss, slope)
-    else {
-      slope.combine(1, x, decay)
-      (loss + decay / 2 * x.dot(x), slope)
-    }
+    LbfgsPass(loss, slope, own)
   }
 
   /** Brings `x` from its owners into everybody's engine. */
-  private def place(x: Shard): Unit = {
+  def place(x: Shard): Unit = {
     collective.flush()
     if (!reduced) { // a step of the collective begins with sums, whether anybody wants them or not
       buckets.foreach(collective.contribute(_, sequence))
@@ -335,47 +196,29 @@ private final class LbfgsRank(rank: RankContext, transport: Transport, topology:
     rank.timer.switch(Phase.Update)
     sequence += 1
     reduced = false
-    shown = x
   }
 
   def drain(): Unit = {
     collective.flush()
-    if (shown ne point) place(point)
+    iterations.drain()
   }
 
-  private def point: Shard = current.fold(begun._1)(_.x)
+  def weights: Seq[(Int, Array[Float])] = split(iterations.point)
 
-  def weights: Seq[(Int, Array[Float])] = split(point)
-
-  def state: Seq[StateRange] = {
-    val (iteration, pairs) = current.fold((begun._2, begun._3))(state => (state.iter, minimizer.pairs))
-    def ranges(name: String, of: Shard) = split(of).map { case (from, values) => StateRange(name, from, values) }
-    ranges("weights", point) ++
-      pairs.zipWithIndex.flatMap { case ((step, change), age) =>
-        ranges(Lbfgs.stepName(age), step) ++ ranges(Lbfgs.changeName(age), change)
-      } ++ (if (rank.rank == 0) Seq(StateRange(Lbfgs.Iterations, 0, Array(iteration.toFloat))) else Nil)
-  }
+  def state: Seq[StateRange] =
+    iterations.vectors.flatMap { case (name, vector) =>
+      split(vector).map { case (from, values) => StateRange(name, from, values) }
+    } ++ (if (rank.rank == 0) Seq(Lbfgs.iterations(iterations.iteration)) else Nil)
 
   def restore(snapshot: Snapshot): Unit = {
     val length = rank.parameters.length
-    // One whole vector at a time.
-    def owned(name: String): Option[Shard] = snapshot.vector(name, length).map(ownedOf)
     rank.parameters.floats.put(0, snapshot.required("weights", length))
-    shown = read(rank.parameters)
-    val pairs = Iterator
-      .from(0)
-      .map { age =>
-        for { step <- owned(Lbfgs.stepName(age)); change <- owned(Lbfgs.changeName(age)) } yield (step, change)
-      }
-      .takeWhile(_.isDefined)
-      .flatten
-      .take(settings(Lbfgs.pairs))
-      .toList
-    begun = (shown, snapshot.required(Lbfgs.Iterations, 1).head.toInt, pairs)
+    // One whole vector at a time.
+    iterations.restore(read(rank.parameters), snapshot)(name => snapshot.vector(name, length).map(ownedOf))
   }
 
   override def counts: Map[String, Seq[Long]] =
-    if (rank.rank == 0) Map("passes" -> Seq(passes), "sums" -> Seq(sums.made)) else Map.empty
+    if (rank.rank == 0) Map("passes" -> Seq(iterations.made), "sums" -> Seq(sums.made)) else Map.empty
 
   private def sum(own: Double): Double = {
     val number = Array(own)
@@ -408,4 +251,48 @@ private final class LbfgsRank(rank: RankContext, transport: Transport, topology:
     val starts = ranges.scanLeft(0) { case (at, (from, until)) => at + until - from }
     ranges.zip(starts).map { case ((from, until), at) => (from, shard.values.slice(at, at + until - from)) }
   }
+}
+
+/** Where the driver holds all vectors (topology `tree`), as MLlib's driver does: Breeze runs there alone. */
+private final class LbfgsDriver(passes: DriverPasses) extends DriverSide with LbfgsPasses {
+  private val (setup, weightsSeen) = (passes.setup, passes.weights.floats)
+  private val iterations = new LbfgsIterations(setup.settings, read(weightsSeen), this)
+
+  /** Numbers of messages: each pass has one of its own. */
+  private var number = 0L
+
+  def step(step: Long): Double = iterations.step()
+
+  def pass(): LbfgsPass = {
+    val loss = passes.pass(0, number)
+    number += 1
+    LbfgsPass(loss / setup.rowsOf(0), read(passes.gradient.floats), loss)
+  }
+
+  def place(x: Shard): Unit = {
+    weightsSeen.put(0, x.values)
+    passes.changed(number)
+  }
+
+  override def drain(): Unit = iterations.drain()
+  def weights: Array[Float] = iterations.point.values.clone()
+
+  def state: Seq[StateRange] = iterations.vectors.map { case (name, vector) => StateRange(name, 0, vector.values.clone()) } :+
+    Lbfgs.iterations(iterations.iteration)
+
+  def restore(snapshot: Snapshot): Unit = {
+    val length = weightsSeen.capacity
+    weightsSeen.put(0, snapshot.required("weights", length))
+    passes.changed(number)
+    iterations.restore(read(weightsSeen), snapshot)(name => snapshot.vector(name, length).map(whole))
+  }
+
+  override def counts: Map[String, Seq[Long]] = Map("passes" -> Seq(iterations.made))
+
+  private def read(vector: FloatBuffer): Shard = {
+    val values = new Array[Float](vector.capacity)
+    vector.get(0, values)
+    whole(values)
+  }
+  private def whole(values: Array[Float]): Shard = new Shard(values, own => own)
 }

@@ -33,9 +33,25 @@ final class SyncSgd extends Algorithm {
 
   def start(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm =
     if (rank.setup.settings(BackupWorkers.count) > 0) new BackupRank(rank, transport)
-    else together(rank, transport, topology)
+    else SyncSgd.together(rank, transport, topology)
 
-  private def together(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm = {
+  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
+    if (setup.settings(BackupWorkers.count) > 0) ShardRank.memory(setup)
+    else SyncSgd.ownedMemory(setup, topology, groups)
+}
+
+object SyncSgd {
+  private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
+
+  val bucketBytes: Key[Int] = Key.int(
+    "bucket_bytes",
+    "1048576",
+    4,
+    "Bytes of gradient that travel as one bucket: sending overlaps the backward pass, and reducing overlaps receiving"
+  )
+
+  /** A rank that waits for all others in every step; a collective call. */
+  private[algorithm] def together(rank: RankContext, transport: Transport, topology: Topology): RankAlgorithm = {
     val settings = rank.setup.settings
     // Around all that follows, so that a server hears of its workers in every wait.
     val signs =
@@ -53,27 +69,14 @@ final class SyncSgd extends Algorithm {
     new SyncSgdRank(rank, base, topology, norm, layers, shares, signs)
   }
 
-  def memory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory =
-    if (setup.settings(BackupWorkers.count) > 0) ShardRank.memory(setup) else ownedMemory(setup, topology, groups)
-
-  private def ownedMemory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = {
+  /** What it needs. */
+  private[algorithm] def ownedMemory(setup: RunContext, topology: Topology, groups: RankGroups): AlgorithmMemory = {
     val bucketLength = SyncSgd.bucketLength(setup.settings)
     val collective =
       topology.memory(groups, setup.spec.parameterCount, bucketLength, setup.codec, setup.parameterCodec)
     val copies = if (setup.parameterCodec.lossless) 0 else 4 * collective.owned
     AlgorithmMemory.owned(setup, collective, copies, collective.owned)
   }
-}
-
-object SyncSgd {
-  private[algorithm] def bucketLength(settings: Settings): Int = math.max(1, settings(bucketBytes) / 4)
-
-  val bucketBytes: Key[Int] = Key.int(
-    "bucket_bytes",
-    "1048576",
-    4,
-    "Bytes of gradient that travel as one bucket: sending overlaps the backward pass, and reducing overlaps receiving"
-  )
 }
 
 /**
@@ -132,17 +135,20 @@ private final class SyncSgdRank(
     signs.foreach(_.stepBegins())
     collective.flush()
     var sent = 0
-    def compute(): Double = rank.computeGradient(
-      step,
-      (from, _) => {
-        timer.switch(Phase.Encode)
-        while (sent < starts.length && starts(sent) >= from) {
-          collective.contribute(sent, sequence)
-          sent += 1
-        }
-        timer.switch(Phase.Compute)
-      }
-    )
+    def compute(): Double =
+      if (rank.rows(step) > rank.setup.rowsAtOnce) rank.computeGradientInParts(step)
+      else
+        rank.computeGradient(
+          step,
+          (from, _) => {
+            timer.switch(Phase.Encode)
+            while (sent < starts.length && starts(sent) >= from) {
+              collective.contribute(sent, sequence)
+              sent += 1
+            }
+            timer.switch(Phase.Compute)
+          }
+        )
     val loss = shares.fold(compute())(_.timed(step)(compute()))
     while (sent < starts.length) { collective.contribute(sent, sequence); sent += 1 }
     exchange(step)

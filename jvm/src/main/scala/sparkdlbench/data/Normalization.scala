@@ -1,12 +1,13 @@
 package sparkdlbench.data
 
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.loss.Target
 
 import java.nio.{FloatBuffer, LongBuffer}
 
 /**
  * Makes a set's values comparable: value → (value − subtract) × factor, after `data.scale`, with numbers from the training
- * rows alone. Each executor computes them when it opens the rows: in the order of the rows and in fp64, so all get the same. Of a
+ * rows alone, in which a row counts by its weight (`data.weight`). Each executor computes them when it opens the rows: in the order of the rows and in fp64, so all get the same. Of a
  * sharded set a Spark job does (`ShardedChange`).
  */
 object Normalization {
@@ -36,7 +37,7 @@ object Normalization {
   /** The change of rows whose moments are known. */
   private[data] def change(mode: String, all: sparkdlbench.data.Moments, shape: Seq[Int]): Change =
     if (mode == "minmax") range(all.low.map(_.toFloat), all.high.map(_.toFloat))
-    else of(mode, Moments(all.mean, all.squares.map(sum => math.sqrt(sum / math.max(1L, all.count)))), shape)
+    else of(mode, Moments(all.mean, all.deviation), shape)
 
   private def of(mode: String, moments: Moments, shape: Seq[Int]): Change = mode match {
     case "mean" => moments.change(_ => 1.0)
@@ -75,21 +76,23 @@ object Normalization {
   private def moments(store: RowStore): Moments = {
     val (sums, squares) = (new Array[Double](store.width), new Array[Double](store.width))
     val first = new Array[Float](store.width)
-    eachRow(store) { (id, row) =>
+    var weights = 0.0
+    eachRow(store) { (id, row, weight) =>
       if (id == 0) System.arraycopy(row, 0, first, 0, row.length)
+      weights += weight
       var i = 0
       while (i < row.length) {
         val difference = row(i).toDouble - first(i)
-        sums(i) += difference
-        squares(i) += difference * difference
+        sums(i) += weight * difference
+        squares(i) += weight * difference * difference
         i += 1
       }
     }
-    val count = math.max(1, store.rows).toDouble
-    val means = sums.indices.map(i => first(i) + sums(i) / count).toArray
+    val all = if (weights > 0) weights else 1.0
+    val means = sums.indices.map(i => first(i) + sums(i) / all).toArray
     val deviations =
       sums.indices
-        .map(i => math.sqrt(math.max(0.0, squares(i) / count - (sums(i) / count) * (sums(i) / count))))
+        .map(i => math.sqrt(math.max(0.0, squares(i) / all - (sums(i) / all) * (sums(i) / all))))
         .toArray
     Moments(means, deviations)
   }
@@ -97,8 +100,8 @@ object Normalization {
   private def range(store: RowStore): Change = {
     val low = Array.fill(store.width)(Float.PositiveInfinity)
     val high = Array.fill(store.width)(Float.NegativeInfinity)
-    eachRow(store) { (_, row) =>
-      var i = 0
+    eachRow(store) { (_, row, weight) =>
+      var i = if (weight > 0) 0 else row.length
       while (i < row.length) { low(i) = math.min(low(i), row(i)); high(i) = math.max(high(i), row(i)); i += 1 }
     }
     range(low, high)
@@ -107,14 +110,15 @@ object Normalization {
   private def range(low: Array[Float], high: Array[Float]): Change =
     Change(low, low.indices.map(i => inverse(high(i).toDouble - low(i)).toFloat).toArray)
 
-  private def eachRow(store: RowStore)(use: (Int, Array[Float]) => Unit): Unit = {
+  /** @param use gets the row's id, its values and its weight */
+  private def eachRow(store: RowStore)(use: (Int, Array[Float], Double) => Unit): Unit = {
     val row = new Array[Float](store.width)
     val (whole, label, one) = (FloatBuffer.wrap(row), LongBuffer.allocate(store.labels), new Array[Int](1))
     var id = 0
     while (id < store.rows) {
       one(0) = id
       store.readAll(one, 0, 1, whole, label)
-      use(id, row)
+      use(id, row, Target.weight(label.get(0)).toDouble)
       id += 1
     }
   }

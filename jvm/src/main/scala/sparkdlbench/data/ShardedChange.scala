@@ -6,6 +6,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.common.{ConfigurationException, Json, WriteFailure}
 import sparkdlbench.config.Settings
+import sparkdlbench.loss.Target
 
 import java.io.{FileNotFoundException, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
@@ -65,7 +66,7 @@ private[data] object ShardedChange {
       val chunk = train.load(first, math.min(until, first + some))
       for (at <- 0 until chunk.rows) {
         chunk.read(at, 0, whole, label)
-        running.add(row, 0) // labels are not counted here
+        running.add(row, 0, Target.weight(label.get(0)).toDouble) // labels are not counted here
       }
     }
     running.result

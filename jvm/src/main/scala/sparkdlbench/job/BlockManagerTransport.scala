@@ -54,7 +54,7 @@ private final class BlockManagerExchange(group: JobRanks) extends Exchange {
     val losses = group.run { state =>
       val rank = state.side[BlockManagerRank]
       rank.fetchWeights(previous)
-      val loss = state.computeGradient(step, (_, _) => ())
+      val loss = state.computeGradientInParts(step)
       rank.putGradient(step)
       loss
     }

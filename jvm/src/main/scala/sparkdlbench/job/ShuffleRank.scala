@@ -61,7 +61,7 @@ private[sparkdlbench] final class ShuffleRank(own: JobRank, placements: IndexedS
   /** This rank's gradient: with two exchanges each slice for its owner, with one everything for everybody. */
   def gradient(step: Long): Iterator[(Int, Array[Byte])] = {
     if (computed != step) {
-      loss = own.computeGradient(step, (_, _) => ())
+      loss = own.computeGradientInParts(step)
       gradientRecords = gradientPieces.indices.map { index =>
         val piece = gradientPieces(index)
         encode(gradients, step, index, piece.from, piece.until)

@@ -3,9 +3,10 @@ package sparkdlbench.job
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sparkdlbench.{RankShuffles, StageWork}
 import org.apache.spark.util.CollectionAccumulator
+import sparkdlbench.algorithm.{Algorithm, DriverPasses}
 import sparkdlbench.codec.{ChosenCodecs, Codec, SentVector}
 import sparkdlbench.common.{MemoryKind, MemoryPart}
-import sparkdlbench.config.{RunKeys, Settings}
+import sparkdlbench.config.{RunKeys, Settings, Variants}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.rank.{
   Exchange,
@@ -13,7 +14,6 @@ import sparkdlbench.rank.{
   JobRank,
   JobRanks,
   KeptRanks,
-  OwnedShard,
   RankSide,
   RunContext,
   Snapshot,
@@ -27,7 +27,8 @@ import java.nio.{ByteBuffer, FloatBuffer}
 /**
  * Topology `tree` over Spark shuffles, a job per step: every rank takes the weights from the broadcast, computes its gradient and
  * sends it to its aggregator; level by level the aggregators (tasks anywhere) sum and send on; the driver sums what the last
- * level returns as task results, updates, and broadcasts the new weights for the next step.
+ * level returns as task results, and the algorithm's side there changes the weights, which are broadcast for the next job. `lbfgs` may make
+ * several jobs a step.
  */
 private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange {
   private val setup = group.setup
@@ -40,9 +41,10 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
   private val executors = group.placements.map(_.executorId).distinct.count(_ != TreeExchange.DriverId)
 
   private val master = new FlatBuffer(setup.spec.parameterCount)
+  private val sum = new FlatBuffer(master.length)
   setup.startFrom(master)
-  private val shard = OwnedShard.apart(0, master, setup.newOptimizer(0, master.length))
   private val weightsSent = new SentVector(pieces.weightCodec, master)
+  private val algorithm = Variants.find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm)).atDriver(Passes)
 
   /** The weights that the ranks do not have yet. */
   private var broadcast: Option[Broadcast[Array[Array[Byte]]]] = None
@@ -50,67 +52,83 @@ private[sparkdlbench] final class TreeExchange(group: JobRanks) extends Exchange
   group.run(state => state.keep(new TreeRank(state)))
 
   def step(step: Long): Double = {
-    val start = System.nanoTime()
-    reports.reset()
-    val results = runTree(step)
-    drop()
-    timer.restart(Phase.Reduce)
-    sumUp(step, results)
-    timer.switch(Phase.Update)
-    shard.updateWhole(setup.settings, setup.spec.layout.size, step)
-    timer.switch(Phase.Encode)
-    publish(step)
-    reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })
-    val (leaves, above) = reports.phases.splitAt(1) // aggregators are no rank's tasks
-    group.countJob(System.nanoTime() - start, leaves, above :+ Seq(timer.take()))
-    reports.losses.sum
+    timer.restart(Phase.Update)
+    val loss = algorithm.step(step)
+    group.countJob(0, Nil, Seq(Seq(timer.take())))
+    loss
   }
 
-  def synchronize(): Unit = broadcast.foreach { weights =>
-    group.run(state => state.side[TreeRank].takeIn(weights))
+  private object Passes extends DriverPasses {
+    def setup: RunContext = group.setup
+    def weights: FlatBuffer = master
+    def gradient: FlatBuffer = sum
+
+    def pass(step: Long, number: Long): Double = {
+      group.countJob(0, Nil, Seq(Seq(timer.take())))
+      val start = System.nanoTime()
+      reports.reset()
+      val results = runTree(step, number)
+      drop()
+      timer.restart(Phase.Reduce)
+      sumUp(number, results)
+      reports.all.foreach(_.bytes.foreach { case (channel, count) => bytes.add(channel, count) })
+      val (leaves, above) = reports.phases.splitAt(1) // aggregators are no rank's tasks
+      group.countJob(System.nanoTime() - start, leaves, above :+ Seq(timer.take()))
+      timer.restart(Phase.Update)
+      reports.losses.sum
+    }
+
+    def changed(number: Long): Unit = {
+      timer.switch(Phase.Encode)
+      publish(number)
+      timer.switch(Phase.Update)
+    }
+  }
+
+  def synchronize(): Unit = {
+    algorithm.drain()
+    broadcast.foreach(sent => group.run(state => state.side[TreeRank].takeIn(sent)))
     drop()
   }
 
-  def weights(): Array[Float] = shard.values
+  def weights(): Array[Float] = algorithm.weights
   override def isAtDriver: Boolean = true
-  override def state: Seq[StateRange] = shard.state
-
-  override def restore(snapshot: Snapshot): Unit = {
-    shard.restore(snapshot.vectors(master.length))
-    publish(snapshot.step - 1)
-  }
+  override def state: Seq[StateRange] = algorithm.state
+  override def restore(snapshot: Snapshot): Unit = algorithm.restore(snapshot)
+  override def counts: Map[String, Seq[Long]] = algorithm.counts
   override def unrankedBytes: Map[String, Long] = bytes.toMap
   override def close(): Unit = drop()
 
   /** The records that reach the driver. */
-  private def runTree(step: Long): Seq[Array[Byte]] = {
-    val leaves = TreeGradientWork(group.kept, step, broadcast, levels.headOption.getOrElse(0), reports.sink)
+  private def runTree(step: Long, number: Long): Seq[Array[Byte]] = {
+    val leaves = TreeGradientWork(group.kept, step, number, broadcast, levels.headOption.getOrElse(0), reports.sink)
     if (levels.isEmpty) shuffles.collect(group.locations, None, leaves).flatten.map(_._2)
     else {
       val first = shuffles.plan(group.locations, None, levels.head, leaves)
       // The last level does not write a shuffle: its tasks' results are the driver's.
       val planned = levels.zip(levels.tail).zipWithIndex.scanLeft(first) { case (below, ((count, above), index)) =>
-        shuffles.plan(TreeExchange.anywhere(count), Some(below), above, sums(step, index, count, above))
+        shuffles.plan(TreeExchange.anywhere(count), Some(below), above, sums(number, index, count, above))
       }
-      val top = sums(step, levels.size - 1, levels.last, 0)
+      val top = sums(number, levels.size - 1, levels.last, 0)
       try shuffles.collect(TreeExchange.anywhere(levels.last), Some(planned.last), top).flatten.map(_._2)
       finally planned.foreach(shuffles.remove)
     }
   }
 
-  private def sums(step: Long, level: Int, count: Int, above: Int): TreeSumWork = {
+  private def sums(number: Long, level: Int, count: Int, above: Int): TreeSumWork = {
     val children = if (level == 0) setup.workers else levels(level - 1)
-    TreeSumWork(setup.settings, master.length, step, level + 1, children, count, above, reports.sink)
+    TreeSumWork(setup.settings, master.length, number, level + 1, children, count, above, reports.sink)
   }
 
-  private def sumUp(step: Long, results: Seq[Array[Byte]]): Unit = {
+  private def sumUp(number: Long, results: Seq[Array[Byte]]): Unit = {
     val children = levels.lastOption.getOrElse(setup.workers)
-    pieces.sum(step, 0 until children, results.iterator, shard.gradient)("The driver waited for the gradient")
+    pieces.sum(number, 0 until children, results.iterator, sum.floats)("The driver waited for the gradient")
   }
 
-  private def publish(step: Long): Unit = {
-    val encoded = pieces.encodeWeights(step, weightsSent)
+  private def publish(number: Long): Unit = {
+    val encoded = pieces.encodeWeights(number, weightsSent)
     timer.switch(Phase.Send)
+    drop() // what nobody has read
     broadcast = Some(group.sc.broadcast(encoded))
     val size = encoded.map(record => (record.length - ShuffleRecord.HeaderBytes).toLong).sum
     if (executors > 0) bytes.add("broadcast", size * executors)
@@ -139,6 +157,7 @@ private[sparkdlbench] object TreeExchange {
     val parameters = setup.spec.parameterCount
     val scratch = new TreePieces(setup.settings, parameters).scratchBytes
     val levels = Tree.levels(setup.workers, setup.settings(Tree.depth))
+    val algorithm = Variants.find[Algorithm]("algorithm", setup.settings(RunKeys.algorithm))
     val (gradient, weights) = (setup.codec.maxBytes(parameters), setup.parameterCodec.maxBytes(parameters))
     val children = (setup.workers +: levels).zip(levels).map { case (below, count) => (below + count - 1) / count }
     val atTimes = (2L +: children.map(_ + 1L)).max * gradient
@@ -154,6 +173,7 @@ private[sparkdlbench] object TreeExchange {
       driver = Seq(
         MemoryPart("weights and their gradient", MemoryKind.Direct, 8L * parameters + scratch),
         ExchangeMemory.optimizer(setup, parameters),
+        MemoryPart("the algorithm's vectors", MemoryKind.Heap, algorithm.driverHeap(setup)),
         MemoryPart("gradients that reach the driver, as they arrive and read", MemoryKind.Heap, 2 * reaching),
         MemoryPart("weights as they are broadcast, encoded and stored", MemoryKind.Heap, 2 * weights)
       ),
@@ -223,15 +243,19 @@ private[sparkdlbench] final class TreeRank(own: JobRank) extends RankSide {
   }
 
   /**
+   * @param step
+   *   whose rows
+   * @param number
+   *   of the pass: a task that is repeated sends the same again
    * @param aggregators
    *   on the level above; 0: the driver
    */
-  def gradient(step: Long, aggregators: Int): Iterator[(Int, Array[Byte])] = {
-    if (computed != step) {
-      loss = own.computeGradient(step, (_, _) => ())
+  def gradient(step: Long, number: Long, aggregators: Int): Iterator[(Int, Array[Byte])] = {
+    if (computed != number) {
+      loss = own.computeGradientInParts(step)
       own.timer.switch(Phase.Encode)
-      records = pieces.encodeGradient(step, own.rank, gradients)
-      computed = step
+      records = pieces.encodeGradient(number, own.rank, gradients)
+      computed = number
       TreeRank.sent(records, TreeRank.channel(aggregators, own.executorId)).foreach { case (channel, count) =>
         own.bytes.add(channel, count)
       }
@@ -257,6 +281,7 @@ private[sparkdlbench] object TreeRank {
 private final case class TreeGradientWork(
     ranks: KeptRanks,
     step: Long,
+    number: Long,
     weights: Option[Broadcast[Array[Array[Byte]]]],
     aggregators: Int,
     reports: CollectionAccumulator[StageReport]
@@ -265,7 +290,7 @@ private final case class TreeGradientWork(
   protected def run(state: JobRank, input: Iterator[Array[Byte]]): Iterator[(Int, Array[Byte])] = {
     val rank = state.side[TreeRank]
     weights.foreach(rank.takeIn)
-    rank.gradient(step, aggregators)
+    rank.gradient(step, number, aggregators)
   }
   override protected def loss(state: JobRank): Double = state.side[TreeRank].loss
 }
@@ -274,7 +299,7 @@ private final case class TreeGradientWork(
 private final case class TreeSumWork(
     settings: Settings,
     length: Int,
-    step: Long,
+    number: Long,
     stage: Int,
     children: Int,
     aggregators: Int,
@@ -289,11 +314,11 @@ private final case class TreeSumWork(
     val pieces = new TreePieces(settings, length)
     val sum = new FlatBuffer(length)
     val senders = Tree.children(task, aggregators, children)
-    pieces.sum(step, senders, input, sum.floats)(
+    pieces.sum(number, senders, input, sum.floats)(
       s"Aggregator $task of level $stage of the tree waited for the gradient"
     )
     timer.switch(Phase.Encode)
-    val records = pieces.encodeGradient(step, task, new SentVector(pieces.codec, sum))
+    val records = pieces.encodeGradient(number, task, new SentVector(pieces.codec, sum))
     timer.switch(Phase.Send)
     sent = TreeRank.sent(records, TreeRank.channel(above, org.apache.spark.SparkEnv.get.executorId))
     val to = if (above == 0) 0 else Tree.parent(task, above)

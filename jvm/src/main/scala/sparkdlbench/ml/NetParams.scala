@@ -1,13 +1,13 @@
 package sparkdlbench.ml
 
-import org.apache.spark.ml.param.shared.{HasValidationIndicatorCol, HasWeightCol}
+import org.apache.spark.ml.param.shared.{HasStandardization, HasValidationIndicatorCol, HasWeightCol}
 import org.apache.spark.ml.param.{IntParam, Param, ParamValidators}
 
 import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /** The parameters of an estimator that trains a net, besides the columns. */
-trait NetParams extends NetColumns with HasValidationIndicatorCol with HasWeightCol {
+trait NetParams extends NetColumns with HasValidationIndicatorCol with HasWeightCol with HasStandardization {
 
   /** The model family's name and its keys (`hidden`); `mlp` by default. */
   final val model: Param[Map[String, String]] =
@@ -39,6 +39,7 @@ trait NetParams extends NetColumns with HasValidationIndicatorCol with HasWeight
     batch -> 128,
     epochs -> 5,
     settings -> Map.empty[String, String],
+    standardization -> true,
     initialModel -> ""
   )
 
@@ -56,6 +57,13 @@ trait NetParams extends NetColumns with HasValidationIndicatorCol with HasWeight
 
   /** A column of numbers of at least 0: training minimises sum(weight × loss) / sum(weight), as Spark ML's own estimators do. */
   def setWeightCol(value: String): this.type = set(weightCol, value)
+
+  /**
+   * Whether features are standardised by the training rows, each weighted by `weightCol`; true by default, as with Spark ML's own estimators,
+   * which leave the means where they are. The key `data.normalize` among the settings takes its place. The model does the same with the rows it
+   * gets.
+   */
+  def setStandardization(value: Boolean): this.type = set(standardization, value)
   def setModel(name: String): this.type = set(model, Map("name" -> name))
 
   /** With keys of the model's: `setModel(Map("name" -> "mlp", "hidden" -> "100,50"))`. */

@@ -6,6 +6,7 @@ import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, NumericType
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.config.Aliases
+import sparkdlbench.data.Normalization
 import sparkdlbench.results.SavedModel
 import sparkdlbench.train.TrainingRun
 
@@ -163,7 +164,9 @@ object NetTraining {
           "batch" -> own.getBatch.toString,
           "epochs" -> own.getEpochs.toString
         )
-        val settings = data ++ skipping ++ choosing ++ numbers ++ asked
+        val standard =
+          if (own.getStandardization) Map(Normalization.mode.name -> "standard") else Map.empty[String, String]
+        val settings = data ++ skipping ++ choosing ++ numbers ++ standard ++ asked
         val result = TrainingRun.prepare(spark.sparkContext, settings).train()
         result.best
           .filter(_ => settings.getOrElse("keep_best", "off") != "off")

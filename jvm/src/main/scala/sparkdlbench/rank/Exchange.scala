@@ -62,6 +62,9 @@ trait Exchange extends AutoCloseable {
   /** Payload bytes by channel that no rank has counted. */
   def unrankedBytes: Map[String, Long] = Map.empty
 
+  /** What its algorithm counted, by name, place by place. */
+  def counts: Map[String, Seq[Long]] = Map.empty
+
   /** Removes what the exchange has left in Spark; also called after a failure. */
   override def close(): Unit
 }

@@ -66,6 +66,8 @@ object Combination {
         Some(s"transport ${transport.name} makes a Spark job per step and carries nothing while gradients are computed")
       case _ if !algorithm.sumsEveryStep =>
         Some(s"with algorithm ${algorithm.name} the workers' weights differ, and so what their layers give")
+      case _ if algorithm.fullBatch =>
+        Some(s"with algorithm ${algorithm.name} each worker computes its rows in parts of its own")
       case _ if settings(BatchShares.kind) == "speed" =>
         Some(
           "with batch_shares.by = speed each then waits for the slowest there, so that all seem to be as fast as that one"
@@ -97,13 +99,17 @@ object Combination {
         s"Transport ${transport.name} makes a Spark job per step and cannot carry the topology '$topology'. " +
           s"Valid with it: ${transport.topologies.toSeq.sorted.mkString(", ")}."
       )
-    else if (!algorithm.sumsEveryStep)
+    else if (!algorithm.sumsEveryStep && !(algorithm.isAtDriver && topology == "tree"))
       Some(
         s"Transport ${transport.name} makes a Spark job per step, in which all workers' gradients are summed: it carries the algorithm " +
-          s"${Variants.all[Algorithm].filter(_.sumsEveryStep).map(_.name).mkString(" or ")} alone, not '${algorithm.name}'. Use a transport of the one-stage shape, such as block-stream."
+          s"${names(_.sumsEveryStep)} alone, with topology tree also ${names(each => each.isAtDriver && !each.sumsEveryStep)}, not '${algorithm.name}'. " +
+          "Use a transport of the one-stage shape, such as block-stream."
       )
     else None
   }
+
+  private def names(which: Algorithm => Boolean): String =
+    Variants.all[Algorithm].filter(which).map(_.name).mkString(" or ")
 
   private def layerwise(transport: JobTransport, settings: Settings): Option[String] = {
     val optimizer = Variants.find[OptimizerVariant]("optimizer", settings(RunKeys.optimizer))

@@ -102,6 +102,11 @@ object MemoryEstimate {
     Seq(
       MemoryPart("weights", Direct, 4 * parameters),
       MemoryPart("gradient", Direct, 4 * parameters),
+      MemoryPart(
+        "gradients of parts of a step's rows, added up",
+        Direct,
+        if (setup.rowsAtOnce < setup.plan.maxShare) 4 * parameters else 0
+      ),
       MemoryPart("engine's buffers", Direct, engine.direct),
       MemoryPart("activations (upper bound)", Native, engine.native),
       MemoryPart("engine's objects", Heap, engine.heap),

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.algorithm.BackupWorkers
+import sparkdlbench.algorithm.{Algorithm, BackupWorkers}
 import sparkdlbench.codec.ChosenCodecs
 import sparkdlbench.common.DivergedException
 import sparkdlbench.config.{Key, KeyGroup, RunKeys, Settings, Variants}
@@ -48,7 +48,7 @@ object NonFinite {
         "with topology sliced and codec fp32, bf16 or fp16."
     )
     if (!skips(settings)) None
-    else if (settings(RunKeys.algorithm) != "sync-sgd")
+    else if (!sums(settings))
       refused(s"with algorithm ${settings(RunKeys.algorithm)} each worker's updates are its own")
     else if (settings(BackupWorkers.count) > 0)
       refused(s"backup_workers = ${settings(BackupWorkers.count)} lets each shard drop other gradients")
@@ -57,6 +57,9 @@ object NonFinite {
     else if (settings(RunKeys.topology) == "tree") refused("with topology tree the driver alone updates")
     else None
   }
+
+  private def sums(settings: Settings): Boolean =
+    Variants.find[Algorithm]("algorithm", settings(RunKeys.algorithm)).sumsEveryStep
 
   /** Ends the run after an evaluation on weights that are no numbers any more. @param step the last one made, from 0 */
   def check(setup: RunSetup, step: Long, test: Evaluation): Unit =
@@ -75,7 +78,7 @@ object NonFinite {
       Some(s"Lower optimizer.learning_rate (it is ${settings(RunKeys.learningRate)})"),
       Some(s"warm it up (schedule.warmup_steps, it is ${settings(LearningRateSchedule.warmupSteps)})"),
       Some("bound the gradient (clip_norm = 1)").filter(_ =>
-        settings(Clipping.norm) == 0 && settings(RunKeys.algorithm) == "sync-sgd"
+        settings(Clipping.norm) == 0 && sums(settings)
       )
     ).flatten
     new DivergedException(

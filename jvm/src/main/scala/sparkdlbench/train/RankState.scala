@@ -102,19 +102,22 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   def computeGradientInParts(step: Long): Double = {
     val rows = this.rows(step)
     if (rows <= setup.rowsAtOnce) computeGradient(step, (_, _) => ())
-    else {
-      var losses = 0.0
-      for (from <- 0 until rows by setup.rowsAtOnce) {
-        timer.switch(Phase.Data)
-        val batch = training.readPart(step, from, math.min(rows, from + setup.rowsAtOnce))
-        timer.switch(Phase.Compute)
-        losses += engine.step(batch, 1.0f / setup.rowsOf(step), (_, _) => ())
-        if (from == 0) FloatOps.copy(gradients.floats, partsSum.floats)
-        else FloatOps.addInto(partsSum.floats, gradients.floats)
-      }
-      FloatOps.copy(partsSum.floats, gradients.floats)
-      losses
+    else if (guard.on) guard.checked(rows)(sumOfParts(step, rows))
+    else sumOfParts(step, rows)
+  }
+
+  private def sumOfParts(step: Long, rows: Int): Double = {
+    var losses = 0.0
+    for (from <- 0 until rows by setup.rowsAtOnce) {
+      timer.switch(Phase.Data)
+      val batch = training.readPart(step, from, math.min(rows, from + setup.rowsAtOnce))
+      timer.switch(Phase.Compute)
+      losses += engine.step(batch, 1.0f / setup.rowsOf(step), (_, _) => ())
+      if (from == 0) FloatOps.copy(gradients.floats, partsSum.floats)
+      else FloatOps.addInto(partsSum.floats, gradients.floats)
     }
+    FloatOps.copy(partsSum.floats, gradients.floats)
+    losses
   }
   private lazy val partsSum = new FlatBuffer(parameters.length)
 

@@ -22,6 +22,7 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
     "local-sgd" -> Seq("algorithm" -> "local-sgd", "local.tau" -> "2"),
     "easgd" -> Seq("algorithm" -> "easgd", "easgd.tau" -> "3"),
     "gossip" -> Seq("algorithm" -> "gossip", "gossip.tau" -> "2"),
+    "gd" -> Seq("algorithm" -> "gd", "gd.rows" -> "200"),
     "lbfgs" -> Seq("algorithm" -> "lbfgs", "lbfgs.rows" -> "200"),
     "downpour" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.n_push" -> "2"),
     "bounded" -> Seq("algorithm" -> "downpour", "topology" -> "ps", "ps.shards" -> "2", "downpour.stale" -> "0"),

@@ -62,7 +62,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     val exchange =
       (0 until workers).map(topology.bytesPerStep(_, alone, parameters, 1000, fp32, fp32).total.get).sum
     Some(algorithm).collect {
-      case "sync-sgd" => steps * exchange
+      case "sync-sgd" | "gd" => steps * exchange
       case "local-sgd" => steps / 2 * exchange
       case "easgd" => steps / 3 * exchange
       case "gossip" => steps / 2 * workers * 2 * 4L * parameters + exchange
@@ -73,7 +73,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
   }
 
   test("the algorithms are found") {
-    assert(Set("sync-sgd", "local-sgd", "downpour", "easgd", "gossip", "lbfgs").subsetOf(algorithms.toSet))
+    assert(Set("sync-sgd", "gd", "local-sgd", "downpour", "easgd", "gossip", "lbfgs").subsetOf(algorithms.toSet))
   }
 
   private val weights = mutable.Map.empty[(String, String), (String, Array[Float])]
@@ -110,7 +110,9 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     assert(overPs.map(_.name) == Seq("ps"))
     for (transport <- transports; algorithm <- algorithms; topology <- topologies) {
       val carried = transport match {
-        case job: JobTransport => algorithm == "sync-sgd" && job.topologies.contains(topology.name)
+        case job: JobTransport =>
+          val carried = Set("sync-sgd", "gd")(algorithm) || (algorithm == "lbfgs" && topology.name == "tree")
+          carried && job.topologies.contains(topology.name)
         case _ => topology.amongRanks && takes(algorithm, topology.name, transport.name)
       }
       assert(refusal(chosen(algorithm, topology.name, transport.name)).isEmpty == carried)

@@ -116,6 +116,21 @@ class LbfgsSuite extends AnyFunSuite with LocalRuns {
     }
   }
 
+  test("where the driver sums, a Spark job a pass: the same way, evaluations and checkpoints") {
+    val (one, tree) = (run("workers" -> "1"), Seq("transport" -> "shuffle", "topology" -> "tree"))
+    for (workers <- Seq("1", "3", "6")) {
+      val many = run(tree ++ Seq("workers" -> workers, "lbfgs.rows" -> "100"): _*)
+      losses(one).zip(losses(many)).take(4).foreach { case (a, b) => assert(math.abs(a - b) / a < 1e-3, workers) }
+      assert(accuracy(many) > 0.9, s"$workers workers: ${accuracy(many)}")
+      assert(counted(many, "passes") >= 13 && counted(many, "passes") <= 30, counted(many, "passes"))
+    }
+    val folder = Files.createTempDirectory("checkpoints").toUri.toString
+    val whole = run(tree: _*)
+    run(tree ++ Seq("checkpoint.dir" -> folder, "epochs" -> "5"): _*)
+    assert(run(tree :+ ("resume" -> folder): _*).weights === whole.weights)
+    assert(accuracy(run("resume" -> folder, "workers" -> "2")) > 0.9)
+  }
+
   test("rows at a time change nothing but rounding; weight decay is part of the loss") {
     val whole = run("lbfgs.rows" -> "100000", "epochs" -> "4")
     val parts = run("lbfgs.rows" -> "37", "epochs" -> "4")
@@ -148,6 +163,7 @@ class LbfgsSuite extends AnyFunSuite with LocalRuns {
       Seq("transport" -> "shuffle") -> "sync-sgd alone",
       Seq("topology" -> "tree") -> "through the driver",
       Seq("clip_norm" -> "1") -> "algorithm lbfgs does not know",
+      Seq("clip_norm" -> "1", "transport" -> "shuffle", "topology" -> "tree") -> "which clip_norm = 1.0 would shorten",
       Seq(
         "data.source" -> "synthetic",
         "data.shape" -> "3,64,64",

@@ -124,7 +124,7 @@ class DecodingSuite extends AnyFunSuite with SourceFixture {
   test("the doctor does not hold rows that nobody has counted against those of a checkpoint") {
     val run = Map("workers" -> "2", "batch" -> "32", "model.hidden" -> "16", "transport" -> "block-stream") +
       ("data.scale" -> "0.0001")
-    for (algorithm <- Seq("sync-sgd", "lbfgs")) {
+    for (algorithm <- Seq("sync-sgd", "gd", "lbfgs")) {
       val checkpoints = folder.resolve(s"checkpoints of $algorithm").toString
       val written = run ++ chosen("algorithm" -> algorithm, "checkpoint.dir" -> checkpoints, "max_steps" -> "2") ++
         Map("results" -> folder.resolve("results").toString)

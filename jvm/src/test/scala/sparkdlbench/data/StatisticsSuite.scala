@@ -70,6 +70,23 @@ class StatisticsSuite extends AnyFunSuite with SourceFixture {
     }
   }
 
+  test("a row of weight 2 counts twice in the moments and one of weight 0 not, in one part or in several") {
+    val random = new scala.util.Random(9)
+    val weighted = Seq.tabulate(90)(at => (Array(random.nextFloat() + 1e3f, random.nextFloat()), (at % 3).toDouble))
+    def moments(rows: Seq[(Array[Float], Double)]): Moments = {
+      val running = new RunningMoments(2)
+      rows.foreach { case (row, weight) => running.add(row, 0, weight) }
+      running.result
+    }
+    val twice = moments(weighted.flatMap { case (row, weight) => Seq.fill(weight.toInt)(row -> 1.0) })
+    val parts = weighted.filter(_._2 == 0).grouped(7).toSeq ++ weighted.grouped(7)
+    Seq(moments(weighted), parts.map(moments).foldLeft(Moments.none)(_ merge _)).foreach { found =>
+      assert(found.weight == twice.weight && found.low.toSeq == twice.low.toSeq && found.high.toSeq == twice.high.toSeq)
+      found.mean.zip(twice.mean).foreach { case (a, b) => assert(math.abs(a - b) < 1e-9) }
+      found.deviation.zip(twice.deviation).foreach { case (a, b) => assert(math.abs(a - b) < 1e-9) }
+    }
+  }
+
   test("bad records fail, or are counted") {
     val path = write("bad-stats.csv", "0,1\n0,x\n1,3\n").toString
     val base = Seq("data.source" -> "csv", "data.path" -> path)

@@ -183,6 +183,21 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     assert(SparkDLRegressionModel.load(path).transform(line).collect().toSeq == predicted.collect().toSeq)
   }
 
+  test("features are standardised by the training rows, unless the parameter or the settings say otherwise") {
+    val far = words.select((col("x") * 1e4 - 300).as("x"), (col("y") * 1e-3 + 7).as("y"), col("kind"))
+    val columns = classifier().setFeaturesCols(Array("x", "y"))
+    def likely(estimator: SparkDLClassifier, frame: DataFrame): Seq[Double] = {
+      val indexed = indexer.fit(frame).transform(frame)
+      estimator.fit(indexed).transform(indexed).select("probability").collect().toSeq.flatMap(_.getAs[Vector](0).toArray)
+    }
+    def apart(one: Seq[Double], other: Seq[Double]) = one.zip(other).map { case (a, b) => math.abs(a - b) }.max
+    val near = likely(columns, words)
+    assert(apart(likely(columns, far), near) < 5e-3)
+    val plain = likely(classifier().setFeaturesCols(Array("x", "y")).setStandardization(false), words)
+    assert(apart(plain, near) > 0.01)
+    assert(likely(columns.setSettings(columns.getSettings + ("normalize" -> "none")), words) == plain)
+  }
+
   test("rows to validate on choose the epoch, and an earlier model is a start") {
     val validated = rows.withColumn("held", rand(3) < 0.3)
     val model = classifier().setValidationIndicatorCol("held").fit(validated)

@@ -373,7 +373,8 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
         if initial is not None:
             module = copy.deepcopy(module)
             start: Any = initial.net if isinstance(initial, _TrainedModel) else initial
-            module.load_state_dict((load_model(start) if isinstance(start, (str, Path)) else start).state_dict())
+            start = load_model(start) if isinstance(start, (str, Path)) else start
+            module.load_state_dict(start.state_dict())
         settings = dict(keywords)
         standard = settings.pop("normalize", "standard" if self.getStandardization() else "none")
         if standard not in ("standard", "none"):

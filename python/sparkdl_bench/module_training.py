@@ -108,8 +108,9 @@ def train(module: Any, rows: Rows, *, workers: int | str, batch: int, epochs: in
     own = copy.deepcopy(module)
     _check_outputs(own, rows)
     seed = int(settings.get("seed", 0))
-    with_labels = {"classes": rows.classes} if rows.classes is not None else {}
-    fed = dataset(rows.frame, label=LABEL, columns=[FEATURES], batch=batch, seed=seed, kind="torch", **with_labels)
+    fed = dataset(
+        rows.frame, label=LABEL, columns=[FEATURES], batch=batch, seed=seed, kind="torch", classes=rows.classes
+    )
     fed_test = None
     if rows.test is not None:
         fed_test = dataset(
@@ -118,7 +119,7 @@ def train(module: Any, rows: Rows, *, workers: int | str, batch: int, epochs: in
             columns=[FEATURES],
             batch=_test_batch(rows.test.count(), int(workers)),
             kind="torch",
-            **with_labels,
+            classes=rows.classes,
         )
     task = _Task(
         own,
@@ -270,7 +271,7 @@ def _train_rank(task: _Task) -> dict[str, Any] | None:
             total += lost.detach().double()
             step += 1
         dist.all_reduce(total)
-        told = {"train_loss": float(total) / task.rows, **_tested(task, module, loss_of)}
+        told: dict[str, Any] = {"train_loss": float(total) / task.rows, **_tested(task, module, loss_of)}
         if rank == 0:
             report(epoch=epoch, **told)
         if not math.isfinite(told["train_loss"]):

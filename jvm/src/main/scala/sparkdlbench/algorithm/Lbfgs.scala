@@ -277,7 +277,9 @@ private final class LbfgsDriver(passes: DriverPasses) extends DriverSide with Lb
   override def drain(): Unit = iterations.drain()
   def weights: Array[Float] = iterations.point.values.clone()
 
-  def state: Seq[StateRange] = iterations.vectors.map { case (name, vector) => StateRange(name, 0, vector.values.clone()) } :+
+  def state: Seq[StateRange] = iterations.vectors.map { case (name, vector) =>
+    StateRange(name, 0, vector.values.clone())
+  } :+
     Lbfgs.iterations(iterations.iteration)
 
   def restore(snapshot: Snapshot): Unit = {

@@ -197,7 +197,9 @@ private final class LbfgsIterations(settings: Settings, start: Shard, passes: Lb
     shown = weights
     val pairs = Iterator
       .from(0)
-      .map(age => for { step <- vector(Lbfgs.stepName(age)); change <- vector(Lbfgs.changeName(age)) } yield (step, change))
+      .map(age =>
+        for { step <- vector(Lbfgs.stepName(age)); change <- vector(Lbfgs.changeName(age)) } yield (step, change)
+      )
       .takeWhile(_.isDefined)
       .flatten
       .take(settings(Lbfgs.pairs))

@@ -102,7 +102,9 @@ object Combination {
     else if (!algorithm.sumsEveryStep && !(algorithm.isAtDriver && topology == "tree"))
       Some(
         s"Transport ${transport.name} makes a Spark job per step, in which all workers' gradients are summed: it carries the algorithm " +
-          s"${names(_.sumsEveryStep)} alone, with topology tree also ${names(each => each.isAtDriver && !each.sumsEveryStep)}, not '${algorithm.name}'. " +
+          s"${names(_.sumsEveryStep)} alone, with topology tree also ${names(each =>
+              each.isAtDriver && !each.sumsEveryStep
+            )}, not '${algorithm.name}'. " +
           "Use a transport of the one-stage shape, such as block-stream."
       )
     else None

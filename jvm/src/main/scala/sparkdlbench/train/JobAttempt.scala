@@ -151,8 +151,9 @@ private[train] final class JobAttempt(
     val (facts, change) =
       group.states(rank => (rank.engine.facts, if (rank.rank == 0) rank.run.data.change else None)).head
     val bytes = ByteCounter.sum(group.states(_.bytes.toMap) :+ exchange.unrankedBytes)
-    val skipped =
-      if (NonFinite.skips(setup.settings)) Map(NonFinite.Skipped -> Seq(group.states(_.guard.skipped).head)) else Map.empty
+    val skipped: Map[String, Seq[Long]] =
+      if (NonFinite.skips(setup.settings)) Map(NonFinite.Skipped -> Seq(group.states(_.guard.skipped).head))
+      else Map.empty
     recorder.counted(Seq(exchange.counts, skipped))
     Trained(weights, JobStatistics.of(setup, group), bytes, facts, best = epochs.best, change = change)
   }

@@ -77,9 +77,7 @@ object NonFinite {
     val remedies = Seq(
       Some(s"Lower optimizer.learning_rate (it is ${settings(RunKeys.learningRate)})"),
       Some(s"warm it up (schedule.warmup_steps, it is ${settings(LearningRateSchedule.warmupSteps)})"),
-      Some("bound the gradient (clip_norm = 1)").filter(_ =>
-        settings(Clipping.norm) == 0 && sums(settings)
-      )
+      Some("bound the gradient (clip_norm = 1)").filter(_ => settings(Clipping.norm) == 0 && sums(settings))
     ).flatten
     new DivergedException(
       s"The training diverged in step ${step + 1} of ${setup.totalSteps} (epoch ${step / setup.stepsPerEpoch + 1}): $found. " +

@@ -32,7 +32,10 @@ class GradientDescentSuite extends AnyFunSuite with LocalRuns {
   test("rows at a time change nothing but rounding, with any number of workers and any topology") {
     val whole = run("gd.rows" -> "100000", "workers" -> "1")
     for ((topology, workers, rows) <- Seq(("sliced", 2, 37), ("ring", 3, 1), ("recursive", 4, 359), ("ps", 3, 200)))
-      assert(apart(run("topology" -> topology, "workers" -> s"$workers", "gd.rows" -> s"$rows"), whole) < 1e-5, topology)
+      assert(
+        apart(run("topology" -> topology, "workers" -> s"$workers", "gd.rows" -> s"$rows"), whole) < 1e-5,
+        topology
+      )
     val own = run("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> "1", "workers" -> "2", "gd.rows" -> "100")
     assert(apart(own, whole) < 1e-5)
   }
@@ -61,11 +64,11 @@ class GradientDescentSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("what it cannot use it refuses, and says why") {
+    val images = Seq("model.name" -> "resnet-18", "data.source" -> "synthetic", "data.shape" -> "3,32,32")
     val refused = Seq(
       Seq("backup_workers" -> "1", "topology" -> "ps") -> "Algorithm gd sums the gradients of all rows",
       Seq("batch_shares.by" -> "speed") -> "Algorithm gd deals out the training rows once",
-      Seq("model.name" -> "resnet-18", "data.source" -> "synthetic", "data.shape" -> "3,32,32") :+
-        ("model.sync_batch_norm" -> "true") -> "with algorithm gd each worker computes its rows in parts of its own"
+      (images :+ ("model.sync_batch_norm" -> "true")) -> "with algorithm gd each worker computes its rows in parts of its own"
     )
     for ((chosen, why) <- refused) {
       val message = intercept[ConfigurationException](run(chosen: _*)).getMessage

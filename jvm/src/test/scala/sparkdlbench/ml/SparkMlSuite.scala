@@ -188,7 +188,13 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     val columns = classifier().setFeaturesCols(Array("x", "y"))
     def likely(estimator: SparkDLClassifier, frame: DataFrame): Seq[Double] = {
       val indexed = indexer.fit(frame).transform(frame)
-      estimator.fit(indexed).transform(indexed).select("probability").collect().toSeq.flatMap(_.getAs[Vector](0).toArray)
+      estimator
+        .fit(indexed)
+        .transform(indexed)
+        .select("probability")
+        .collect()
+        .toSeq
+        .flatMap(_.getAs[Vector](0).toArray)
     }
     def apart(one: Seq[Double], other: Seq[Double]) = one.zip(other).map { case (a, b) => math.abs(a - b) }.max
     val near = likely(columns, words)

@@ -23,6 +23,7 @@ class CombinationLaws extends AnyFunSuite with LocalRuns {
     "in_memory_first" -> "off",
     "workers" -> workers.toString,
     "max_steps" -> steps.toString,
+    "epochs" -> steps.toString, // of those whose steps are passes
     "evaluate_every" -> "0",
     "resources.hertz" -> "0",
     "bucket_bytes" -> "4000"

@@ -55,7 +55,8 @@ class GradientDescentSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("updates that are not finite are left out at all workers alike, also of rows in parts") {
-    val far = Seq("optimizer.learning_rate" -> "1e30", "epochs" -> "30", "gd.rows" -> "50", "on_nonfinite" -> "skip")
+    val far = Seq("optimizer.learning_rate" -> "1e30", "epochs" -> "30", "gd.rows" -> "50", "on_nonfinite" -> "skip") :+
+      ("evaluate_every" -> "0")
     val message = intercept[DivergedException](run(far: _*)).getMessage
     assert(message.contains("the gradients of 10 steps in a row were not finite"), message)
     val fine = run("on_nonfinite" -> "skip", "gd.rows" -> "50")

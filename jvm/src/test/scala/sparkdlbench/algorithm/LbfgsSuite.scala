@@ -118,8 +118,8 @@ class LbfgsSuite extends AnyFunSuite with LocalRuns {
 
   test("where the driver sums, a Spark job a pass: the same way, evaluations and checkpoints") {
     val (one, tree) = (run("workers" -> "1"), Seq("transport" -> "shuffle", "topology" -> "tree"))
-    for (workers <- Seq("1", "3", "6")) {
-      val many = run(tree ++ Seq("workers" -> workers, "lbfgs.rows" -> "100"): _*)
+    for ((workers, depth) <- Seq("1" -> "2", "3" -> "2", "4" -> "3")) {
+      val many = run(tree ++ Seq("workers" -> workers, "tree.depth" -> depth, "lbfgs.rows" -> "100"): _*)
       losses(one).zip(losses(many)).take(4).foreach { case (a, b) => assert(math.abs(a - b) / a < 1e-3, workers) }
       assert(accuracy(many) > 0.9, s"$workers workers: ${accuracy(many)}")
       assert(counted(many, "passes") >= 13 && counted(many, "passes") <= 30, counted(many, "passes"))

@@ -39,7 +39,7 @@ def test_it_takes_mllibs_steps(transport: str, spark: SparkSession, tmp_path: Pa
         topology = {"topology": "tree"} if transport == "shuffle" else {}
         trainer = Trainer(
             {"name": "mlp", "hidden": [5], "activation": "sigmoid"},
-            {"table": frame, "label": "label", "classes": 3},
+            {"table": frame, "test_table": frame, "label": "label", "classes": 3},
             algorithm="gd",
             gd={"rows": 50},
             transport=transport,

@@ -43,7 +43,7 @@ def rows(plain: DataFrame) -> DataFrame:
 
 def regressor(results: Path) -> SparkDLRegressor:
     settings = {"learning_rate": 0.1, "momentum": 0.9, "results": str(results), "seed": 3}
-    return SparkDLRegressor(model={"name": "mlp", "hidden": [8]}, batch=32, epochs=4, settings=settings)
+    return SparkDLRegressor(model={"name": "mlp", "hidden": [8]}, batch=32, epochs=6, settings=settings)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_divergence_names_scales_of_their_own(ours: SparkDLRegressor, plain: D
         ours.copy({ours.standardization: True}),
         ours.copy({ours.settings: {**ours.getSettings(), "normalize": "standard"}}),
     ):
-        assert r2(standardised.fit(rows).transform(rows)) > 0.5  # in four epochs
+        assert r2(standardised.fit(rows).transform(rows)) > 0.5  # in a few epochs
 
 
 def test_params_and_copy(estimator: Any) -> None:

@@ -30,7 +30,8 @@ class TestDiscovery:
 
     def test_every_requirement_is_pinned(self) -> None:
         for peer in peers.discover().values():
-            assert all(re.fullmatch(r"[A-Za-z0-9_.-]+==[0-9][^ ,]*", each) for each in peer.requirements), peer.name
+            pinned = r"[A-Za-z0-9_.-]+==[0-9][^ ,]*|[a-z0-9.]+:[A-Za-z0-9_.-]+:[0-9][\w.-]*(:[\w-]+)?"  # pip's, Maven's
+            assert all(re.fullmatch(pinned, each) for each in peer.requirements), peer.name
 
     @pytest.mark.parametrize("typed", ["glo", "golo"])
     def test_an_unknown_name_gets_the_nearest_and_the_valid_ones(self, typed: str) -> None:

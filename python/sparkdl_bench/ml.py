@@ -749,9 +749,7 @@ class _ModelReader(MLReader[Any]):
 
 def _normalizes(keywords: Mapping[str, Any]) -> bool:
     """Whether settings say themselves how features are normalised."""
-    group = keywords.get("data")
-    names = [*keywords, *(group if isinstance(group, Mapping) else ())]
-    return any(name.replace("__", ".") in ("normalize", "data.normalize") for name in names)
+    return any(name.replace("__", ".") in ("normalize", "data.normalize") for name in keywords)
 
 
 def _as_arrays(frame: DataFrame, columns: Sequence[str], strict: bool) -> DataFrame:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import sys
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -173,6 +176,31 @@ def standardised(settings: dict[str, str], data: Any) -> dict[str, str]:
 def is_frame(value: Any) -> bool:
     """Whether `value` is a DataFrame of a classic session, on every supported Spark."""
     return hasattr(value, "createOrReplaceGlobalTempView") and hasattr(value, "sparkSession")
+
+
+def is_local(master: str) -> bool:
+    """True where driver and executors share this host: `local`, `local[…]`, `local-cluster[…]`."""
+    return master == "local" or master.startswith(("local[", "local-cluster["))
+
+
+# Of the session, which may plan several things at once.
+_CHOOSING_PYTHON = threading.Lock()
+
+
+@contextmanager
+def own_python(context: Any) -> Iterator[None]:
+    """Python workers of what is planned within take this Python, where the master is local and nobody chose another.
+
+    Else Spark takes the python3 of the PATH, which need not be the one with this package and PyTorch.
+    """
+    with _CHOOSING_PYTHON:
+        before = context.pythonExec
+        if is_local(context.master) and not os.environ.get("PYSPARK_PYTHON"):
+            context.pythonExec = sys.executable
+        try:
+            yield
+        finally:
+            context.pythonExec = before
 
 
 def of_another_library(value: Any) -> str | None:

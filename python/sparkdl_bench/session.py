@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sparkdl_bench import _jvm, class_archive, profiles, signals, spark_install, submit
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
+from sparkdl_bench.frames import is_local
 from sparkdl_bench.jarfiles import PLUGIN_CLASS, SCALA_OF_LINE, Jars, configuration_folder, find_jars, spark_line
 from sparkdl_bench.version import __version__
 
@@ -185,11 +186,6 @@ def _engine_jars(jars: Jars, options: Mapping[str, str]) -> list[Path]:
 
     engine = options.get(ENGINE_PROPERTY, "")
     return peers.engine_jars(engine) if engine and jars.line == "3.5" else []
-
-
-def is_local(master: str) -> bool:
-    """True where driver and executors share this host: `local`, `local[…]`, `local-cluster[…]`."""
-    return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
 def check_session(spark: Any) -> _jvm.Api:

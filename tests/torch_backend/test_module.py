@@ -35,6 +35,7 @@ from sparkdl_bench.torch import ModuleModel
 pytestmark = [
     pytest.mark.usefixtures("sockets_end_here"),
     pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed running multiprocessing pool:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -101,11 +102,11 @@ def test_columns_are_those_of_spark_ml(trained: SparkDLClassificationModel, rows
 
 def test_two_workers_give_what_one_process_gives(rows: DataFrame, tmp_path: Path) -> None:
     """Without DDP, by a plain loop over the same steps: the batch is the whole set."""
-    size = rows.count()
-    estimator = classifier(tmp_path, batch=size, epochs=5, standardization=False, settings={"learning_rate": 1e-6})
-    found = estimator.fit(rows).net.state_dict()
+    near = rows.selectExpr("x / 1000 as x", "y", "label")
+    estimator = classifier(tmp_path, batch=near.count(), epochs=5, standardization=False, featuresCols=["x", "y"])
+    found = estimator.fit(near).net.state_dict()
     module = net()
-    taken = rows.select("x", "y", "label").collect()
+    taken = near.collect()
     x = torch.tensor([[row.x, row.y] for row in taken], dtype=torch.float32)
     y = torch.tensor([int(row.label) for row in taken])
     for _ in range(5):
@@ -113,10 +114,10 @@ def test_two_workers_give_what_one_process_gives(rows: DataFrame, tmp_path: Path
         nn.functional.cross_entropy(module(x), y).backward()
         with torch.no_grad():
             for each in module.parameters():
-                each -= 1e-6 * each.grad
+                each -= 0.5 * each.grad
     for name, value in module.state_dict().items():
-        np.testing.assert_allclose(found[name], value, atol=1e-6)
-        assert not torch.equal(value, net().state_dict()[name])
+        np.testing.assert_allclose(found[name], value, atol=1e-5)
+        assert not torch.allclose(value, net().state_dict()[name], atol=1e-3)
 
 
 def test_a_pipeline_from_words_to_words_and_what_is_written(words: DataFrame, tmp_path: Path) -> None:
@@ -191,7 +192,8 @@ def test_a_regression_and_cross_validation(rows: DataFrame, tmp_path: Path) -> N
     assert RegressionEvaluator(metricName="r2").evaluate(found) > 0.9
     grid = ParamGridBuilder().addGrid(ours.epochs, [0, 10]).build()
     search = CrossValidator(estimator=ours, estimatorParamMaps=grid, evaluator=RegressionEvaluator(), numFolds=2)
-    assert search.fit(line).avgMetrics[1] < search.fit(line).avgMetrics[0]
+    before, after = search.fit(line).avgMetrics
+    assert after < before
 
 
 def test_what_it_cannot_is_refused_before_any_job(rows: DataFrame, tmp_path: Path) -> None:

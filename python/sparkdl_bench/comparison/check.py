@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sparkdl_bench import helper_process, peers, session, transports
+from sparkdl_bench import frames, helper_process, peers, session, transports
 from sparkdl_bench.comparison.cells import Cell
 from sparkdl_bench.comparison.peer_case import fit_case
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
@@ -71,7 +71,7 @@ def _one_each(cells: Iterable[Cell]) -> list[Cell]:
 def _missing(cell: Cell, peers_directory: Path) -> str | None:
     if cell.peer:
         return _peer(cell).missing(peers_directory)
-    return transports.missing(cell.run) if session.is_local(cell.run.spark.get("spark.master", "")) else None
+    return transports.missing(cell.run) if frames.is_local(cell.run.spark.get("spark.master", "")) else None
 
 
 def _refusal(lacking: Mapping[str, str]) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sparkdl_bench.frames import own_python
 from sparkdl_bench.launching.job import Job
-from sparkdl_bench.session import is_local
 
 _RANK_OF_TASK = re.compile(r"barrier task (?:Shuffle|Result)(?:Map)?Task\(\d+, (\d+)\)")
 _PYTHON_GONE = re.compile(
@@ -23,8 +21,6 @@ _PYTHON_GONE = re.compile(
 )
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor (\S+) [^)]*\)(?: Reason: ([^\n]*))?")
 _OUR_ERROR = re.compile(r"^(?:sparkdl_bench\.errors\.)(\w+): (.*?)(?:\n\s*\n|\n\s+at |\Z)", re.MULTILINE | re.DOTALL)
-# Of the session, which may have several launches at once.
-_CHOOSING_PYTHON = threading.Lock()
 _HERE = str(Path(__file__).resolve().parents[2])
 
 
@@ -78,19 +74,8 @@ class Stage:
         context = self._context
         rows = context.parallelize(range(self._job.size), self._job.size)
         ranks = rows.barrier().mapPartitions(_task(self._job, _HERE))
-        with _CHOOSING_PYTHON:
-            return self._with_python(ranks)
-
-    def _with_python(self, ranks: Any) -> Any:
-        context = self._context
-        before = context.pythonExec
-        if is_local(context.master) and not os.environ.get("PYSPARK_PYTHON"):
-            # Else Spark takes the python3 of the PATH, which need not be the one with this package and PyTorch.
-            context.pythonExec = sys.executable
-        try:
+        with own_python(context):
             ranks.id()  # from here on it is fixed
-        finally:
-            context.pythonExec = before
         return ranks
 
 
@@ -100,7 +85,6 @@ def _task(job: Job, here: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
     def task(_: Iterator[Any]) -> Iterator[Any]:
         import socket
-        import sys
         from pathlib import Path
 
         from pyspark import BarrierTaskContext

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,8 +144,9 @@ class ModuleModel:
         named = {"raw_prediction": raw_prediction, "probability": probability, "prediction": prediction, "label": label}
         columns = [features] if isinstance(features, str) else list(features)
         size = sum(each.numel() * each.element_size() for each in self.state_dict().values())
-        limited = size if frames.is_of_connect(frame) else 0
-        predicted = connect.transformed(frame, self, columns, named, handle_invalid, limited)
+        of_connect = frames.is_of_connect(frame)
+        with nullcontext() if of_connect else frames.own_python(frame.sparkSession.sparkContext):
+            predicted = connect.transformed(frame, self, columns, named, handle_invalid, size if of_connect else 0)
         if not (self.labels and prediction):
             return predicted
         return predicted.withMetadata(

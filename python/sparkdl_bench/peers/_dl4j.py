@@ -23,27 +23,32 @@ _JAVA = Java(17, 17)
 class _WithPorts(Environment):
     """With the class that gives each executor a port of its own, which DL4J takes an instance of."""
 
+    def unable(self) -> str | None:
+        reason = super().unable()
+        if reason is None and not _compiler().is_file():
+            return (
+                f"It compiles one class when it is installed, and {_JAVA.home()} is a JRE without javac. Install a JDK."
+            )
+        return reason
+
     def build(self, directory: Path) -> None:
         spark = self.site_packages(directory) / "pyspark" / "jars"
+        jars = [*spark.glob("*.jar"), *self.jar_folder(directory).glob("*.jar")]
         folder = self.classes(directory)
         folder.mkdir(exist_ok=True)
-        # Spark has Janino for the code that it makes itself.
-        command = [
-            *(str(_JAVA.home() / "bin" / "java"), "-cp", f"{spark}/*"),
-            *("org.codehaus.janino.Compiler", "-d", str(folder)),
-            *(
-                "-classpath",
-                os.pathsep.join(map(str, [*spark.glob("*.jar"), *self.jar_folder(directory).glob("*.jar")])),
-            ),
-            str(PROGRAMS / "measure" / "ExecutorPorts.java"),
-        ]
+        source = PROGRAMS / "measure" / "ExecutorPorts.java"
+        command = [str(_compiler()), "-d", str(folder), "-cp", os.pathsep.join(map(str, jars)), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)  # noqa: S603
         if done.returncode:
-            raise RunFailedError(f"Compiling ExecutorPorts.java failed: {tail(done.stderr or done.stdout)}")
+            raise RunFailedError(f"Compiling {source.name} failed: {tail(done.stderr or done.stdout)}")
 
     def classes(self, directory: Path) -> Path:
         """Where what is compiled lies."""
         return self.folder(directory) / "classes"
+
+
+def _compiler() -> Path:
+    return _JAVA.home() / "bin" / "javac"
 
 
 _ENVIRONMENT = _WithPorts(

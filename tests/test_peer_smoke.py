@@ -24,11 +24,15 @@ pytestmark = pytest.mark.peers
 TRAINERS = sorted(name for name, peer in peers.discover().items() if "fit" in peer.kinds)
 # Of peers that have all rows in each step or average once an epoch, which learn less in an epoch.
 SLOW = {
+    "dl4j-averaging": (15, 0.8),
+    "dl4j-shared": (15, 0.3),
     "elephas-async": (5, 0.4),
     "elephas-hogwild": (5, 0.4),
     "mllib-gd": (100, 0.15),
     "mllib-l-bfgs": (40, 0.8),
 }
+# Whose momentum is Nesterov's, or who have none.
+PLAIN = ("dl4j-averaging", "dl4j-shared")
 # Of the first epoch on the digits, by all peers that start from our weights and go in our order.
 FIRST_TRAIN_LOSS = 0.8933
 TIMEOUT_S = 900.0
@@ -65,6 +69,7 @@ def test_a_peer_trains_and_leaves_a_run(peer: Peer, directory: Path, tmp_path: P
     epochs, least = SLOW.get(peer.name, (5, 0.85))
     run = load_run_file(ROOT / "conf/runs/digits-mlp.toml")
     settings = {**run.settings, "epochs": str(epochs), "workers": str(peer.workers)}
+    settings |= {"optimizer.momentum": "0"} if peer.name in PLAIN else {}
     case = replace(peer_case.prepare(settings, {}, tmp_path / "data"), threads=1)
     peer.check(case)
     place = tmp_path / "run"

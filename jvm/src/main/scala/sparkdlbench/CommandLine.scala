@@ -43,7 +43,8 @@ object CommandLine {
         case e @ (_: SparkDLException | _: IOException | _: SparkException) => failed(e, debug)
         case _: Exception if EndOfJvm.hasBegun => 1 // whatever Spark throws then is the end's doing
       }
-    ended = true
+    // What ends because of a signal has not ended by itself: the line is the hook's to say, whoever of both comes first.
+    if (!EndOfJvm.hasBegun) ended = true
     // Also after success: threads that Spark leaves behind must not keep the JVM.
     System.exit(status)
   }

@@ -34,6 +34,8 @@ HANDLED = tuple(
 _LIMIT_SECONDS = 20.0
 # A scheduler that signals a group and then its leader means it once.
 _SAME_SECONDS = 0.5
+# Looks that find nobody, before nobody is there.
+_LOOKS = 2
 # For the children to end what they started, then for the rest, then for the kernel.
 _ASKED_SECONDS, _TOLD_SECONDS, _KILLED_SECONDS = 8.0, 3.0, 3.0
 
@@ -64,9 +66,18 @@ def install() -> None:
     for number in HANDLED:
         if not (number == getattr(signal, "SIGHUP", None) and signal.getsignal(number) is signal.SIG_IGN):
             signal.signal(number, _handle)
+    sys.addaudithook(_starting)
     # A command that another one started carries the marks of both.
     _command.token = f"{os.getpid()}-{time.time_ns()}"
     os.environ[MARK] = "/".join([mark for mark in (os.environ.get(MARK),) if mark] + [_command.token])
+
+
+def _starting(event: str, _arguments: tuple[object, ...]) -> None:
+    """Before any process is started, by whatever thread: once the command ends, none is, as nobody would end it."""
+    if event == "subprocess.Popen":
+        _command.starts_processes = True
+        if _command.leaving:
+            raise RuntimeError("The command is ending, so it starts no process any more.")
 
 
 def installed() -> bool:
@@ -172,22 +183,37 @@ def stop_processes() -> None:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(how)
 
-    children = psutil.Process().children()
-    if not children and not _command.starts_processes:
+    # A child that was forked and has not come to its own program yet bears no mark, and loses the signal: asked again.
+    asked: dict[int, bool] = {}
+
+    def ask_children() -> list[psutil.Process]:
+        unmarked = []
+        for child in psutil.Process().children():
+            has_mark = _is_marked(child)
+            if not has_mark:
+                unmarked.append(child)
+            if child.pid not in asked or (has_mark and not asked[child.pid]):
+                asked[child.pid] = has_mark
+                ask([child], signal.SIGTERM)
+        return [child for child in unmarked if _is_alive(child)]
+
+    if not psutil.Process().children() and not _command.starts_processes:
         return
-    ask(children, signal.SIGTERM)
     for how, patience in (
         (None, _ASKED_SECONDS),
         (signal.SIGTERM, _TOLD_SECONDS),
         (getattr(signal, "SIGKILL", signal.SIGTERM), _KILLED_SECONDS),
     ):
         deadline = time.monotonic() + patience
-        left = marked()
+        left = ask_children() + marked()
         if how is not None:
             ask(left, how)
-        while left and time.monotonic() < deadline:
+        looks = 0
+        # Twice: a thread may have been about to start one when the command began to end.
+        while (left or looks < _LOOKS) and time.monotonic() < deadline:
             time.sleep(0.05)
-            left = marked()
+            left = ask_children() + marked()
+            looks = 0 if left else looks + 1
         if not left:
             return
 
@@ -196,18 +222,26 @@ def marked() -> list[psutil.Process]:
     """Other living processes that carry this command's mark."""
     import psutil
 
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if (
-                process.pid != os.getpid()
-                and _command.token in process.environ().get(MARK, "").split("/")
-                and process.status() != psutil.STATUS_ZOMBIE
-            ):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
+    return [each for each in psutil.process_iter() if each.pid != os.getpid() and _is_marked(each)]
+
+
+def _is_marked(process: psutil.Process) -> bool:
+    """Whether it lives and carries this command's mark."""
+    import psutil
+
+    try:
+        return _command.token in process.environ().get(MARK, "").split("/") and _is_alive(process)
+    except (psutil.Error, OSError):
+        return False
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    import psutil
+
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except (psutil.Error, OSError):
+        return False
 
 
 def _handle(signal_number: int, _frame: FrameType | None) -> None:

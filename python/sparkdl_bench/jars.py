@@ -232,7 +232,11 @@ def resolve(jars: Sequence[Coordinates], without: Sequence[str], room: Path) -> 
         failure = _ask_ivy(_closure(jars, without), Path(scratch), Path(scratch, "arrived"))
         if failure is not None:
             raise FetchFailedError(f"Ivy could not bring {', '.join(map(str, jars))}. {_REACH} Ivy said:\n{failure}")
-        shutil.copytree(Path(scratch, "arrived"), room, dirs_exist_ok=True)
+        arrived = Path(scratch, "arrived")
+        absent = [str(jar) for jar in jars if not (arrived / jar.file_name).is_file()]
+        if absent:
+            raise FetchFailedError(f"Ivy brought no {', '.join(absent)}. {_REACH}")
+        shutil.copytree(arrived, room, dirs_exist_ok=True)
 
 
 def _ask_ivy(descriptor: str, room: Path, arrived: Path) -> str | None:

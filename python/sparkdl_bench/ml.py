@@ -375,7 +375,7 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
             start: Any = initial.net if isinstance(initial, _TrainedModel) else initial
             start = load_model(start) if isinstance(start, (str, Path)) else start
             module.load_state_dict(start.state_dict())
-        settings = dict(keywords)
+        settings = {name.replace("__", ".").removeprefix("data."): value for name, value in keywords.items()}
         standard = settings.pop("normalize", "standard" if self.getStandardization() else "none")
         if standard not in ("standard", "none"):
             raise ConfigurationError(
@@ -385,7 +385,7 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
         strict = self.getHandleInvalid() == "error"
         weighted = _WEIGHT in train.columns
         arrays = _as_arrays(train, columns, strict)
-        width = len(columns) if len(columns) > 1 else _width(arrays, columns)
+        width = _width(arrays, columns)
         training = _weighed(arrays, weighted)
         subtract, multiply = (
             module_training.moments(training.filter(_are_numbers()), width, weighted)
@@ -769,7 +769,12 @@ def _as_arrays(frame: DataFrame, columns: Sequence[str], strict: bool) -> DataFr
     whole = _are_numbers()
     for name in others:
         whole = whole & functions.col(name).isNotNull() & ~functions.isnan(name)
-    return made.filter(whole & (functions.col(_WEIGHT) >= 0 if _WEIGHT in others else functions.lit(True)))
+    return made.filter(whole & _is_weight() if _WEIGHT in others else whole)
+
+
+def _is_weight() -> Any:
+    """Whether the row's weight is a finite number of at least 0; not null either."""
+    return functions.coalesce(functions.col(_WEIGHT).between(0, sys.float_info.max), functions.lit(False))
 
 
 def _are_numbers() -> Any:
@@ -778,7 +783,7 @@ def _are_numbers() -> Any:
 
 
 def _width(frame: DataFrame, columns: Sequence[str]) -> int:
-    first = frame.select(functions.size(_FEATURES)).head()
+    first = frame.filter(functions.col(_FEATURES).isNotNull()).select(functions.size(_FEATURES)).head()
     if first is None or first[0] < 1:
         raise ConfigurationError(
             f"The DataFrame has no rows with values in '{columns[0]}', so there is nothing to learn."
@@ -790,15 +795,21 @@ def _weighed(frame: DataFrame, weighted: bool) -> DataFrame:
     """The weights, with a mean of 1, behind the values: so a mean over rows is the weighted mean."""
     if not weighted:
         return frame
-    valid = functions.col(_WEIGHT).isNotNull() & functions.col(_WEIGHT).between(0, sys.float_info.max)
-    mean, wrong = frame.agg(functions.avg(_WEIGHT), functions.count_if(~valid)).collect()[0]
+    mean, wrong = frame.agg(functions.avg(_WEIGHT), functions.count_if(~_is_weight())).collect()[0]
     if wrong:
         raise ConfigurationError(
             f"{wrong} rows have a weight (weightCol) that is null, NaN, infinite or negative; weights are finite "
             "numbers of at least 0. Leave such rows out: handleInvalid='skip'."
         )
-    if not mean:
-        raise ConfigurationError("The weights (weightCol) of all rows are 0, so no row counts.")
+    if not mean or math.isinf(mean):
+        raise ConfigurationError(
+            f"The rows' weights (weightCol) have the mean {mean or 0}, so "
+            + (
+                "they cannot be compared. Give smaller ones."
+                if mean
+                else "no row counts. Give some of them one above 0."
+            )
+        )
     behind = functions.array((functions.col(_WEIGHT) / mean).cast("float"))
     return frame.select(functions.concat(_FEATURES, behind).alias(_FEATURES), _LABEL)
 

@@ -168,8 +168,8 @@ def _check(settings: Mapping[str, Any], workers: int | str, rows: Rows) -> None:
         if name not in _KEYS:
             raise ConfigurationError(
                 f"settings has '{name}', which the training of a PyTorch module has not. It has "
-                f"{', '.join(sorted(_KEYS))}.{suggestion(name, _KEYS)} For anything else train in a function of your "
-                "own: sparkdl_bench.launch."
+                f"{', '.join(sorted((*_KEYS, 'normalize')))}.{suggestion(name, _KEYS)} For anything else train in a "
+                "function of your own: sparkdl_bench.launch."
             )
     optimizer = str(settings.get("optimizer", "sgd")).lower()
     if optimizer not in _OPTIMIZERS:

@@ -68,3 +68,13 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     # The same words serve a call of transform(handle_invalid=…).
     assert "set handle_invalid (on the command line --handle-invalid) to skip (they are left out) or" in done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
+    # As it advises, with the same output: what failed has left no folder in the way.
+    csv_words = ("predict", str(model), str(rows), "-o", str(tmp_path / "kept.csv"), "--master", "local[1]")
+    assert command_line.run(*csv_words).returncode == 2
+    done = command_line.run(*csv_words, "--handle-invalid", "keep")
+    assert done.returncode == 0, done.stderr
+    (part,) = (tmp_path / "kept.csv").glob("part-*.csv")
+    with part.open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert [row["predicted_label"] for row in found] == ["yes", ""]
+    assert [row["probability_yes"] == "" for row in found] == [False, True]

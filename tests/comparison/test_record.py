@@ -139,6 +139,12 @@ def test_computing_and_communication_are_told_by_epoch(tmp_path: Path) -> None:
     assert [each["compute"] for each in found] == [3.0, 3.0, 3.0]
     assert [each["communication"] for each in found] == [1.5, 4.5, 1.5]
     assert {each["update"] for each in found} == {0.5}
+    batch = json.loads((run / "summary.json").read_text())["batch"]
+    content = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**content, "data": {"train_rows": 3 * batch + 1}}))  # four steps an epoch
+    plan = fakes.plan_of(tmp_path)
+    of_run = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert of_run["epoch_phases"] == found
     assert record.epoch_phases(run, 0, 2) == record.epoch_phases(tmp_path / "nowhere", 4, 2) == []
 
 

@@ -477,6 +477,17 @@ class TestForms:
         assert len(plot.series) == 4  # two lines for each group of two workers
         assert all("workers 2" in each.name or "workers=2" in each.name for each in plot.series)
         assert {each.dash for each in plot.series} == {True, False}
+        points = plot.spec["datasets"]["points"]
+        assert {point["y"] for point in points if point["series"].endswith("compute")} == {2.0}
+        assert sorted({point["y"] for point in points if point["series"].endswith("communication")}) == [1, 2, 3]
+        (tmp_path / "once").mkdir()
+        once = make(tmp_path / "once", conf, {"fast": 1.0, "slow": 3.0}, epoch_phases=split[:1])
+        assert "epochs" not in {plot.name for plot in plots.all_plots(analysed(once))}
+
+    def test_bytes_over_time_are_megabytes_a_second(self, tmp_path: Path) -> None:
+        made = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 3.0}, resources=RESOURCES)
+        plot = next(plot for plot in plots.all_plots(analysed(made)) if plot.name == "network")
+        assert {point["y"] for point in plot.spec["datasets"]["points"]} == {1.0, 4.0}
 
     def test_a_folder_to_keep_holds_the_report_its_pictures_and_the_machine(
         self, folder: store.ComparisonFolder, tmp_path: Path

@@ -105,9 +105,12 @@ def _openssl(store: Path, password: str) -> dict[str, str]:
 
 def _run(command: list[str], password: str, failure: str) -> None:
     environment = {**os.environ, "SPARKDL_STORE_PASSWORD": password}
-    done = subprocess.run(  # noqa: S603 (the command is ours)
-        command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 (the command is ours)
+            command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RunFailedError(f"{failure} within {_TIMEOUT_S:.0f} s.") from error
     if done.returncode != 0:
         raise RunFailedError(f"{failure}: {(done.stderr or done.stdout).strip()[-1000:]}")
 

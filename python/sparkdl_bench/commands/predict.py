@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sparkdl_bench import preflight
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.nearest import near_file
 
 if TYPE_CHECKING:
@@ -144,18 +145,34 @@ def _write(frame: DataFrame, model: Model, path: str, form: str, overwrite: bool
         writer = writer.options(header=True)
     try:
         _jvm.translated(lambda: writer.save(path))
-    except PySparkException as error:
+    except (PySparkException, SparkDLError) as error:
+        if not overwrite:
+            _remove_empty(frame.sparkSession, path)
+        if isinstance(error, SparkDLError):
+            raise
         raise ConfigurationError(
             f"The predictions cannot be written to '{path}': {_first_line(error)} Name another folder, or --overwrite "
             "this one."
         ) from error
 
 
+def _remove_empty(spark: SparkSession, path: str) -> None:
+    """Removes the folder that a write has made and a failure left without files: the next try would be refused."""
+    jvm: Any = spark.sparkContext._jvm
+    with suppress(Exception):  # of a driver or file system that is gone; the write's own error counts
+        folder = jvm.org.apache.hadoop.fs.Path(path)
+        system = folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+        if system.exists(folder) and system.getContentSummary(folder).getFileCount() == 0:
+            system.delete(folder, True)
+
+
 def _flat(frame: DataFrame, model: Model) -> DataFrame:
     """With a column for each class's probability: CSV has no lists."""
-    from pyspark.ml.functions import vector_to_array
+    from pyspark.ml.functions import array_to_vector, vector_to_array
     from pyspark.sql import functions
 
+    # Spark's functions fail at null, which a row without a prediction has.
+    none = array_to_vector(functions.array().cast("array<double>"))
     own = ("probability", "prediction") if model.is_multilabel else ("probability",)
     lists = [
         field.name for field in frame.schema.fields if field.name not in own and field.dataType.typeName() not in _PLAIN
@@ -169,8 +186,8 @@ def _flat(frame: DataFrame, model: Model) -> DataFrame:
     names = model.labels or [str(index) for index in range(model.classes)]
     columns: list[Any] = []
     for each in own:
-        values: Any = vector_to_array(functions.col(each))
-        columns += [values[index].alias(f"{each}_{name}") for index, name in enumerate(names)]
+        values: Any = vector_to_array(functions.coalesce(functions.col(each), none))
+        columns += [functions.get(values, index).alias(f"{each}_{name}") for index, name in enumerate(names)]
     return frame.select("*", *columns).drop(*own)
 
 

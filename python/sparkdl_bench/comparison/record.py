@@ -265,7 +265,7 @@ def phase_drift(folder: Path, warmup_steps: int, workers: int) -> dict[str, floa
 
 
 def epoch_phases(folder: Path, steps_per_epoch: int, workers: int) -> list[dict[str, float]]:
-    """Of each epoch: `epoch`, and a step's mean milliseconds of `compute`, `communication` and `update`.
+    """Of each of the first 200 epochs: `epoch`, and a step's mean milliseconds of `compute`, `communication`, `update`.
 
     Over the ranks that compute and the steps that were kept; nothing where the run kept no phases, or where it is not
     known how many steps an epoch has.

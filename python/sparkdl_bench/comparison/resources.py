@@ -67,7 +67,8 @@ def _sent(processes: Sequence[Mapping[str, Any]], grid: np.ndarray) -> dict[str,
     if not counters or grid[-1] <= grid[0]:
         return {}
     total = np.sum([np.interp(grid, seconds, sent) for seconds, sent in counters], axis=0)
-    rates = np.diff(total) / np.diff(grid)
+    # An interface that went and came again begins anew.
+    rates = np.maximum(np.diff(total) / np.diff(grid), 0)
     return {"network_sent_bytes_per_s": [int(rate) for rate in (rates[0], *rates)]}
 
 

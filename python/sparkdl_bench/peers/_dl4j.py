@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,10 @@ class _WithPorts(Environment):
         folder.mkdir(exist_ok=True)
         source = PROGRAMS / "measure" / "ExecutorPorts.java"
         command = [str(_compiler()), "-d", str(folder), "-cp", os.pathsep.join(map(str, jars)), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)  # noqa: S603
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)  # noqa: S603
+        except subprocess.TimeoutExpired as error:
+            raise RunFailedError(f"Compiling {source.name} took more than {INSTALL_TIMEOUT_S:.0f} s.") from error
         if done.returncode:
             raise RunFailedError(f"Compiling {source.name} failed: {tail(done.stderr or done.stdout)}")
 
@@ -81,6 +85,8 @@ class Dl4j(EnvironmentPeer):
 
     def check(self, case: Case) -> None:
         super().check(case)
+        if isinstance(case, FitCase) and case.specification:
+            _check_layers(self.name, [str(layer["kind"]) for layer in json.loads(case.specification)["layers"]])
         rule = case.optimizer if isinstance(case, FitCase) else {}
         plain = same(rule.get("momentum", "0"), "0") or not same(rule.get("nesterov", "false"), "false")
         if rule.get("name", "sgd") == "sgd" and not plain:
@@ -104,6 +110,17 @@ class Dl4j(EnvironmentPeer):
         }
 
 
+def _check_layers(name: str, kinds: Sequence[str]) -> None:
+    """DL4J's layers are linear ones with an activation each; the last one has the softmax."""
+    chain = [kind for kind in kinds if kind != "flatten"]
+    activated = [kind != "linear" for kind in chain]
+    if activated != [at % 2 == 1 for at in range(len(chain))] or len(chain) % 2 == 0:
+        raise ConfigurationError(
+            f"The peer '{name}' computes linear layers with an activation between each two of them, and the model has "
+            f"{', '.join(kinds)}. Take model.name = mlp with model.output_activation = none, or leave the peer out."
+        )
+
+
 def peer(name: str, mode: str, doc: str, optimizers: Mapping[str, frozenset[str]]) -> EnvironmentPeer:
     return Dl4j(
         name=name,
@@ -113,7 +130,11 @@ def peer(name: str, mode: str, doc: str, optimizers: Mapping[str, frozenset[str]
         program="dl4j_fit",
         fit_program="dl4j_fit",
         abilities=Abilities(
-            optimizers, frozenset({"linear", "relu", "tanh", "sigmoid", "flatten"}), chain=True, most_workers=None
+            optimizers,
+            frozenset({"linear", "relu", "tanh", "sigmoid", "flatten"}),
+            chain=True,
+            most_workers=None,
+            divides=True,
         ),
         mode=mode,
     )

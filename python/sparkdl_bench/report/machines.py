@@ -75,9 +75,9 @@ def beside(analyses: Sequence[Analysis]) -> Table | None:
     ]
     note = (
         f"Ways that were measured on several machines, as {LABELS[metric]}: the geometric mean of the trials with "
-        "Student's interval on logarithms. The first machine of each way is what the others are held against (Welch). "
-        "Machines may differ in more than their processors: the commit, Java and packages of each stand with its own "
-        "comparison below."
+        "Student's interval on logarithms. The first machine of each way is what the others are held against (Welch); "
+        "of several comparisons of one title on one machine the first counts here. Machines may differ in more than "
+        "their processors: the commit, Java and packages of each stand with its own comparison below."
     )
     return Table(NAME, TITLE, note, [*(["comparison"] if several else []), *headings], rows)
 

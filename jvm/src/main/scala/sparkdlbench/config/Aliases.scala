@@ -7,7 +7,7 @@ import sparkdlbench.common.ConfigurationException
  * What people write for a key or a value: accepted where it can mean one thing alone, and recorded by the name that it stands for.
  *
  *   - A key by its last part where only one key ends so (`learning_rate`), and a group for its name (`model` is `model.name`).
- *   - Other libraries' words for a key (`lr`, `batch_size`).
+ *   - Other libraries' words for a key (`lr`, `optimizer.lr`, `batch_size`).
  *   - A value in other cases and with other joints (`ResNet18` is `resnet-18`), and other words for it (`float16`).
  */
 object Aliases {
@@ -94,8 +94,15 @@ object Aliases {
     val endings = known.toSeq.filter(_.contains('.')).groupBy(key => key.substring(key.lastIndexOf('.') + 1))
     val groups = known.toSeq.filter(_.endsWith(".name")).map(key => key.stripSuffix(".name") -> Seq(key))
     val declared = words.map { case (written, meant) => written -> meant.filter(known) }.filter(_._2.nonEmpty)
-    (endings.map { case (written, meant) => written -> meant.sorted } ++ groups ++ declared) -- known
+    // `lr` behind its group's name too: optimizer.lr.
+    val inGroups = declared.toSeq
+      .flatMap { case (written, meant) => meant.filter(_.contains('.')).map(key => group(key) + written -> key) }
+      .groupBy(_._1)
+      .map { case (written, pairs) => written -> pairs.map(_._2).sorted }
+    (inGroups ++ endings.map { case (written, meant) => written -> meant.sorted } ++ groups ++ declared) -- known
   }
+
+  private def group(key: String): String = key.substring(0, key.lastIndexOf('.') + 1)
 
   /** By key, what may stand for a value, as `letters` has it, and the value. */
   lazy val values: Map[String, Map[String, String]] = {

@@ -37,6 +37,8 @@ class AliasesSuite extends AnyFunSuite {
     assert(settings(RunKeys.learningRate) === 0.5)
     assert(settings(RunKeys.batch) === 64 && settings(RunKeys.workers) === 4)
     assert(settings.entries("model.name") === "resnet-18")
+    assert(RunKeys.resolve(Map("optimizer.lr" -> "2")).entries("optimizer.learning_rate") === "2")
+    assert(Aliases.key("schedule.warmup") === "schedule.warmup_steps" && Aliases.key("data.lr") === "data.lr")
     assert(RunKeys.resolve(Map("spark.sparkdl.learningRate" -> "2")).entries("optimizer.learning_rate") === "2")
     assert(RunKeys.resolve(Map("codec" -> "bfloat16", "optimizer" -> "Adam")).entries("codec") === "bf16")
   }

@@ -35,12 +35,7 @@ final class AesCtr(key: Array[Byte], iv: Array[Byte], position: Long) extends Au
     }
   } catch { case error: Throwable => close(); throw error }
 
-  /**
-   * The next `bytes` bytes, from one address to another or to the same.
-   *
-   * @throws java.io.IOException
-   *   after `close`
-   */
+  /** The next `bytes` bytes, from one address to another or to the same. Throws an IOException after `close`. */
   def apply(source: Long, target: Long, bytes: Int): Unit = if (bytes > 0) {
     if (context == 0) throw new IOException("the connection's cipher has been closed")
     check(LibCrypto.EVP_EncryptUpdate(context, target, lengthAt, source, bytes))

@@ -252,15 +252,16 @@ def _train_rank(task: _Task) -> dict[str, Any] | None:
     module = task.module
     wrapped = torch.nn.parallel.DistributedDataParallel(module) if world > 1 else module
     optimizer = _optimizer(task, module)
-    loss_of, best = _loss(task), _Best(task)
+    loss_of, best, split = _loss(task), _Best(task), _split(task)
+    rates = {"schedule": _schedule(task), "optimizer": task.settings}
     step = 0
     for epoch in range(1, task.epochs + 1):
         wrapped.train()
         total = torch.zeros(1, dtype=torch.float64)
         for features, labels in task.train:
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate({"schedule": _schedule(task), "optimizer": task.settings}, step)
-            x, weights = _split(task, features)
+                group["lr"] = learning_rate(rates, step)
+            x, weights = split(features)
             optimizer.zero_grad(set_to_none=True)
             lost = (loss_of(wrapped(x), labels) * weights).sum()
             # DDP takes the mean over ranks, whose shares may differ by a row: the sum over the step's rows is wanted.
@@ -271,7 +272,7 @@ def _train_rank(task: _Task) -> dict[str, Any] | None:
             total += lost.detach().double()
             step += 1
         dist.all_reduce(total)
-        told: dict[str, Any] = {"train_loss": float(total) / task.rows, **_tested(task, module, loss_of)}
+        told: dict[str, Any] = {"train_loss": float(total) / task.rows, **_tested(task, module, loss_of, split)}
         if rank == 0:
             report(epoch=epoch, **told)
         if not math.isfinite(told["train_loss"]):
@@ -317,14 +318,17 @@ def _rows_of(task: _Task, step: int) -> int:
     return rest if rest and (step + 1) % steps == 0 else task.train.batch
 
 
-def _split(task: _Task, features: Any) -> tuple[Any, Any]:
-    """A step's values, standardised, and the rows' weights."""
+def _split(task: _Task) -> Callable[[Any], tuple[Any, Any]]:
+    """What makes of a step's features its values, standardised, and the rows' weights."""
     import torch
 
-    x, weights = (features[:, :-1], features[:, -1]) if task.weighted else (features, torch.ones(len(features)))
-    if task.subtract:
-        x = (x - torch.tensor(task.subtract)) * torch.tensor(task.multiply)
-    return x, weights
+    subtract, multiply = torch.tensor(task.subtract), torch.tensor(task.multiply)
+
+    def split(features: Any) -> tuple[Any, Any]:
+        x, weights = (features[:, :-1], features[:, -1]) if task.weighted else (features, torch.ones(len(features)))
+        return ((x - subtract) * multiply if task.subtract else x), weights
+
+    return split
 
 
 def _schedule(task: _Task) -> Mapping[str, Any]:
@@ -367,7 +371,9 @@ def _loss(task: _Task) -> Callable[[Any, Any], Any]:
     return lambda out, labels: of_numbers[name](out.reshape(-1), labels)
 
 
-def _tested(task: _Task, module: Any, loss_of: Callable[[Any, Any], Any]) -> dict[str, float]:
+def _tested(
+    task: _Task, module: Any, loss_of: Callable[[Any, Any], Any], split: Callable[[Any], tuple[Any, Any]]
+) -> dict[str, float]:
     """On the test rows, each rank on its part; the same numbers at all."""
     import torch
     import torch.distributed as dist
@@ -378,7 +384,7 @@ def _tested(task: _Task, module: Any, loss_of: Callable[[Any, Any], Any]) -> dic
     sums = torch.zeros(3, dtype=torch.float64)
     with torch.no_grad():
         for features, labels in task.test:
-            x, weights = _split(task, features)
+            x, weights = split(features)
             out = module(x)
             sums[0] += (loss_of(out, labels) * weights).sum().double()
             sums[1] += weights.sum().double()

@@ -163,7 +163,10 @@ class PsSuite extends AnyFunSuite with LocalRuns {
   test("algorithms that take a mean over all ranks are refused with servers of their own") {
     val message =
       intercept[ConfigurationException](run("topology" -> "ps", "ps.place" -> "own", "algorithm" -> "easgd")).getMessage
-    assert(message.contains("Set ps.place = workers") && message.contains("use algorithm downpour or gd or sync-sgd."), message)
+    assert(
+      message.contains("Set ps.place = workers") && message.contains("use algorithm downpour or gd or sync-sgd."),
+      message
+    )
   }
 
   test("more shards than workers are refused") {

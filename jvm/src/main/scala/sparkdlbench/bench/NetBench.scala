@@ -257,8 +257,10 @@ private[bench] final class NetRank(settings: Settings, elements: Int, bucketLeng
 
   private def over[T](part: String, gradients: Codec, parameters: Codec)(use: AllReduce => T): T = {
     val transport = connect(part)
-    try use(new AllReduce(Topology.of(settings), transport, elements, bucketLength, gradients, parameters))
-    finally transport.close()
+    try {
+      val values = OneStageTransport.of(settings).vectors(settings, transport.size).vector(elements)
+      use(new AllReduce(Topology.of(settings), transport, values, bucketLength, gradients, parameters))
+    } finally transport.close()
   }
 
   /** Small whole numbers: their sums are exact in any order and in 16 bits. */
@@ -307,12 +309,12 @@ private[bench] final case class Tried(sums: Array[Float], kept: Option[Array[Flo
 private[bench] final class AllReduce(
     topology: Topology,
     val transport: Transport,
-    elements: Int,
+    val values: FlatBuffer,
     bucketLength: Int,
     gradientCodec: Codec,
     parameterCodec: Codec
 ) {
-  val values = new FlatBuffer(elements)
+  private val elements = values.length
   private val collective: Collective =
     topology.bind(transport, values, values, bucketLength, gradientCodec, parameterCodec)
   private var sequence = 0L

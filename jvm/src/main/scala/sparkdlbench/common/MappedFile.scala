@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions
 import java.nio.file.{Files, LinkOption, Path, Paths}
 import java.nio.{ByteBuffer, MappedByteBuffer}
+import scala.jdk.CollectionConverters._
 import scala.util.Try
 import scala.util.control.NonFatal
 
@@ -39,6 +40,39 @@ private[sparkdlbench] object MappedFile {
       }
       .collectFirst { case Some(made) => made }
   }
+
+  /**
+   * Zeros that lose their name as soon as they are there: other processes of this user open them by `path`, through this process'
+   * descriptor, until it is closed. None where `create` gives none, or /proc does not tell.
+   */
+  def createNameless(directory: Path, prefix: String, bytes: Int): Option[Nameless] =
+    create(Seq(directory), prefix, bytes).flatMap { case (file, memory) =>
+      try {
+        val held = new RandomAccessFile(file.toFile, "rw")
+        val path = descriptorOf(file.toRealPath())
+        if (path.isEmpty) held.close()
+        path.map(new Nameless(_, memory, held))
+      } catch { case _: IOException | _: SecurityException => None }
+      finally Try(Files.deleteIfExists(file)): Unit
+    }
+
+  private def descriptorOf(file: Path): Option[Path] = ProcessMark.own.flatMap { mark =>
+    val all = Files.list(Paths.get("/proc/self/fd"))
+    try
+      all.iterator.asScala
+        .find(each => Try(Files.readSymbolicLink(each) == file).getOrElse(false))
+        .map(each => Paths.get(s"/proc/${mark.pid}/fd/${each.getFileName}"))
+    finally all.close()
+  }
+
+  /** @param path as long as it is not closed */
+  final class Nameless(val path: Path, val memory: MappedByteBuffer, held: AutoCloseable) extends AutoCloseable {
+    override def close(): Unit = held.close()
+  }
+
+  /** `device-inode` of what a path leads to, of which a kernel has one at a time. None where it is not there. */
+  def identity(path: Path): Option[String] =
+    Try(s"${Files.getAttribute(path, "unix:dev")}-${Files.getAttribute(path, "unix:ino")}").toOption
 
   /** Tidying up must not keep a run from starting. */
   private def removeLeft(directory: Path, prefix: String): Unit =

@@ -4,7 +4,7 @@ import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
 import sparkdlbench.data.Batch
 import sparkdlbench.loss.{BatchLoss, ClassCounts, ErrorSums}
 import sparkdlbench.model.ModelSpec
-import sparkdlbench.vector.FlatBuffer
+import sparkdlbench.vector.{FlatBuffer, VectorMemory}
 
 import java.nio.{FloatBuffer, LongBuffer}
 
@@ -126,8 +126,16 @@ trait EngineVariant extends Variant {
    *   the largest batch that `step` or `evaluate` will be given
    * @param threads
    *   compute threads of this rank
+   * @param vectors
+   *   where its parameters and gradients best lie; those of a process of its own lie where that reaches them
    */
-  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine
+  def load(
+      spec: ModelSpec,
+      rows: Int,
+      threads: Int,
+      settings: Settings,
+      vectors: VectorMemory = VectorMemory.Own
+  ): Engine
 
   /** What a loaded engine will take, besides its parameters and gradients. */
   def memory(spec: ModelSpec, rows: Int): EngineMemory

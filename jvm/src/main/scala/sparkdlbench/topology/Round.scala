@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.{Lane, Transport}
-import sparkdlbench.vector.FloatOps
+import sparkdlbench.vector.{FloatOps, VectorPart}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
@@ -64,6 +64,9 @@ private[topology] final class Outgoing(
     val withinGroup: Boolean
 ) {
   private val bytes: ByteBuffer = wire.bytes(fromSlice, untilSlice)
+
+  /** Where all its messages lie; None where they are encodings. */
+  def part: Option[VectorPart] = wire.part(fromSlice, bytes)
 
   /** @param encode false where the image already holds the slices */
   def start(transport: Transport, sequence: Long, encode: Boolean): Unit = {

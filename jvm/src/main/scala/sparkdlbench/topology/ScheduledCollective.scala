@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Fp32
 import sparkdlbench.transport.{Lane, Transport}
-import sparkdlbench.vector.{Buckets, FlatBuffer, Slices}
+import sparkdlbench.vector.{Buckets, FlatBuffer, Slices, VectorPart}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 import scala.collection.mutable
@@ -15,7 +15,8 @@ import scala.collection.mutable
  * from elsewhere is final, so raw values are sent from, and arrive in, the vectors themselves, even where both are one
  * buffer. Every message contains at least one value, and a finished value depends on the contributions of all ranks
  * that it is sent to: so no rank can be ahead of one that it sends to by more than a step, and a lane's message
- * `sequence` + 1 leaves only after message `sequence` was released.
+ * `sequence` + 1 leaves only after message `sequence` was released. For the same reason a rank that has collected what it
+ * waits for has been read by those that it sent its part of a sum to: they may read it where it lies.
  *
  * @param lender
  *   whose lanes and steps these are
@@ -45,11 +46,14 @@ private[topology] final class ScheduledCollective(
   private val firstLane: Int = lender.fold(transport.lanesOpened)(_.firstLane)
   private val lanes = mutable.ArrayBuffer.empty[Lane]
   private val destinations = mutable.Map.empty[Int, ByteBuffer]
+  private val parts = mutable.Map.empty[Int, VectorPart]
   private val routes = Array.tabulate(layout.count)(route)
   private val arrivals = lanes.toVector.flatMap(lane => destinations.get(lane.id).map(lane -> _))
-  if (lender.isEmpty) transport.open(lanes.toVector, lane => destinations.get(lane.id))
+  if (lender.isEmpty)
+    transport.open(lanes.toVector, lane => destinations.get(lane.id), lane => parts.get(lane.id))
   lanes.clear()
   destinations.clear()
+  parts.clear()
 
   val roundsParameters: Boolean =
     !parameterCodec.codec.lossless && schedule.gather.exists(_.exists(!_.withinGroup))
@@ -180,9 +184,16 @@ private[topology] final class ScheduledCollective(
         val capacity = wire.offset(hop.untilSlice) - wire.offset(hop.fromSlice)
         val lane = Lane(firstLane + lanes.length, hop.from, hop.to, capacity, purpose)
         lanes += lane
-        if (hop.from == rank) sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice, hop.withinGroup)
+        if (hop.from == rank) {
+          sends += new Outgoing(lane, wire, hop.fromSlice, hop.untilSlice, hop.withinGroup)
+          if (!toImage) sends.last.part.foreach(parts(lane.id) = _)
+        }
         if (hop.to == rank) receives += new Incoming(lane, wire, hop.fromSlice, hop.untilSlice)
-        if (hop.to == rank && toImage) destinations(lane.id) = wire.bytes(hop.fromSlice, hop.untilSlice)
+        if (hop.to == rank && toImage) {
+          val place = wire.bytes(hop.fromSlice, hop.untilSlice)
+          destinations(lane.id) = place
+          wire.part(hop.fromSlice, place).foreach(parts(lane.id) = _)
+        }
       }
       if (receives.nonEmpty) {
         done += new Round(sends.toArray, receives.sortBy(_.lane.from).toArray)

@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.common.ConfigurationException
-import sparkdlbench.vector.{FlatBuffer, Slices}
+import sparkdlbench.vector.{FlatBuffer, Slices, VectorPart}
 
 import java.nio.{ByteBuffer, ByteOrder, FloatBuffer}
 
@@ -57,6 +57,11 @@ private[topology] final class Wire(
   /** The image of some slices: what a message holds, at most. */
   def bytes(fromSlice: Int, untilSlice: Int): ByteBuffer =
     image.slice(offsets(fromSlice), offsets(untilSlice) - offsets(fromSlice)).order(ByteOrder.nativeOrder())
+
+  /** Where `image`, some slices from `fromSlice` on, lies in the vector; None where it is an encoding. */
+  def part(fromSlice: Int, image: ByteBuffer): Option[VectorPart] =
+    if (!codec.raw) None
+    else Some(VectorPart(image, vector.file, 4 * (from + slices.from(fromSlice))))
 
   /** The values of some slices, in the vector itself. */
   def floats(fromSlice: Int, untilSlice: Int): FloatBuffer =

@@ -3,13 +3,14 @@ package sparkdlbench.train
 import org.apache.spark.{SparkEnv, TaskContext}
 import org.apache.spark.sparkdlbench.BlockStore
 import sparkdlbench.common.Outcome
-import sparkdlbench.config.{CheckpointKeys, RunKeys}
+import sparkdlbench.config.{CheckpointKeys, RunKeys, Variants}
 import sparkdlbench.data.{Batch, BatchPlan, BatchReader, RowStore, Shares, TrainingReader}
 import sparkdlbench.engine.{Engine, Evaluation}
 import sparkdlbench.loss.{ClassWeights, IgnoredLabel}
 import sparkdlbench.metrics.{ByteCounter, Phase, PhaseTimer}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.rank.{JobRank, RankSide}
+import sparkdlbench.transport.TransportVariant
 import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 
 import java.nio.{FloatBuffer, LongBuffer}
@@ -28,7 +29,15 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     def counts =
       if (computes) RankState.classCounts(run.data.train, setup.spec.classes, IgnoredLabel.of(setup.settings))
       else new Array[Long](setup.spec.classes)
-    setup.engine.load(setup.spec, capacity, setup.threads, ClassWeights.settled(setup.settings, counts))
+    setup.engine.load(
+      setup.spec,
+      capacity,
+      setup.threads,
+      ClassWeights.settled(setup.settings, counts),
+      Variants
+        .find[TransportVariant]("transport", setup.settings(RunKeys.transport))
+        .vectors(setup.settings, setup.workers)
+    )
   }
   private var reader = Option.empty[TrainingReader]
   private lazy val training = {

@@ -1,5 +1,7 @@
 package sparkdlbench.transport
 
+import sparkdlbench.vector.VectorPart
+
 import java.nio.ByteBuffer
 
 /** A transport through which everything goes to `inner`, for the few that look on or change how ranks wait. */
@@ -8,7 +10,8 @@ abstract class ForwardingTransport(inner: Transport) extends Transport {
   def size: Int = inner.size
   override def groups: RankGroups = inner.groups
   def lanesOpened: Int = inner.lanesOpened
-  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = inner.open(lanes, destination)
+  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer], part: Lane => Option[VectorPart]): Unit =
+    inner.open(lanes, destination, part)
   override def redirect(lane: Lane, destination: ByteBuffer): Boolean = inner.redirect(lane, destination)
   def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = inner.send(lane, sequence, data)
   def flush(): Unit = inner.flush()

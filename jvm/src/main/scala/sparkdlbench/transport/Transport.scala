@@ -1,6 +1,7 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.{RunKeys, Settings, Variants}
+import sparkdlbench.vector.VectorPart
 
 import java.nio.ByteBuffer
 
@@ -67,8 +68,16 @@ trait Transport extends AutoCloseable {
    *   from its position on (each overwrites the last), or None for two slots of the transport's own. For a lane with a
    *   destination the topologies guarantee more than for others: message `sequence` + 1 is sent only after the receiver
    *   has released message `sequence` and no longer uses the memory.
+   * @param part
+   *   of a vector. For a lane that ends here: its destination. For one that starts here: where its messages lie, if the
+   *   receiver may read them there instead of a copy; then the topologies guarantee that it releases each of them without
+   *   anything that this rank does after `flush`, which waits for that.
    */
-  def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit
+  def open(
+      lanes: Seq[Lane],
+      destination: Lane => Option[ByteBuffer],
+      part: Lane => Option[VectorPart] = _ => None
+  ): Unit
 
   /**
    * A lane that was opened with a destination has this one from its next message on. Between two messages of the lane, and before anything

@@ -1,12 +1,16 @@
 package sparkdlbench.transport
 
 import sparkdlbench.config.{Axis, Key, RunKeys, Settings, Variant, Variants}
+import sparkdlbench.vector.VectorMemory
 
 /** Over which channel values travel. */
 trait TransportVariant extends Variant {
 
   /** True where the bytes travel in Spark's own channels. */
   def inBand: Boolean
+
+  /** Where a rank's vectors best lie, for its collectives to reach them. @param ranks of the run */
+  def vectors(settings: Settings, ranks: Int): VectorMemory = VectorMemory.Own
 }
 
 object TransportVariant {

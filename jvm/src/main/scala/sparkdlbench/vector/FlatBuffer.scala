@@ -9,11 +9,13 @@ import sparkdlbench.common.ConfigurationException
  *
  * @param length
  *   number of fp32 values; 0 is allowed
+ * @param file
+ *   where other processes of the host can map it
  */
-final class FlatBuffer private (val length: Int, memory: ByteBuffer) {
+final class FlatBuffer private (val length: Int, memory: ByteBuffer, val file: Option[VectorFile]) {
 
   /** In memory of its own, all zeros. */
-  def this(length: Int) = this(length, FlatBuffer.allocate(length))
+  def this(length: Int) = this(length, FlatBuffer.allocate(length), None)
 
   /** All bytes, native order, position 0. Do not move its position: take a `duplicate`. */
   val bytes: ByteBuffer = memory.slice(0, length * 4).order(ByteOrder.nativeOrder())
@@ -41,11 +43,13 @@ object FlatBuffer {
    *
    * @param memory
    *   direct, begins on a 64-byte boundary, with room for `length` values
+   * @param file
+   *   that holds the memory, where its readers find it by name
    */
-  def over(memory: ByteBuffer, length: Int): FlatBuffer = {
+  def over(memory: ByteBuffer, length: Int, file: Option[VectorFile] = None): FlatBuffer = {
     require(memory.isDirect && memory.alignmentOffset(0, Alignment) == 0, "the memory is not direct, or not aligned")
     require(memory.capacity >= length.toLong * 4, s"${memory.capacity} bytes have no room for $length values")
-    new FlatBuffer(length, memory)
+    new FlatBuffer(length, memory, file)
   }
 
   /** Aligned, with room for `length` values. */

@@ -71,7 +71,8 @@ private[worker] final class GroupOperations(
 
   private def bound(descriptor: Int, bytes: Long, length: Int): VectorAllReduce = {
     if (length < 0 || length * 4L > bytes) throw new ProtocolException(s"$bytes bytes do not hold $length values")
-    val values = FlatBuffer.over(PythonMemory.map(pid, descriptor, bytes), length)
+    val values =
+      FlatBuffer.over(PythonMemory.map(pid, descriptor, bytes), length, PythonMemory.shared(pid, descriptor, bytes))
     collective.bind(values, topology, math.max(1, bucketBytes / 4))
   }
 

@@ -1,5 +1,8 @@
 package sparkdlbench.worker
 
+import sparkdlbench.common.MappedFile
+import sparkdlbench.vector.VectorFile
+
 import java.io.IOException
 import java.nio.channels.FileChannel
 import java.nio.file.{Files, Path, Paths, StandardOpenOption}
@@ -32,6 +35,12 @@ private[worker] object PythonMemory {
     if (!Prefixes.exists(target(file).startsWith(_)))
       throw new ProtocolException(s"$file is no memory of a Python worker")
     FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)
+  }
+
+  /** The same for other executors of this host. None where it cannot be told from other memory. */
+  def shared(pid: Long, descriptor: Int, bytes: Long): Option[VectorFile] = {
+    val file = Paths.get(s"/proc/$pid/fd/$descriptor")
+    MappedFile.identity(file).map(new VectorFile(file.toString, bytes, _))
   }
 
   private def target(file: Path): String =

@@ -2,7 +2,7 @@ package sparkdlbench.topology
 
 import sparkdlbench.codec.Codec
 import sparkdlbench.transport.Transport
-import sparkdlbench.vector.FlatBuffer
+import sparkdlbench.vector.{FlatBuffer, VectorMemory}
 
 /**
  * One rank's side of the laws: goes through whole training steps and checks every value. Runs on any transport, in
@@ -12,6 +12,8 @@ import sparkdlbench.vector.FlatBuffer
  *   gradient and parameters are one buffer (a plain all-reduce)
  * @param servers
  *   ranks, the last ones, whose gradients are zeros and which get nothing but sums
+ * @param memory
+ *   where each rank's vectors lie
  */
 final case class CollectiveCheck(
     topology: Topology,
@@ -21,7 +23,8 @@ final case class CollectiveCheck(
     bucketLength: Int,
     steps: Int,
     inPlace: Boolean = false,
-    servers: Int = 0
+    servers: Int = 0,
+    memory: VectorMemory = VectorMemory.Own
 ) {
   import CollectiveCheck._
 
@@ -30,8 +33,8 @@ final case class CollectiveCheck(
 
   /** @return the owned ranges of this rank */
   def run(transport: Transport): Seq[(Int, Int)] = {
-    val gradient = new FlatBuffer(length)
-    val parameters = if (inPlace) gradient else new FlatBuffer(length)
+    val gradient = memory.vector(length)
+    val parameters = if (inPlace) gradient else memory.vector(length)
     val collective = topology.bind(transport, gradient, parameters, bucketLength, gradientCodec, parameterCodec)
     val owned = (0 until collective.buckets).map(collective.owned)
     val workers = transport.size - servers

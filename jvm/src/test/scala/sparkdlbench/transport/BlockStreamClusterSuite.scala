@@ -33,8 +33,19 @@ class BlockStreamClusterSuite extends AnyFunSuite {
       val each = for (topology <- topologies; length <- lengths) yield {
         val transport = new BlockStream().connect(Numbered(group, s"${topology.name}-$length"))
         try {
-          CollectiveCheck(topology, TestCodecs.plain.head, TestCodecs.plain.head, length, 65536, steps = 3)
+          val memory = new BlockStream().vectors(group.settings, group.size)
+          CollectiveCheck(
+            topology,
+            TestCodecs.plain.head,
+            TestCodecs.plain.head,
+            length,
+            65536,
+            steps = 3,
+            memory = memory
+          )
             .run(transport)
+          val direct = transport.facts.get(PushTransport.InPlaceFact).map(_.split(' ').head.toInt)
+          if (length > 1 && direct.contains(0)) throw new AssertionError(s"${transport.facts}")
           transport.bytesSent.toSeq
         } finally transport.close()
       }

@@ -4,6 +4,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 import scala.collection.mutable
 import scala.util.Random
 import sparkdlbench.common.RunFailedException
+import sparkdlbench.vector.VectorPart
 
 /**
  * What goes on between the ranks of an in-memory group.
@@ -131,7 +132,11 @@ final class InMemoryGroup(val size: Int, val conditions: InMemoryConditions) ext
 
     def lanesOpened: Int = InMemoryGroup.this.synchronized(announced.take(calls).map(_.size).sum)
 
-    def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = InMemoryGroup.this.synchronized {
+    def open(
+        lanes: Seq[Lane],
+        destination: Lane => Option[ByteBuffer],
+        part: Lane => Option[VectorPart]
+    ): Unit = InMemoryGroup.this.synchronized {
       val (call, first) = (calls, lanesOpened)
       require(lanes.map(_.id) == (first until first + lanes.size), "lane ids go on from those that are open")
       if (announced.size == call) { announced += lanes; opened += 0 }

@@ -4,7 +4,7 @@ import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.loss.{BatchLoss, ClassCounter, Target}
 import sparkdlbench.model.{Initializers, ModelSpec}
-import sparkdlbench.vector.FlatBuffer
+import sparkdlbench.vector.{FlatBuffer, VectorMemory}
 
 import java.nio.{FloatBuffer, LongBuffer}
 import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
@@ -20,6 +20,8 @@ import java.util.{Arrays, LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   of dropout masks
  * @param inJvm
  *   a loss that the JVM computes; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
+ * @param vectors
+ *   where parameters and gradients lie
  */
 private[bigdl] final class BigDlEngine(
     spec: ModelSpec,
@@ -28,10 +30,11 @@ private[bigdl] final class BigDlEngine(
     library: BigDlLibrary,
     inJvm: Option[BatchLoss] = None,
     classWeights: Option[Array[Float]] = None,
-    ignored: Option[Int] = None
+    ignored: Option[Int] = None,
+    vectors: VectorMemory = VectorMemory.Own
 ) extends Engine {
-  val parameters = new FlatBuffer(spec.parameterCount)
-  val gradients = new FlatBuffer(spec.parameterCount)
+  val parameters = vectors.vector(spec.parameterCount)
+  val gradients = vectors.vector(spec.parameterCount)
   val statistics = new FlatBuffer(spec.statisticsCount)
   Initializers.fillStatistics(spec, statistics)
   private val width = spec.inputShape.product

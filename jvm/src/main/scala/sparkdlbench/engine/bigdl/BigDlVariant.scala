@@ -5,6 +5,7 @@ import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.loss.{BatchLoss, ClassWeights, IgnoredLabel}
 import sparkdlbench.model.ModelSpec
+import sparkdlbench.vector.VectorMemory
 
 /**
  * BigDL DLlib's own layers (Dai et al., SoCC 2019) under our synchronisation: beside BigDL's own trainer (the peer `bigdl`) the difference
@@ -26,7 +27,7 @@ final class BigDlVariant extends EngineVariant {
       .foreach(reason => throw new ConfigurationException(reason))
   }
 
-  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings, vectors: VectorMemory): Engine = {
     spec.shapes // throws where layers do not fit together
     check(spec, threads, settings)
     new BigDlEngine(
@@ -36,7 +37,8 @@ final class BigDlVariant extends EngineVariant {
       BigDlLibrary.load(),
       BatchLoss.of(settings, spec.classes),
       ClassWeights.of(settings),
-      IgnoredLabel.of(settings)
+      IgnoredLabel.of(settings),
+      vectors
     )
   }
 

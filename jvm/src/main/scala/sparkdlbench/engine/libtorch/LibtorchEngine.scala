@@ -4,7 +4,7 @@ import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.loss.BatchLoss
 import sparkdlbench.model.{Initializers, ModelSpec}
-import sparkdlbench.vector.FlatBuffer
+import sparkdlbench.vector.{FlatBuffer, VectorMemory}
 
 import java.nio.FloatBuffer
 import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
@@ -23,6 +23,8 @@ import java.util.{LinkedHashMap => JavaLinkedHashMap, Map => JavaMap}
  *   whether convolutions and linear layers compute in bf16
  * @param inJvm
  *   a loss that is computed here; None: softmax cross-entropy, with `classWeights` and without rows whose label is `ignored`
+ * @param vectors
+ *   where parameters and gradients lie
  */
 private[libtorch] final class LibtorchEngine(
     spec: ModelSpec,
@@ -33,11 +35,12 @@ private[libtorch] final class LibtorchEngine(
     libraries: NativeLibraries,
     inJvm: Option[BatchLoss] = None,
     classWeights: Option[Array[Float]] = None,
-    ignored: Option[Int] = None
+    ignored: Option[Int] = None,
+    vectors: VectorMemory = VectorMemory.Own
 ) extends Engine {
   require(maxRows >= 1 && threads >= 1, s"maxRows $maxRows, threads $threads")
-  val parameters = new FlatBuffer(spec.parameterCount)
-  val gradients = new FlatBuffer(spec.parameterCount)
+  val parameters = vectors.vector(spec.parameterCount)
+  val gradients = vectors.vector(spec.parameterCount)
   val statistics = new FlatBuffer(spec.statisticsCount)
   Initializers.fillStatistics(spec, statistics)
   private val width = spec.inputShape.product

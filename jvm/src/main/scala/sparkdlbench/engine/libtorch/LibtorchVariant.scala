@@ -4,6 +4,7 @@ import sparkdlbench.config.{Key, RunKeys, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.loss.{BatchLoss, ClassWeights, IgnoredLabel}
 import sparkdlbench.model.{DropoutKind, ModelSpec}
+import sparkdlbench.vector.VectorMemory
 
 /** bytedeco's libtorch in the executor's own process: no Python worker, no copy between the network and the gradient. */
 final class LibtorchVariant extends EngineVariant {
@@ -16,13 +17,13 @@ final class LibtorchVariant extends EngineVariant {
     TorchLayer.check(spec)
   }
 
-  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine = {
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings, vectors: VectorMemory): Engine = {
     spec.shapes // throws where layers do not fit together, before anything native is loaded
     val bf16 = ComputeType.isBf16(settings)
     val libraries = NativeLibraries.load(settings)
     val (inJvm, weights) = (BatchLoss.of(settings, spec.classes), ClassWeights.of(settings))
     val ignored = IgnoredLabel.of(settings)
-    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, libraries, inJvm, weights, ignored)
+    new LibtorchEngine(spec, rows, threads, settings(RunKeys.seed), bf16, libraries, inJvm, weights, ignored, vectors)
   }
 
   /** As if no two layers shared the memory between them, and every product needed a transposed copy of its result. */

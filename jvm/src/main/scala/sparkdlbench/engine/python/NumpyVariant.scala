@@ -4,6 +4,7 @@ import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{Engine, EngineDevice, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec
+import sparkdlbench.vector.VectorMemory
 
 /**
  * Forward and backward passes written out in NumPy (`python/sparkdl_bench/engines/numpy.py`): the plainest yardstick, with one worker that of a single
@@ -23,7 +24,7 @@ final class NumpyVariant extends EngineVariant {
 
   override def lacking(settings: Settings): Option[String] = PythonProcess.lacking(name, settings)
 
-  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine =
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings, vectors: VectorMemory): Engine =
     PythonEngine.load(name, spec, rows, threads, settings)
 
   def memory(spec: ModelSpec, rows: Int): EngineMemory = PythonEngine.memory(spec, rows, NumpyVariant.LibraryBytes)

@@ -3,6 +3,7 @@ package sparkdlbench.engine.python
 import sparkdlbench.config.{Key, Settings}
 import sparkdlbench.engine.{Engine, EngineMemory, EngineVariant}
 import sparkdlbench.model.ModelSpec
+import sparkdlbench.vector.VectorMemory
 
 /**
  * PyTorch with its autograd (`python/sparkdl_bench/engines/torch.py`), on the CPU or on a GPU of the worker's host, where weights are copied to it and the
@@ -18,7 +19,7 @@ final class TorchVariant extends EngineVariant {
 
   override def lacking(settings: Settings): Option[String] = PythonProcess.lacking(name, settings)
 
-  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings): Engine =
+  def load(spec: ModelSpec, rows: Int, threads: Int, settings: Settings, vectors: VectorMemory): Engine =
     PythonEngine.load(name, spec, rows, threads, settings)
 
   def memory(spec: ModelSpec, rows: Int): EngineMemory = PythonEngine.memory(spec, rows, TorchVariant.LibraryBytes)

@@ -4,6 +4,8 @@ import sparkdlbench.common.{Json, MappedFile, RunFailedException}
 import sparkdlbench.transport._
 import sparkdlbench.transport.push._
 
+import sparkdlbench.vector.VectorPart
+
 import java.nio.{ByteBuffer, ByteOrder}
 import java.nio.file.{Files, Path}
 import scala.collection.mutable
@@ -41,7 +43,11 @@ private[transport] final class MpiTransport private (
 
   override def lanesOpened: Int = opened
 
-  override def open(all: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
+  override def open(
+      all: Seq[Lane],
+      destination: Lane => Option[ByteBuffer],
+      part: Lane => Option[VectorPart]
+  ): Unit = {
     opened = all.foldLeft(opened)((next, lane) => math.max(next, lane.id + 1))
     all
       .filter(lane => lane.from == lane.to)

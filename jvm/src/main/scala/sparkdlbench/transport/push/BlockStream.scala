@@ -3,6 +3,7 @@ package sparkdlbench.transport.push
 import org.apache.spark.sparkdlbench.SparkBlockStreamNetwork
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.config.{Key, Settings}
+import sparkdlbench.vector.VectorMemory
 import sparkdlbench.transport.{GroupContext, OneStageTransport, RankGroups, RankPlacement, Transport, TransportVariant}
 
 /**
@@ -36,6 +37,9 @@ final class BlockStream extends TransportVariant with OneStageTransport {
 
   override def mappedInboxBytes(settings: Settings, capacity: Long): Option[Long] =
     if (settings(HostLocal.mode) == "off") None else Some(LaneSlots.bytes(capacity))
+
+  override def vectors(settings: Settings, ranks: Int): VectorMemory =
+    if (ranks > 1) SparkBlockStreamNetwork.vectors(settings(HostLocal.mode)) else VectorMemory.Own
 
   override def checkHere(settings: Settings, around: RankPlacement): Unit =
     if (around.severalProcesses)

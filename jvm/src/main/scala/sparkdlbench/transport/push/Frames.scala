@@ -3,6 +3,7 @@ package push
 
 import io.netty.buffer.{ByteBuf, ByteBufAllocator}
 
+import java.net.{URLDecoder, URLEncoder}
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.UTF_8
 import java.security.{MessageDigest, SecureRandom}
@@ -61,11 +62,24 @@ sealed trait Control
 
 object Control {
 
-  /** The sender's inboxes for `open` number `generation` exist; `offer`: a mapped file that may replace the sockets. */
-  final case class Ready(generation: Int, offer: Option[HostLocalOffer]) extends Control
+  /**
+   * The sender's inboxes for `open` number `generation` exist.
+   *
+   * @param offer
+   *   a mapped file that may replace the sockets
+   * @param vectors
+   *   files of vectors to which messages go
+   */
+  final case class Ready(generation: Int, offer: Option[HostLocalOffer], vectors: Seq[VectorOffer] = Nil)
+      extends Control
 
-  /** The other end has mapped the offered file, or could not. */
-  final case class Attached(generation: Int, attached: Boolean) extends Control
+  /**
+   * The other end has mapped the offered file, or could not.
+   *
+   * @param vectors
+   *   files of vectors in which messages lie
+   */
+  final case class Attached(generation: Int, attached: Boolean, vectors: Seq[VectorOffer] = Nil) extends Control
 
   /** Both ends see the same memory, or do not: from now on messages go through it, or through sockets. */
   final case class Verdict(generation: Int, shared: Boolean) extends Control
@@ -74,22 +88,34 @@ object Control {
   case object Bye extends Control
 
   def print(control: Control): String = control match {
-    case Ready(generation, None) => s"ready $generation"
-    case Ready(generation, Some(offer)) => s"ready $generation ${offer.bytes} ${offer.nonce} ${offer.path}"
-    case Attached(generation, attached) => s"attached $generation $attached"
+    case Ready(generation, None, _) => s"ready $generation"
+    case Ready(generation, Some(offer), vectors) =>
+      words(s"ready $generation ${print(offer.path, offer.bytes, offer.nonce)}", vectors)
+    case Attached(generation, attached, vectors) => words(s"attached $generation $attached", vectors)
     case Verdict(generation, shared) => s"verdict $generation $shared"
     case Bye => "bye"
   }
 
-  def parse(text: String): Option[Control] = Try[Control](text.split(" ", 5) match {
-    case Array("ready", generation) => Ready(generation.toInt, None)
-    case Array("ready", generation, bytes, nonce, path) =>
-      Ready(generation.toInt, Some(HostLocalOffer(path, bytes.toLong, nonce)))
-    case Array("attached", generation, attached) => Attached(generation.toInt, attached.toBoolean)
-    case Array("verdict", generation, shared) => Verdict(generation.toInt, shared.toBoolean)
-    case Array("bye") => Bye
+  def parse(text: String): Option[Control] = Try[Control](text.split(' ').toList match {
+    case List("ready", generation) => Ready(generation.toInt, None)
+    case "ready" :: generation :: offer :: vectors =>
+      Ready(generation.toInt, Some(file(offer)(HostLocalOffer(_, _, _))), vectors.map(file(_)(VectorOffer(_, _, _))))
+    case "attached" :: generation :: attached :: vectors =>
+      Attached(generation.toInt, attached.toBoolean, vectors.map(file(_)(VectorOffer(_, _, _))))
+    case List("verdict", generation, shared) => Verdict(generation.toInt, shared.toBoolean)
+    case List("bye") => Bye
     case _ => throw new IllegalArgumentException(text)
   }).toOption
+
+  private def words(head: String, vectors: Seq[VectorOffer]): String =
+    (head +: vectors.map(each => print(each.path, each.bytes, each.identity))).mkString(" ")
+
+  private def print(path: String, bytes: Long, mark: String): String = s"$bytes:$mark:${URLEncoder.encode(path, UTF_8)}"
+
+  private def file[T](text: String)(make: (String, Long, String) => T): T = text.split(':') match {
+    case Array(bytes, mark, path) => make(URLDecoder.decode(path, UTF_8), bytes.toLong, mark)
+    case _ => throw new IllegalArgumentException(text)
+  }
 }
 
 /** A frame is 16 bytes of header (lane: Int, length: Int, sequence: Long, network order) and `length` bytes. */

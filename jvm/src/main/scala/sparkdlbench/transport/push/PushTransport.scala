@@ -4,6 +4,8 @@ package push
 import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.transport.push.PushTransport._
 
+import sparkdlbench.vector.VectorPart
+
 import java.io.IOException
 import java.nio.ByteBuffer
 import java.util.function.BooleanSupplier
@@ -27,6 +29,8 @@ final class PushTransport(
   private var generation = 0
   private var opened = 0
   private val payload = Array.fill(3)(0L)
+  private val vectors = new MappedVectors
+  private var inPlace = Array.empty[Route]
   private val names = IndexedSeq(network.channel, "host-local", "in-process")
 
   override def rank: Int = group.rank
@@ -35,16 +39,21 @@ final class PushTransport(
 
   override def lanesOpened: Int = opened
 
-  override def open(lanes: Seq[Lane], destination: Lane => Option[ByteBuffer]): Unit = {
+  override def open(
+      lanes: Seq[Lane],
+      destination: Lane => Option[ByteBuffer],
+      part: Lane => Option[VectorPart]
+  ): Unit = {
     generation += 1
     opened = lanes.foldLeft(opened)((next, lane) => math.max(next, lane.id + 1))
     lanes
       .filter(lane => lane.from == lane.to)
       .foreach(lane => throw new IllegalArgumentException(s"$lane starts where it ends"))
-    val opening = new PushOpening(group, network, mailbox, peers, links, waiting, generation)
-    val (arrivals, routes) = opening.open(lanes, destination)
+    val opening = new PushOpening(group, network, mailbox, peers, links, waiting, vectors, generation)
+    val (arrivals, routes) = opening.open(lanes, destination, part)
     arrivals.foreach(arrival => incoming.update(arrival.slots.lane.id, arrival))
     routes.foreach(route => outgoing.update(route.lane.id, route))
+    inPlace ++= routes.filter(_.lies != null)
   }
 
   override def redirect(lane: Lane, destination: ByteBuffer): Boolean = {
@@ -59,8 +68,13 @@ final class PushTransport(
     val bytes = data.remaining
     if (route.slots == null) pushTo(route, sequence, data)
     else {
-      route.slots.claim(sequence, bytes).put(data.duplicate())
-      route.slots.publish(sequence, bytes)
+      if (route.lies eq data) {
+        route.slots.publishInPlace(sequence, bytes)
+        route.readUntil = sequence
+      } else {
+        route.slots.claim(sequence, bytes).put(data.duplicate())
+        route.slots.publish(sequence, bytes)
+      }
       if (route.wakes != null) route.wakes.wakeUp()
     }
     payload(route.channel) += bytes
@@ -77,7 +91,22 @@ final class PushTransport(
         )
     }
 
-  override def flush(): Unit = links.flush()
+  override def flush(): Unit = {
+    links.flush()
+    var index = 0
+    while (index < inPlace.length) {
+      val route = inPlace(index)
+      if (!route.isRead) awaitRead(route)
+      index += 1
+    }
+  }
+
+  private def awaitRead(route: Route): Unit = {
+    val to = route.lane.to
+    waiting.until(peers(to), polled = true, s"flush ${words(route.lane, route.readUntil)}")(() =>
+      route.isRead || mailbox.hasLeft(to)
+    )
+  }
 
   override def receive(lane: Lane, sequence: Long): ByteBuffer = {
     val arrival = arrivalOf(lane)
@@ -118,10 +147,17 @@ final class PushTransport(
     if (framing > 0) payloads.updated(network.channel + ".framing", framing) else payloads
   }
 
-  override def facts: Map[String, String] = network.facts ++
+  override def facts: Map[String, String] = network.facts ++ throughMemory ++
     Seq("congestion" -> links.congestionControl, "cipher" -> links.ciphers).collect {
       case (what, each) if each.nonEmpty => s"${network.channel}.$what" -> each.mkString(", ")
     }
+
+  /** Of the lanes that go through mapped memory, how many need no slot. */
+  private def throughMemory: Map[String, String] = {
+    val routes = outgoing.values.filter(_.channel == HostLocalMemory)
+    val direct = routes.count(route => route.lies != null || route.slots.goesToDestination)
+    if (routes.isEmpty) Map.empty else Map(InPlaceFact -> s"$direct of ${routes.size} lanes")
+  }
 
   override def close(): Unit =
     try links.close()
@@ -138,6 +174,9 @@ object PushTransport {
   val HostLocalMemory = 1
   val InProcess = 2
   private val MostNamed = 4
+
+  /** Name of a fact: how many lanes through mapped memory lead from vector to vector. */
+  val InPlaceFact = "host-local.in_place"
 
   /** What a message carries, and which it is; for error messages. */
   private[transport] def words(lane: Lane, sequence: Long): String =
@@ -176,14 +215,24 @@ object PushTransport {
   /**
    * Which way a lane's messages leave: through `slots` (then `wakes` is the receiver's mailbox, if it is in this process), or
    * through `push`.
+   *
+   * @param lies
+   *   the memory of messages that the receiver reads where they lie
    */
   final class Route(
       val lane: Lane,
       val channel: Int,
       val slots: LaneSlots,
       val wakes: Mailbox,
-      val push: PushChannel
-  )
+      val push: PushChannel,
+      val lies: ByteBuffer = null
+  ) {
+
+    /** The newest message that the receiver reads where it lies. */
+    var readUntil: Long = -1
+
+    def isRead: Boolean = slots.isReleased(readUntil)
+  }
 
   /** Where a lane's messages arrive; `polled`: by another process' writes. */
   final class Arrival(val slots: LaneSlots, val polled: Boolean)

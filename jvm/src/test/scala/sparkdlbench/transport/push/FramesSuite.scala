@@ -45,11 +45,14 @@ class FramesSuite extends AnyFunSuite {
     Seq(
       Control.Ready(1, None),
       Control.Ready(7, Some(offer)),
+      Control.Ready(7, Some(offer), Seq(VectorOffer("/proc/17/fd/3", 4000, "29-17"), VectorOffer("/a: b", 0, ""))),
       Control.Attached(2, attached = false),
+      Control.Attached(2, attached = true, Seq(VectorOffer("/proc/17/fd/3", 4000, "29-17"))),
       Control.Verdict(3, shared = true),
       Control.Bye
     ).foreach(word => assert(Control.parse(Control.print(word)).contains(word)))
     assert(Control.parse("hello").isEmpty && Control.parse("ready x").isEmpty)
+    assert(Control.parse("ready 1 100").isEmpty && Control.parse("attached 1 true x:y:z").isEmpty)
   }
 
   test("messages, control words and padding arrive whole in whatever pieces the bytes come") {

@@ -7,6 +7,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
+import sparkdlbench.vector.{FlatBuffer, VectorFile, VectorMemory}
 
 import java.io.IOException
 import java.nio.ByteBuffer
@@ -143,6 +144,77 @@ class PushSuite extends AnyFunSuite {
         }
       }
     }
+
+  for (processes <- Seq(Seq("a", "b"), Seq("a", "b", "c"), Seq("a", "b", "a")); hostLocal <- Seq("off", "auto"))
+    test(s"vectors in shared memory: ranks in processes ${processes.mkString(", ")}, host_local=$hostLocal") {
+      for (
+        topology <- Seq[Topology](new Sliced, new Ring); codec <- TestCodecs.plain.take(2); length <- Seq(1, 10007);
+        inPlace <- Seq(false, true); if !inPlace || codec.lossless
+      ) {
+        val world = World(processes, hostLocal)
+        val memory = new HostLocalVectors(world.folder)
+        val check =
+          CollectiveCheck(topology, codec, codec, length, bucketLength = 3000, steps = 9, inPlace, memory = memory)
+        val facts = run(world) { transport => check.run(transport); transport.facts }.map(_.get)
+        val direct = facts.flatMap(_.get(PushTransport.InPlaceFact)).map(_.split(' ').head.toInt)
+        if (hostLocal == "off") assert(direct.isEmpty)
+        else if (length > 1)
+          assert(direct.forall(_ > 0) == (codec.name == TestCodecs.plain.head.name), s"${check.label}: $facts")
+      }
+    }
+
+  test("a vector that only one end can see goes through the slots") {
+    val world = new World(Seq("a", "b"), "auto")
+    val results = run(world) { transport =>
+      val seen = new HostLocalVectors(world.folder).vector(1000)
+      val other = new HostLocalVectors(world.folder).vector(1000)
+      // As rank 0 tells it, its vector is another file than what its path leads to.
+      val told = seen.file.map(file => new VectorFile(file.path, file.bytes, other.file.get.identity))
+      val values = if (transport.rank == 0) FlatBuffer.over(seen.bytes, 1000, told) else seen
+      val memory: VectorMemory = _ => values
+      CollectiveCheck(
+        new Sliced,
+        TestCodecs.plain.head,
+        TestCodecs.plain.head,
+        1000,
+        300,
+        steps = 5,
+        inPlace = true,
+        memory = memory
+      )
+        .run(transport)
+      transport.facts(PushTransport.InPlaceFact)
+    }.map(_.get)
+    // What rank 0 sends can still go to rank 1's vector, and what rank 1 sends lies in it.
+    assert(results.forall(each => each.takeWhile(_ != ' ').toInt > 0 && each.takeWhile(_ != ' ') != each.split(' ')(2)))
+  }
+
+  test("messages change between a vector's own memory and other memory, and arrive where they are wanted") {
+    val length = 1000
+    val world = new World(Seq("a", "b"), "on")
+    run(world) { transport =>
+      val first = new HostLocalVectors(world.folder).vector(length)
+      val second = new FlatBuffer(length)
+      val raw = TestCodecs.plain.head
+      val bound = new Sliced().bind(transport, first, first, 300, raw, raw)
+      val elsewhere = bound.over(second).get
+      for (step <- 0L until 12L) {
+        // Rank 1 changes each step, rank 0 every third.
+        val away = if (transport.rank == 1) step % 2 == 1 else step % 3 == 2
+        val (collective, values) = if (away) (elsewhere, second) else (bound, first)
+        assert(collective.use())
+        (0 until length).foreach(i => values.floats.put(i, CollectiveCheck.input(transport.rank, i, step)))
+        val buckets = 0 until collective.buckets
+        buckets.foreach(collective.contribute(_, step))
+        buckets.foreach { bucket => collective.reduce(bucket, step); collective.publish(bucket, step) }
+        buckets.foreach(collective.collect(_, step))
+        collective.flush()
+        (0 until length).foreach(i =>
+          assert(values.floats.get(i) == CollectiveCheck.sumOfInputs(2, step)(i), s"step $step, value $i")
+        )
+      }
+    }.foreach(_.get)
+  }
 
   test("what is asked of a lane that was not opened, or that does not end here, names it") {
     val opened = Lane(0, 0, 1, 64)

@@ -1,6 +1,6 @@
 package org.apache.spark.sparkdlbench
 
-import org.apache.spark.SparkEnv
+import org.apache.spark.{SparkContext, SparkEnv}
 import org.apache.spark.network.client.TransportClientFactory
 import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.shuffle.BlockStoreClient
@@ -9,6 +9,7 @@ import org.apache.spark.util.Utils
 import sparkdlbench.common.{ProcessMark, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.transport.push._
+import sparkdlbench.vector.VectorMemory
 
 import java.nio.file.{Files, Path, Paths}
 import scala.reflect.{classTag, ClassTag}
@@ -17,6 +18,8 @@ import scala.util.control.NonFatal
 
 /** `block-stream` over this executor's own block-transfer service. */
 object SparkBlockStreamNetwork extends PushNetwork {
+
+  private val InMemory = Paths.get("/dev/shm")
 
   /** Spark numbers real shuffles from 0 upwards; this one is never registered. */
   val ReservedShuffle = 2000000000
@@ -41,6 +44,14 @@ object SparkBlockStreamNetwork extends PushNetwork {
   }
 
   private def encrypted: Boolean = SparkFacts.encrypts(env.conf)
+
+  /** Where executors of one host reach each other's vectors: only where that is, and stays, memory. */
+  def vectors(mode: String): VectorMemory = {
+    val shares = mode == "on" || (mode != "off" && !encrypted)
+    val hasOthers = env.executorId != SparkContext.DRIVER_IDENTIFIER
+    if (shares && hasOthers && sharedDirectories.contains(InMemory)) new HostLocalVectors(InMemory)
+    else VectorMemory.Own
+  }
 
   override def obstacle: Option[String] = {
     val manager = env.shuffleManager
@@ -103,10 +114,9 @@ object SparkBlockStreamNetwork extends PushNetwork {
   }
 
   override def sharedDirectories: Seq[Path] = {
-    val memory = Paths.get("/dev/shm")
     val local =
       try env.blockManager.diskBlockManager.localDirs.toSeq.map(_.toPath)
       catch { case NonFatal(_) => Nil }
-    (memory +: local).filter(directory => Files.isDirectory(directory) && Files.isWritable(directory))
+    (InMemory +: local).filter(directory => Files.isDirectory(directory) && Files.isWritable(directory))
   }
 }

@@ -46,7 +46,8 @@ _WARMUP_SHARE = 0.1
 _GROUP_BYTES = 16 << 20
 _FILE_BYTES = 256 << 20
 _LABEL_BYTES = 4
-_RATE_EPOCHS = 4
+# Long enough for the JIT compiler to have done with either.
+_RATE_EPOCHS = 16
 # Of files whose zeros are given back: time without a change, least size, longest wait.
 _STILL_S = 2.0
 _WORTH_BYTES = 1 << 20
@@ -253,10 +254,7 @@ def rates(plan: ShardedPlan, folder: Path, timeout_s: float) -> dict[str, list[f
     found: dict[str, list[float]] = {"memory": [], "sharded": []}
     for trial in range(plan.trials):
         for name, placement in (("memory", "replicated"), ("sharded", "sharded")):
-            placed: dict[str, Any] = {"data.placement": placement}
-            if placement == "sharded":
-                placed["data.shuffle_buffer"] = plan.counted.shuffle_buffer(plan.memory_rows)
-            run = Trained(folder / f"{name}-{trial}", {**settings, **placed}, plan)
+            run = Trained(folder / f"{name}-{trial}", {**settings, "data.placement": placement}, plan)
             run.train(timeout_s, Watched())
             found[name].append(run.rows_per_second)
     return found

@@ -18,6 +18,8 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
   private val layout = folder.manifest.layout
   private val starts = parts.scanLeft(0)(_ + _.rows).toArray
   private val files = folder.openParts(keepOpen)
+  // Made once: Hadoop takes each apart, which took as long as reading a few rows.
+  private val paths = parts.map(folder.file)
   private val read = new LongAdder
   def width: Int = layout.width
   def labels: Int = layout.labels
@@ -53,9 +55,9 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
       val index = partOf(row)
       val first = row - starts(index)
       val count = math.min(math.max(1, PartRows.LabelsAtOnce / labels), parts(index).rows - first)
-      val file = folder.file(parts(index))
+      val file = paths(index)
       val found =
-        try files.use(file)(readLabels(_, parts(index), first, count))
+        try files.use(file)(readLabels(_, index, first, count))
         catch { case cause: IOException => folder.unreadable(file, cause) }
       heldLabels = new Labels(row, found)
       found(at)
@@ -82,15 +84,14 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
 
   /** @param wanted ascending rows of the part */
   private def loadPart(index: Int, wanted: Array[Int], room: RowRoom, first: Int): Unit = {
-    val part = parts(index)
-    val file = folder.file(part)
+    val file = paths(index)
     val (from, count) = (wanted.head, wanted.last + 1 - wanted.head)
     try
       files.use(file) { stream =>
         stream.seek(from.toLong * layout.rowBytes)
         if (fill(stream, wanted, room.blocks, first) < count.toLong * layout.rowBytes)
           folder.damaged(file, s"ends before its row ${from + count - 1}")
-        seekLabels(stream, part, from)
+        seekLabels(stream, index, from)
         var at = 0
         folder.eachLabel(stream, file, from, count) { (row, label, others) =>
           if (row == wanted(at)) { room.put(first + at, label, others); at += 1 }
@@ -112,13 +113,13 @@ private[data] final class PartRows(folder: RowsFolder, parts: IndexedSeq[RowsPar
     }
   }
 
-  private def seekLabels(stream: FSDataInputStream, part: RowsPart, from: Int): Unit =
-    stream.seek(part.rows.toLong * layout.rowBytes + from.toLong * layout.labelBytes)
+  private def seekLabels(stream: FSDataInputStream, index: Int, from: Int): Unit =
+    stream.seek(parts(index).rows.toLong * layout.rowBytes + from.toLong * layout.labelBytes)
 
-  private def readLabels(stream: FSDataInputStream, part: RowsPart, from: Int, count: Int): Array[Long] = {
+  private def readLabels(stream: FSDataInputStream, index: Int, from: Int, count: Int): Array[Long] = {
     val found = new Array[Long](count * labels)
-    seekLabels(stream, part, from)
-    folder.eachLabel(stream, folder.file(part), from, count) { (row, label, others) =>
+    seekLabels(stream, index, from)
+    folder.eachLabel(stream, paths(index), from, count) { (row, label, others) =>
       found((row - from) * labels) = label
       others.indices.foreach(at => found((row - from) * labels + 1 + at) = others(at).toLong)
     }

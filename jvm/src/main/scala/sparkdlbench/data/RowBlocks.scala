@@ -74,7 +74,7 @@ final class RowBlocks private (
    *   bytes read, of rows that are not wanted too; fewer than asked for where the stream ended
    */
   def fillSome(stream: InputStream, first: Int, count: Int, wanted: Int => Boolean): Long = {
-    val scratch = new Array[Byte](RowBlocks.FillBytes)
+    lazy val scratch = new Array[Byte](RowBlocks.FillBytes)
     var (row, at) = (0, first)
     var total = 0L
     var ended = false
@@ -83,7 +83,7 @@ final class RowBlocks private (
       var next = row + 1
       while (next < count && wanted(next) == keep) next += 1
       val bytes = (next - row).toLong * rowBytes
-      val found = if (keep) fillRows(stream, at, next - row, scratch) else passOver(stream, bytes, scratch)
+      val found = if (keep) fillRows(stream, at, next - row, () => scratch) else passOver(stream, bytes, scratch)
       total += found
       ended = found < bytes
       if (keep) at += next - row
@@ -92,7 +92,7 @@ final class RowBlocks private (
     total
   }
 
-  private def fillRows(stream: InputStream, first: Int, count: Int, scratch: Array[Byte]): Long = {
+  private def fillRows(stream: InputStream, first: Int, count: Int, scratch: () => Array[Byte]): Long = {
     var row = first
     var total = 0L
     var ended = false
@@ -119,9 +119,16 @@ final class RowBlocks private (
     done
   }
 
-  private def fillRange(stream: InputStream, block: ByteBuffer, at: Int, wanted: Int, scratch: Array[Byte]): Int =
+  private def fillRange(
+      stream: InputStream,
+      block: ByteBuffer,
+      at: Int,
+      wanted: Int,
+      through: () => Array[Byte]
+  ): Int =
     if (block.hasArray) stream.readNBytes(block.array, block.arrayOffset + at, wanted)
     else {
+      val scratch = through()
       var done = 0
       var ended = false
       while (done < wanted && !ended) {

@@ -48,7 +48,9 @@ RUNS: dict[str, dict[str, object]] = {
 # What a session that encrypts refuses.
 IN_THE_CLEAR = {"tcp"}
 # Of the encryptions, those of every run of the suite; the others are other ciphers for the same bytes.
-ALWAYS = ("crypto", "tls")
+ALWAYS = ("crypto", "crypto-gcm", "tls")
+# Those that OpenSSL does in Spark's place, and how records name them.
+BY_OPENSSL = {"crypto": "AES-CTR by OpenSSL", "crypto-gcm": "AES-GCM by OpenSSL"}
 # What carries gradients and weights, as the runs count it. Two workers' tree has the driver alone above them.
 CHANNELS = {
     "block-stream": ("block-stream",),
@@ -208,3 +210,6 @@ def test_with_encryption_they_cannot_and_the_training_is_the_same(name: str, pla
         assert done.carried(run) == plain.carried(run), run
     # As many bytes were seen as the runs counted, so the capture has not simply missed them.
     assert done.wire.byte_count > done.channel_bytes
+    if name in BY_OPENSSL:
+        records = [each.read_text(encoding="utf-8") for each in folder.glob(f"{name}/results/*/run.json")]
+        assert any(BY_OPENSSL[name] in each for each in records)

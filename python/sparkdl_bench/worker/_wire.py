@@ -30,6 +30,9 @@ _DONE, _USER_ERROR, _FAILED = 0, 1, 2
 # Added to the time that the JVM may take, which ends its waits itself and says why.
 _GRACE_SECONDS = 15.0
 
+# Descriptors that select() knows end here (FD_SETSIZE).
+_MOST_SELECTED = 1024
+
 _open: weakref.WeakSet[Wire] = weakref.WeakSet()
 
 
@@ -89,6 +92,12 @@ class Wire:
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         return bool(poll.poll(None if seconds is None else 1000 * seconds))
+
+    def await_shortly(self, seconds: float) -> bool:
+        """As `await_answer`; to the microsecond, where poll counts in milliseconds."""
+        if self._socket.fileno() >= _MOST_SELECTED:
+            return self.await_answer(seconds)
+        return bool(select.select([self._socket], [], [], seconds)[0])
 
     def await_end(self) -> None:
         """Waits until the other end has closed the connection, or somebody calls `shut`; reads nothing."""

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.worker._cores import Follower, are_few
+from sparkdl_bench.worker._cores import Follower, are_few, own_core
 from sparkdl_bench.worker._memory import Bytes, Memory
 from sparkdl_bench.worker._wire import Wire
 from sparkdl_bench.worker.messages import Messages
@@ -82,7 +82,7 @@ class Group:
         transport: str,
         thread: int | None = None,
     ) -> None:
-        self._follower = Follower(thread if are_few(len(ranks)) else None)
+        self._follower = Follower(thread if are_few(len(ranks)) else None, own_core(rank))
         self._takes_homes = True
         self._wire, self._memory = wire, Memory(_FIRST_BYTES)
         self._messages = Messages(messages, name) if messages else None
@@ -155,7 +155,7 @@ class Group:
                 requests = self._bind(vector) if vector.is_new else []
                 reduction = _REDUCING.unpack(head)[1]
                 requests.append(self._wire.send(_REDUCE_BOUND, _REDUCING_BOUND.pack(vector.number, reduction, number)))
-            return Begun(self._wire, self._turn, requests, place, data)
+            return Begun(self._wire, self._turn, self._follower, requests, place, data)
         except BaseException:
             self._turn.release()
             raise
@@ -294,7 +294,9 @@ class Group:
     def _call(self, kind: int, head: bytes, places: Sequence[Bytes]) -> None:
         self._check()
         self._follower.follow()
-        self._wire.ask(kind, head + self._where(places))
+        request = self._wire.send(kind, head + self._where(places))
+        self._follower.wait(self._wire.await_shortly, sum(each.size for each in places))
+        self._wire.answer_to(request)
 
     def _where(self, places: Sequence[Bytes]) -> bytes:
         start = self._memory.data.ctypes.data

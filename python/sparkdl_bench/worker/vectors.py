@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparkdl_bench.worker._cores import Follower
 from sparkdl_bench.worker._memory import Bytes, Memory
 from sparkdl_bench.worker._wire import Wire
 
@@ -91,22 +92,34 @@ class Begun:
 
     Args:
         turn: the group's, taken.
+        follower: of the JVM's thread.
         requests: whose answers are to come; the last one's says that the result is there.
         place: where the result comes to, for `data`; None: to `data` itself.
     """
 
     def __init__(
-        self, wire: Wire, turn: threading.Lock, requests: Sequence[int], place: Bytes | None, data: Bytes
+        self,
+        wire: Wire,
+        turn: threading.Lock,
+        follower: Follower,
+        requests: Sequence[int],
+        place: Bytes | None,
+        data: Bytes,
     ) -> None:
-        self._wire, self._turn, self._requests, self._place, self._data = wire, turn, requests, place, data
+        self._wire, self._turn, self._follower = wire, turn, follower
+        self._requests, self._place, self._data = requests, place, data
 
     def is_done(self, seconds: float) -> bool:
         """Waits at most so long; whether `end` would return at once."""
-        return len(self._requests) == 1 and self._wire.await_answer(seconds)
+        if len(self._requests) != 1:
+            return False
+        self._follower.wait(self._wire.await_shortly, self._data.size)
+        return self._wire.await_answer(seconds)
 
     def end(self) -> None:
         """Waits for the result and writes it to the array."""
         try:
+            self._follower.wait(self._wire.await_shortly, self._data.size)
             for request in self._requests:
                 self._wire.answer_to(request)
             if self._place is not None:

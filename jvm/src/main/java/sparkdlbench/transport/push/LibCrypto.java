@@ -38,5 +38,19 @@ final class LibCrypto {
 
   static native int EVP_EncryptUpdate(long context, long out, long outLength, long in, int inLength);
 
+  static native long EVP_aes_128_gcm();
+
+  static native long EVP_aes_256_gcm();
+
+  static native int EVP_EncryptFinal_ex(long context, long out, long outLength);
+
+  static native int EVP_DecryptInit_ex(long context, long cipher, long engine, byte[] key, byte[] iv);
+
+  static native int EVP_DecryptUpdate(long context, long out, long outLength, long in, int inLength);
+
+  static native int EVP_DecryptFinal_ex(long context, long out, long outLength);
+
+  static native int EVP_CIPHER_CTX_ctrl(long context, int command, int argument, long pointer);
+
   static native String OpenSSL_version(int of);
 }

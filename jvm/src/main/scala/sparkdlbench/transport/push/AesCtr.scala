@@ -1,12 +1,8 @@
 package sparkdlbench.transport.push
 
-import com.sun.jna.{Native, Pointer}
-import io.netty.buffer.ByteBuf
-
 import java.io.IOException
 import java.math.BigInteger
 import java.nio.ByteBuffer
-import scala.util.Try
 
 /**
  * A key stream of AES in counter mode (NIST SP 800-38A, 6.5), made by OpenSSL between places of direct memory: the bytes are those of
@@ -23,7 +19,7 @@ import scala.util.Try
 final class AesCtr(key: Array[Byte], iv: Array[Byte], position: Long) extends AutoCloseable {
   private var context = LibCrypto.EVP_CIPHER_CTX_new()
   private val length = ByteBuffer.allocateDirect(Integer.BYTES)
-  private val lengthAt = AesCtr.addressOf(length)
+  private val lengthAt = OpenSsl.addressOf(length)
   if (context == 0) throw new IOException("OpenSSL has no memory for a cipher")
   try {
     val counter = AesCtr.counter(iv, position / AesCtr.BlockBytes)
@@ -31,7 +27,7 @@ final class AesCtr(key: Array[Byte], iv: Array[Byte], position: Long) extends Au
     val rest = (position % AesCtr.BlockBytes).toInt
     if (rest > 0) { // of a block that is partly used up
       val unused = ByteBuffer.allocateDirect(rest)
-      apply(AesCtr.addressOf(unused), AesCtr.addressOf(unused), rest)
+      apply(OpenSsl.addressOf(unused), OpenSsl.addressOf(unused), rest)
     }
   } catch { case error: Throwable => close(); throw error }
 
@@ -44,7 +40,7 @@ final class AesCtr(key: Array[Byte], iv: Array[Byte], position: Long) extends Au
   /** The next block of the key stream itself. */
   def next(): Array[Byte] = {
     val zeros = ByteBuffer.allocateDirect(AesCtr.BlockBytes)
-    apply(AesCtr.addressOf(zeros), AesCtr.addressOf(zeros), AesCtr.BlockBytes)
+    apply(OpenSsl.addressOf(zeros), OpenSsl.addressOf(zeros), AesCtr.BlockBytes)
     val block = new Array[Byte](AesCtr.BlockBytes)
     zeros.get(block)
     block
@@ -62,16 +58,6 @@ final class AesCtr(key: Array[Byte], iv: Array[Byte], position: Long) extends Au
 object AesCtr {
   val BlockBytes = 16
 
-  /** OpenSSL and its version, or why it cannot be used in this process. */
-  lazy val library: Either[String, String] =
-    if (Native.POINTER_SIZE != java.lang.Long.BYTES) Left("addresses of this process have not 64 bits")
-    else
-      Try(LibCrypto.OpenSSL_version(0)).toEither.left
-        .map(cause => s"OpenSSL's libcrypto 3 or 1.1 cannot be loaded (${firstLine(cause)})")
-
-  private def firstLine(cause: Throwable): String =
-    Option(Option(cause.getCause).getOrElse(cause).getMessage).getOrElse(cause.toString).linesIterator.next()
-
   private def cipher(keyBytes: Int): Long = keyBytes match {
     case 16 => LibCrypto.EVP_aes_128_ctr()
     case 24 => LibCrypto.EVP_aes_192_ctr()
@@ -86,12 +72,4 @@ object AesCtr {
     val last = sum.takeRight(BlockBytes) // without the sign's byte, and what overflows
     Array.fill(BlockBytes - last.length)(0.toByte) ++ last
   }
-
-  private[push] def addressOf(direct: ByteBuffer): Long = Pointer.nativeValue(Native.getDirectBufferPointer(direct))
-
-  /** Where the readable bytes of a buffer begin; 0 where they lie on the heap, or not in one piece. */
-  private[push] def addressOf(bytes: ByteBuf): Long =
-    if (bytes.hasMemoryAddress) bytes.memoryAddress + bytes.readerIndex
-    else if (bytes.isDirect && bytes.nioBufferCount == 1) addressOf(bytes.nioBuffer)
-    else 0
 }

@@ -35,8 +35,8 @@ class AesCtrSuite extends AnyFunSuite {
   }
 
   private def needsOpenSsl(): Unit = {
-    if (AesCtr.library.isLeft) cancel(AesCtr.library.left.toOption.get)
-    assert(AesCtr.library.toOption.get.startsWith("OpenSSL "))
+    if (OpenSsl.library.isLeft) cancel(OpenSsl.library.left.toOption.get)
+    assert(OpenSsl.library.toOption.get.startsWith("OpenSSL "))
   }
 
   test("the bytes are the JDK's, for each size of key, from any place of the stream, in place and elsewhere") {
@@ -50,13 +50,13 @@ class AesCtrSuite extends AnyFunSuite {
       try { // in pieces that end within blocks
         var at = 0
         Seq(1, 15, 16, 4081, source.remaining - 4113).foreach { count =>
-          cipher(AesCtr.addressOf(source) + at, AesCtr.addressOf(target) + at, count)
+          cipher(OpenSsl.addressOf(source) + at, OpenSsl.addressOf(target) + at, count)
           at += count
         }
       } finally cipher.close()
       assert(array(target).sameElements(expected), s"$keyBytes bytes of key from $start on")
       val inPlace = new AesCtr(key, iv, start.toLong)
-      try inPlace(AesCtr.addressOf(source), AesCtr.addressOf(source), source.remaining)
+      try inPlace(OpenSsl.addressOf(source), OpenSsl.addressOf(source), source.remaining)
       finally inPlace.close()
       assert(array(source).sameElements(expected))
     }

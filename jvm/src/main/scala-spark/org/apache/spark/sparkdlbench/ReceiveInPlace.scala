@@ -84,6 +84,7 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
   final class Connection(val channel: Channel) extends ChannelInboundHandlerAdapter {
     private var reader: FrameReader = _
     private var decryptedBytes = 0L
+    private var isToDecrypt = false
 
     /**
      * From now on bytes belong to this stream, until `detach`.
@@ -92,8 +93,16 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
      *   who decrypts them, where they are encrypted: a value of `Cipher.key`
      */
     def attach(stream: FrameReader, cipher: String): Unit = {
-      if (cipher == Cipher.Auto && !isFirst) SparkCiphers.decrypt(channel, decryptedBytes)
+      if (cipher == Cipher.Auto && !isFirst) isToDecrypt = !decrypts()
       if (isFirst) reader = stream
+    }
+
+    private def decrypts(): Boolean = SparkCiphers.decrypt(channel, decryptedBytes)
+
+    /** Nothing that has arrived is being decrypted now. */
+    override def channelReadComplete(context: ChannelHandlerContext): Unit = {
+      if (isToDecrypt) isToDecrypt = !decrypts()
+      context.fireChannelReadComplete(): Unit
     }
 
     /** Whether bytes are where the allocator had them read to, as they were sent. */

@@ -304,8 +304,17 @@ class TestContestants:
         assert row.split("│")[2:5] == [" 3.00 ", "    2.00 ", " 0.50 "]
 
     def test_the_net_suite_measures_what_it_compares(self) -> None:
-        measured = {net_suite._name(way) for way in net_suite._ways()}
-        assert {name for each in net_suite.COMPARISONS for name in (each.ours, each.theirs)} == measured
+        for comparisons in (net_suite.COMPARISONS, net_suite.chosen("host-local")):
+            measured = {net_suite._name(way) for way in net_suite._ways(comparisons)}
+            assert {name for each in comparisons for name in (each.ours, each.theirs)} == measured
+
+    def test_the_net_suite_measures_the_rows_that_are_named(self) -> None:
+        chosen = net_suite.chosen("host-local")
+        assert len(chosen) >= 3
+        assert all("host-local" in each.title for each in chosen)
+        assert net_suite.chosen("") == net_suite.COMPARISONS
+        with pytest.raises(ConfigurationError, match=r"'nosuch'.*3,200,000 values"):
+            net_suite.chosen("nosuch")
 
     @pytest.mark.parametrize("rows", [("long", "short", "mlp", "resnet-18"), ("mlp",)])
     def test_the_torch_suite_compares_what_it_measures(self, tmp_path: Path, rows: tuple[str, ...]) -> None:

@@ -719,13 +719,13 @@ class TestCongestion:
         assert "does not say" in str(congestion.missing("reno", system / "nowhere"))
 
     def test_rows_over_sockets_have_one_beside_as_configured(self) -> None:
-        again = net_suite.on_one("reno")
+        again = net_suite.on_one("reno", net_suite.COMPARISONS)
         measured = {name.removesuffix("@reno") for each in again for name in (each.ours, each.theirs)}
         assert {"block-stream-2x814090", "gloo-2x814090", "mpi-2x814090", "tcp-4x3200000"} <= measured
         assert not any("-local" in name or "tls" in name or "crypto" in name for name in measured)
         assert all(name.endswith("@reno") for each in again for name in (each.ours, each.theirs))
         assert {each.target for each in again} == {None}
-        assert measured <= {net_suite._name(way) for way in net_suite._ways()}
+        assert measured <= {net_suite._name(way) for way in net_suite._ways(net_suite.COMPARISONS)}
 
     def test_ours_is_told_too_and_the_trial_says_what_there_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Any] = []

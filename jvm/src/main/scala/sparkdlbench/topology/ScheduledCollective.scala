@@ -134,6 +134,7 @@ private[topology] final class ScheduledCollective(
 
   def flush(): Unit = {
     transport.flush()
+    transport.awaitReads()
     order.flushed()
   }
 

@@ -15,6 +15,7 @@ abstract class ForwardingTransport(inner: Transport) extends Transport {
   override def redirect(lane: Lane, destination: ByteBuffer): Boolean = inner.redirect(lane, destination)
   def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit = inner.send(lane, sequence, data)
   def flush(): Unit = inner.flush()
+  override def awaitReads(): Unit = inner.awaitReads()
   def receive(lane: Lane, sequence: Long): ByteBuffer = inner.receive(lane, sequence)
   def hasArrived(lane: Lane, sequence: Long): Boolean = inner.hasArrived(lane, sequence)
   def awaitAny(messages: IndexedSeq[(Lane, Long)]): Unit = inner.awaitAny(messages)

@@ -27,6 +27,13 @@ final class TimedTransport(inner: Transport, timer: PhaseTimer, override val gro
     ()
   }
 
+  override def awaitReads(): Unit = {
+    val outer = timer.switch(Phase.Wait)
+    inner.awaitReads()
+    timer.switch(outer)
+    ()
+  }
+
   override def receive(lane: Lane, sequence: Long): ByteBuffer = {
     val outer = timer.switch(Phase.Wait)
     val received = inner.receive(lane, sequence)

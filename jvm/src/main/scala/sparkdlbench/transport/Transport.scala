@@ -70,8 +70,7 @@ trait Transport extends AutoCloseable {
    *   has released message `sequence` and no longer uses the memory.
    * @param part
    *   of a vector. For a lane that ends here: its destination. For one that starts here: where its messages lie, if the
-   *   receiver may read them there instead of a copy; then the topologies guarantee that it releases each of them without
-   *   anything that this rank does after `flush`, which waits for that.
+   *   receiver may read them there instead of a copy: they stay as they are until `awaitReads`.
    */
   def open(
       lanes: Seq[Lane],
@@ -98,8 +97,14 @@ trait Transport extends AutoCloseable {
    */
   def send(lane: Lane, sequence: Long, data: ByteBuffer): Unit
 
-  /** Waits until every buffer given to `send` may be changed again. */
+  /** Waits until every buffer given to `send` may be changed again, but for those that receivers read where they lie (`open`). */
   def flush(): Unit
+
+  /**
+   * Waits until receivers have read what they read where it lies. Not within a step in which they have something else to do first that needs
+   * this rank, such as a layer that works over all ranks' rows.
+   */
+  def awaitReads(): Unit = ()
 
   /**
    * Waits for message `sequence` of a lane that ends at this rank. The bytes between the returned buffer's position and

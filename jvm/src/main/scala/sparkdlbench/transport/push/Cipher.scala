@@ -11,6 +11,6 @@ object Cipher {
     "cipher",
     Auto,
     Seq(Auto, Spark),
-    "Where the session encrypts by AES-CTR, who does it for a rank's connections: auto (OpenSSL in place, where this host has it; else Spark's own code), spark"
+    "Where the session encrypts by AES-CTR or AES-GCM, who does it for a rank's connections: auto (OpenSSL, where this host has it; else Spark's own code), spark"
   )
 }

@@ -91,8 +91,9 @@ final class PushTransport(
         )
     }
 
-  override def flush(): Unit = {
-    links.flush()
+  override def flush(): Unit = links.flush()
+
+  override def awaitReads(): Unit = {
     var index = 0
     while (index < inPlace.length) {
       val route = inPlace(index)
@@ -103,7 +104,7 @@ final class PushTransport(
 
   private def awaitRead(route: Route): Unit = {
     val to = route.lane.to
-    waiting.until(peers(to), polled = true, s"flush ${words(route.lane, route.readUntil)}")(() =>
+    waiting.until(peers(to), polled = true, s"wait for the reader of ${words(route.lane, route.readUntil)}")(() =>
       route.isRead || mailbox.hasLeft(to)
     )
   }

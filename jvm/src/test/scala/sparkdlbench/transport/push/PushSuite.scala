@@ -4,6 +4,7 @@ package push
 import io.netty.channel.Channel
 import io.netty.channel.embedded.EmbeddedChannel
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.collective.NumberSums
 import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
@@ -187,6 +188,30 @@ class PushSuite extends AnyFunSuite {
     }.map(_.get)
     // What rank 0 sends can still go to rank 1's vector, and what rank 1 sends lies in it.
     assert(results.forall(each => each.takeWhile(_ != ' ').toInt > 0 && each.takeWhile(_ != ' ') != each.split(' ')(2)))
+  }
+
+  test("a flush in the middle of a step does not wait for who reads a part of a sum where it lies") {
+    val length = 1000
+    val world = World(Seq("a", "b"), "on", timeoutMillis = 5000)
+    run(world) { transport =>
+      val memory = new HostLocalVectors(world.folder)
+      val (gradient, parameters) = (memory.vector(length), memory.vector(length))
+      val raw = TestCodecs.plain.head
+      val collective = new Sliced().bind(transport, gradient, parameters, length, raw, raw)
+      val numbers = new NumberSums(transport, 1)
+      for (step <- 0L until 3L) {
+        (0 until length).foreach(i => gradient.floats.put(i, CollectiveCheck.input(transport.rank, i, step)))
+        collective.contribute(0, step)
+        // As a layer does that works over all ranks' rows, in the backward pass.
+        val sum = Array(1.0 + transport.rank)
+        numbers.sum(sum)
+        assert(sum(0) == 3.0)
+        collective.reduce(0, step)
+        collective.publish(0, step)
+        collective.collect(0, step)
+        collective.flush()
+      }
+    }.foreach(_.get)
   }
 
   test("messages change between a vector's own memory and other memory, and arrive where they are wanted") {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -114,10 +115,16 @@ def test_torch_refuses_a_gpu_that_is_not_there_and_says_what_pytorch_found() -> 
     assert str(told.value).endswith("or take device cpu.")
 
 
-@pytest.mark.parametrize("name", ["lenet", "every-layer", "vgg-16"])
-def test_torch_on_a_gpu_repeats_the_golden_files(name: str) -> None:
+@pytest.fixture
+def gpu() -> Any:
+    """PyTorch, where it has a GPU."""
     if not gpus():
         pytest.skip("no GPU that PyTorch can use")
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("name", ["mlp-3072-1024-10", "lenet", "every-layer", "resnet-18", "vgg-16"])
+def test_torch_on_a_gpu_repeats_the_golden_files(name: str, gpu: Any) -> None:
     file = contents(name)
     spec = models.read(file["model"])
     engine = TorchEngine(spec, golden.SEED, False, device="cuda")
@@ -125,6 +132,44 @@ def test_torch_on_a_gpu_repeats_the_golden_files(name: str) -> None:
     found = golden.measure(engine, spec, file["rows"], file["learning_rate"])
     check(found, file)
     assert not spec.statistics or not np.array_equal(engine.statistics, before)
+
+
+def test_torch_on_a_gpu_computes_in_full_precision_whatever_the_process_asks_for(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As TORCH_ALLOW_TF32_CUBLAS_OVERRIDE does, which NVIDIA's containers set."""
+    monkeypatch.setattr(gpu.backends.cuda.matmul, "allow_tf32", True)
+    file = contents("mlp-3072-1024-10")
+    spec = models.read(file["model"])
+    engine = TorchEngine(spec, golden.SEED, False, device="cuda")
+    check(golden.measure(engine, spec, file["rows"], file["learning_rate"]), file)
+    assert gpu.backends.cuda.matmul.allow_tf32, "the process's own setting is left as it was"
+
+
+def test_torch_on_a_gpu_computes_in_arrays_that_cannot_be_told_to_cuda_too(gpu: Any) -> None:
+    """They are already: another engine has the same memory."""
+    spec = models.read(contents("mlp-784-1024-10")["model"])
+    memory = engines.Memory.fresh(spec, golden.SEED, False)
+    one, other = (TorchEngine(spec, golden.SEED, False, "cuda", memory) for _ in range(2))
+    rows = golden.batch(spec, 20, 0)
+    assert one.step(rows, 1 / 20) == other.step(rows, 1 / 20)
+    del one
+    gc.collect()
+    other.parameters[:] -= np.float32(0.1) * other.gradients
+    assert other.step(rows, 1 / 20) > 0
+
+
+def test_torch_on_a_gpu_needs_no_more_memory_with_every_step(gpu: Any) -> None:
+    spec = models.read(contents("every-layer")["model"])
+    engine, rows = TorchEngine(spec, golden.SEED, False, device="cuda"), golden.batch(spec, 8, 0)
+    held = []
+    for _ in range(3):
+        for _ in range(100):
+            engine.step(rows, 1 / 8)
+            assert engine.gradients.any()
+        engine.evaluate(rows)
+        held.append(gpu.cuda.memory_allocated())
+    assert len(set(held)) == 1
 
 
 def test_numpy_refuses_what_it_cannot_compute() -> None:

@@ -16,7 +16,7 @@ from sparkdl_bench.errors import RankFailedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("torch", reason="PyTorch is not installed here (make test-torch)")
+torch = pytest.importorskip("torch", reason="PyTorch is not installed here (make test-torch)")
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
 # As scripts for torchrun have it.
@@ -70,6 +70,51 @@ def test_ddp_by_gloo_and_in_band_has_the_same_losses(spark: SparkSession, tmp_pa
     assert losses["gloo"][0] != losses["gloo"][1], "both ranks saw the same rows"
     for gloo, ours in zip(losses["gloo"], losses["auto"], strict=True):
         assert ours == pytest.approx(gloo, abs=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use")
+def test_ddp_on_a_gpu_has_the_same_losses_by_gloo_and_in_band(spark: SparkSession, tmp_path: Path) -> None:
+    """Both ranks on one GPU, where NCCL would not do; the script names NCCL all the same."""
+
+    def train() -> list[float]:
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("nccl")
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 10)).to("cuda")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.SyncBatchNorm.convert_sync_batchnorm(net))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        rows = torch.Generator().manual_seed(1 + dist.get_rank())
+        losses = []
+        for _ in range(20):
+            x, y = torch.randn(16, 64, generator=rows), torch.randint(0, 10, (16,), generator=rows)
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(x.to("cuda")), y.to("cuda"))
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    gloo, ours = (sparkdl_bench.launch(train, spark, sync=sync, results=tmp_path) for sync in ("gloo", "auto"))
+    for one, other in zip(gloo, ours, strict=True):
+        assert other == pytest.approx(one, abs=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["gloo", "nccl", "cpu:sparkdl,cuda:nccl"])
+def test_groups_within_one_in_band_are_in_band(spark: SparkSession, tmp_path: Path, backend: str) -> None:
+    """Whatever they name: others would look for each other in a store that is each process's own."""
+
+    def train() -> tuple[str, float]:
+        import torch
+        import torch.distributed as dist
+
+        group = dist.new_group(backend=backend)
+        value = torch.tensor([float(dist.get_rank())])
+        dist.all_reduce(value, group=group)
+        return dist.get_backend(group), value.item()
+
+    assert sparkdl_bench.launch(train, spark, results=tmp_path) == [("sparkdl", 1.0)] * 2
 
 
 @pytest.mark.parametrize("sync", ["gloo", "auto"])

@@ -217,3 +217,10 @@ def test_nothing_is_computed_with_gradients(operations: Operations) -> None:
     for asynchronous in (False, True):
         operations.run(grows, asynchronous=asynchronous).wait(PATIENCE)
     assert weights.tolist() == [4, 4, 4]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use")
+def test_a_future_tells_of_results_on_a_gpu(operations: Operations) -> None:
+    gpu = torch.device("cuda", 0)
+    work = operations.run(lambda: [torch.ones(1, device=gpu)], asynchronous=True, devices=[gpu])
+    assert work.get_future().wait()[0].item() == 1

@@ -58,3 +58,30 @@ def test_what_does_not_lie_in_a_row_is_copied_and_written_back() -> None:
 def test_lazy_conjugates_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="resolve_conj"):
         tensors.check([torch.ones(2, dtype=torch.complex64).conj()])
+
+
+def test_what_is_nowhere_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"on the CPU or a GPU, and this one is torch\.strided on meta"):
+        tensors.check([torch.ones(2, device="meta")])
+
+
+def test_most_tensors_wait_for_no_gpu() -> None:
+    assert tensors.devices([torch.ones(2)]) == []
+    tensors.settled([torch.ones(2)])()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that PyTorch can use")
+def test_on_a_gpu_bytes_are_copies_which_are_written_back() -> None:
+    square = torch.arange(6.0, device="cuda").view(2, 3).t()
+    tensors.check([square])
+    assert tensors.devices([square, square]) == [square.device]
+    tensors.settled([square])()
+    assert tensors.read(square).view("float32").tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]
+    with tensors.written(square) as data:
+        data.view("float32")[:] = range(6)
+    assert square.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    parts = [torch.zeros(2, device="cuda"), torch.zeros(2)]
+    with tensors.all_written(parts) as both:
+        for each in both:
+            each.view("float32")[:] = 7
+    assert [each.tolist() for each in parts] == [[7.0, 7.0]] * 2

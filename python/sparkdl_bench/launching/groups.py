@@ -155,7 +155,7 @@ def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None
     @wraps(original_new_group)
     def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *rest: Any, **named: Any) -> Any:
         own = dist.get_backend() if dist.is_initialized() else GLOO
-        if own != GLOO and backend is not None and ":" not in str(backend) and str(backend).lower() != own:
+        if own != GLOO and backend is not None and str(backend).lower() != own:
             say("new_group", backend, "makes a group of the launch's own backend")
             backend = None
         return original_new_group(ranks, timeout, backend, *rest, **named)

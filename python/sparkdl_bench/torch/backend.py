@@ -27,7 +27,7 @@ def attach(endpoint: Endpoint, settings: Mapping[str, str] | None = None) -> Non
 def register() -> None:
     """Makes the backend known to `torch.distributed`; again is no matter."""
     if not hasattr(dist.Backend, BACKEND.upper()):
-        dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(BACKEND, _create, extended_api=True, devices=["cpu", "cuda"])
         compiling.keep_out()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Protocol
 
@@ -22,10 +22,14 @@ class Work(dist.Work):
     """The handle of one operation.
 
     PyTorch's own work over a future says nothing of an error when it is waited for; this one raises it.
+
+    Args:
+        devices: GPUs that results lie on, which futures must know.
     """
 
-    def __init__(self, help_with: Callable[[Work], None] | None = None) -> None:
+    def __init__(self, help_with: Callable[[Work], None] | None = None, devices: Sequence[torch.device] = ()) -> None:
         super().__init__()
+        self._devices = devices
         self._is_done = False
         self._error: BaseException | None = None
         self._source = -1
@@ -79,7 +83,7 @@ class Work(dist.Work):
         with self._making:
             if self._future is not None:
                 return self._future
-            ended: Future[Result] = Future()
+            ended: Future[Result] = Future(devices=list(self._devices)) if self._devices else Future()
             # An error of a Python future does not reach C++ (DDP's reducer); one of a callback does.
             future = self._future = ended.then(self._value)
             self._ended = ended
@@ -139,24 +143,29 @@ class Operations:
         self._ident: int | None = None
 
     def run(
-        self, operation: Callable[[], Result], asynchronous: bool, begin: Callable[[], Begun | None] | None = None
+        self,
+        operation: Callable[[], Result],
+        asynchronous: bool,
+        begin: Callable[[], Begun | None] | None = None,
+        devices: Sequence[torch.device] = (),
     ) -> Work:
         """Does `operation`, now or later; an error of a synchronous one is raised here.
 
         Args:
             begin: begins the same operation without waiting for other ranks, where that can be done.
+            devices: GPUs that its results lie on.
         """
         if threading.get_ident() == self._ident:
-            return _done_now(operation)
+            return _done_now(operation, devices)
         if not asynchronous:
             self._await_turn()
             try:
-                return _done_now(operation)
+                return _done_now(operation, devices)
             finally:
                 self._end_turn()
         if begin is not None and self._patience_s and self._take_turn():
             return self._begun(operation, begin)
-        work = Work(self._help)
+        work = Work(self._help, devices)
         with self._change:
             self._check()
             self._pending.append((operation, work))
@@ -262,8 +271,8 @@ def _do(operation: Callable[[], Result], work: Work) -> None:
         work.finish(result)
 
 
-def _done_now(operation: Callable[[], Result]) -> Work:
-    work = Work()
+def _done_now(operation: Callable[[], Result], devices: Sequence[torch.device] = ()) -> Work:
+    work = Work(devices=devices)
     work.finish(_without_gradients(operation))
     return work
 

@@ -30,6 +30,7 @@ _HELD_WORKS = 16 if tuple(int(part) for part in torch.__version__.split(".")[:2]
 class SparkDLProcessGroup(dist.ProcessGroup):
     """All that gloo has on the CPU, with the names of old and new releases of PyTorch.
 
+    Tensors on a GPU go through the host's memory, and an operation is done when its results are on the GPU again.
     Results have the same bits on all ranks. An operation returns a handle that raises its error when it is waited for;
     operations that are not asynchronous raise it themselves.
     """
@@ -118,8 +119,9 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         if any(sparse.is_sparse(each) for each in tensors):
             return self._sum_sparse(tensors, opts)
         op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
-        home = self._home_of(tensors[0]) if len(kinds) == 1 and is_called_by_reducer() else None
-        begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op, home) if len(kinds) == 1 else None
+        is_one = len(kinds) == 1 and tensors[0].is_cpu
+        home = self._home_of(tensors[0]) if is_one and is_called_by_reducer() else None
+        begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op, home) if is_one else None
         return self._run(lambda: self._all_reduce(tensors, kinds, op, home), opts, tensors, begin=begin)
 
     def _sum_sparse(self, tensors: Sequence[Tensor], opts: Any) -> Work:
@@ -310,20 +312,21 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
     def send(self, tensors: Sequence[Tensor], destination: int, tag: int = 0) -> Work:
         t.check(tensors)
-        work = Work()
+        work = Work(devices=t.devices(tensors))
         future = self._group.send(t.read(tensors[0]), destination, tag)
         future.add_done_callback(lambda done: work.finish(list(tensors), done.exception()))
         return self._held(work)
 
     def recv(self, tensors: Sequence[Tensor], source: int | None, tag: int = 0) -> Work:
         t.check(tensors)
-        own = tensors[0].detach()
-        flat = own if own.is_contiguous() else own.contiguous()
-        work = Work()
+        own, settled = tensors[0].detach(), t.settled(tensors)
+        flat = own if own.is_cpu and own.is_contiguous() else t.flat(own)
+        work = Work(devices=t.devices(tensors))
 
         def finish(done: Future[int]) -> None:
             error = done.exception()
             if error is None and flat is not own:
+                settled()
                 own.copy_(flat)
             work.finish(list(tensors), error, -1 if error else done.result())
 
@@ -352,7 +355,16 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         self._sequence += 1
         # Releases without the option wait for the handle themselves.
         later = getattr(opts, "asyncOp", True) if asynchronous is None else asynchronous
-        return self._held(self._operations.run(operation, later, begin))
+        gpus = t.devices(tensors)
+        if not gpus:
+            return self._held(self._operations.run(operation, later, begin))
+        settled = t.settled(tensors)
+
+        def after() -> list[Tensor]:
+            settled()
+            return operation()
+
+        return self._held(self._operations.run(after, later, devices=gpus))
 
     def _held(self, work: Work) -> Work:
         self._recent.append(work)
@@ -366,7 +378,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
                 work.wait()
             return list(results)
 
-        return self._run(operation, opts)
+        return self._run(operation, opts, results)
 
     def _same_share(self, whole: Tensor, share: Tensor, name: str, other: str) -> None:
         if whole.numel() != share.numel() * self._size:

@@ -60,12 +60,12 @@ def elements(tensor: torch.Tensor) -> str:
 
 
 def check(tensors: Sequence[torch.Tensor]) -> None:
-    """Refuses what does not lie in this process's memory as plain values."""
+    """Refuses what is not plain values in this process's memory or on a GPU."""
     for tensor in tensors:
-        if not tensor.is_cpu or tensor.layout != torch.strided:
+        if not (tensor.is_cpu or tensor.is_cuda) or tensor.layout != torch.strided:
             raise ConfigurationError(
-                f'The backend "sparkdl" exchanges dense tensors on the CPU, and this one is {tensor.layout} on '
-                f'{tensor.device}. Move it with .cpu() or .to_dense(), or use "cpu:sparkdl,cuda:nccl".'
+                f'The backend "sparkdl" exchanges dense tensors on the CPU or a GPU, and this one is {tensor.layout} '
+                f"on {tensor.device}. Move it with .cpu() or .to_dense()."
             )
         if tensor.is_conj() or tensor.is_neg():
             raise ConfigurationError(
@@ -74,17 +74,44 @@ def check(tensors: Sequence[torch.Tensor]) -> None:
             )
 
 
+def devices(tensors: Sequence[torch.Tensor]) -> list[torch.device]:
+    """The GPUs that they lie on; none of most."""
+    return list(dict.fromkeys(tensor.device for tensor in tensors if tensor.is_cuda))
+
+
+def settled(tensors: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """What waits until the GPUs have done what this thread has given them up to now, which may write the tensors.
+
+    Another thread's copies to and from the host would not wait for it.
+    """
+    events = [torch.cuda.current_stream(device).record_event() for device in devices(tensors)]
+
+    def wait() -> None:
+        for event in events:
+            event.synchronize()
+
+    return wait
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Its values one after the other in the host's memory: itself where they lie so, else a copy."""
+    own = tensor.detach()
+    if not own.is_cpu:
+        own = own.cpu()
+    return own if own.is_contiguous() else own.contiguous()
+
+
 def read(tensor: torch.Tensor) -> Bytes:
     """Its values' bytes, one after the other; its own memory where they lie so.
 
     By its address: `Tensor.numpy` would keep the tensor from being resized for ever, and costs more.
     """
-    flat = tensor if tensor.is_contiguous() else tensor.detach().contiguous()
-    size = flat.nbytes
+    own = tensor if tensor.is_cpu and tensor.is_contiguous() else flat(tensor)
+    size = own.nbytes
     if not size:
         return np.empty(0, np.uint8)
-    memory: Any = (ctypes.c_ubyte * size).from_address(flat.data_ptr())
-    memory.tensor = flat  # lives as long as the array
+    memory: Any = (ctypes.c_ubyte * size).from_address(own.data_ptr())
+    memory.tensor = own  # lives as long as the array
     return np.frombuffer(memory, np.uint8)
 
 
@@ -92,10 +119,10 @@ def read(tensor: torch.Tensor) -> Bytes:
 def written(tensor: torch.Tensor) -> Iterator[Bytes]:
     """Bytes to write into, which become the tensor's values at the end."""
     own = tensor.detach()
-    flat = own if own.is_contiguous() else own.contiguous()
-    yield read(flat)
-    if flat is not own:
-        own.copy_(flat)
+    held = own if own.is_cpu and own.is_contiguous() else flat(own)
+    yield read(held)
+    if held is not own:
+        own.copy_(held)
 
 
 @contextmanager
@@ -104,11 +131,11 @@ def all_written(tensors: Sequence[torch.Tensor]) -> Iterator[list[Bytes]]:
     opened: list[tuple[torch.Tensor, torch.Tensor]] = []
     for tensor in tensors:
         own = tensor.detach()
-        opened.append((own, own if own.is_contiguous() else own.contiguous()))
-    yield [read(flat) for _, flat in opened]
-    for own, flat in opened:
-        if flat is not own:
-            own.copy_(flat)
+        opened.append((own, own if own.is_cpu and own.is_contiguous() else flat(own)))
+    yield [read(held) for _, held in opened]
+    for own, held in opened:
+        if held is not own:
+            own.copy_(held)
 
 
 Operation = Callable[[], list[torch.Tensor]]

@@ -5,10 +5,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.Json
 
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{Files, Path}
+import java.nio.file.{Files, Path, Paths}
 import scala.jdk.CollectionConverters._
 
-/** With a program that prints what `nvidia-smi` prints. */
+/** With a program that prints what `nvidia-smi` prints, and lines that it printed on an H100. */
 class GpuUseSuite extends AnyFunSuite {
   private def program(body: String): Path = {
     val folder = Files.createTempDirectory("gpu-use")
@@ -32,6 +32,15 @@ class GpuUseSuite extends AnyFunSuite {
     val others =
       Seq("", "No devices were found", "GPU-7, 1, 2", "0, 1", "0, 1, 2, 3", "NVIDIA-SMI has failed, because, it")
     others.foreach(line => assert(GpuUse.parse(line).isEmpty, line))
+  }
+
+  test("lines of an H100, idle and at work") {
+    val lines = Files.readAllLines(Paths.get(getClass.getResource("/gpu/nvidia-smi-h100.txt").toURI)).asScala.toSeq
+    val read = lines.map(line => GpuUse.parse(line).getOrElse(fail(line)))
+    assert(read.map(_._1).toSet == Set("0"))
+    assert(read.head._2 == GpuSample(0, 0))
+    assert(read.map(_._2.use).max == 1)
+    assert(read.map(_._2.memoryBytes).max == 62179L << 20)
   }
 
   test("the program runs as long as it is open, is asked at the rate, and leaves nothing behind") {

@@ -46,15 +46,22 @@ private[sparkdlbench] object MappedFile {
    * descriptor, until it is closed. None where `create` gives none, or /proc does not tell.
    */
   def createNameless(directory: Path, prefix: String, bytes: Int): Option[Nameless] =
-    create(Seq(directory), prefix, bytes).flatMap { case (file, memory) =>
-      try {
-        val held = new RandomAccessFile(file.toFile, "rw")
-        val path = descriptorOf(file.toRealPath())
-        if (path.isEmpty) held.close()
-        path.map(new Nameless(_, memory, held))
-      } catch { case _: IOException | _: SecurityException => None }
-      finally Try(Files.deleteIfExists(file)): Unit
-    }
+    if (ProcessMark.own.isEmpty) None
+    else
+      create(Seq(directory), prefix, bytes).flatMap { case (file, memory) =>
+        try nameless(file, memory)
+        catch { case NonFatal(_) => None }
+        finally Try(Files.deleteIfExists(file)): Unit
+      }
+
+  private def nameless(file: Path, memory: MappedByteBuffer): Option[Nameless] = {
+    val held = new RandomAccessFile(file.toFile, "rw")
+    val found =
+      try for (path <- descriptorOf(file.toRealPath()); identity <- identity(path)) yield (path, identity)
+      catch { case NonFatal(_) => None }
+    if (found.isEmpty) held.close()
+    found.map { case (path, identity) => new Nameless(path, identity, memory, held) }
+  }
 
   private def descriptorOf(file: Path): Option[Path] = ProcessMark.own.flatMap { mark =>
     val all = Files.list(Paths.get("/proc/self/fd"))
@@ -66,7 +73,8 @@ private[sparkdlbench] object MappedFile {
   }
 
   /** @param path as long as it is not closed */
-  final class Nameless(val path: Path, val memory: MappedByteBuffer, held: AutoCloseable) extends AutoCloseable {
+  final class Nameless(val path: Path, val identity: String, val memory: MappedByteBuffer, held: AutoCloseable)
+      extends AutoCloseable {
     override def close(): Unit = held.close()
   }
 

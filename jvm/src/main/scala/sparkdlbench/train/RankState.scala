@@ -36,7 +36,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       ClassWeights.settled(setup.settings, counts),
       Variants
         .find[TransportVariant]("transport", setup.settings(RunKeys.transport))
-        .vectors(setup.settings, setup.workers)
+        .vectors(setup.settings, setup.ranks)
     )
   }
   private var reader = Option.empty[TrainingReader]
@@ -172,6 +172,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     Outcome.after(Outcome.of(exchangeSide.foreach(_.close())))(
       () => if (exchangeSide.nonEmpty) checkpoints.foreach(_.close()),
       () => reader.foreach(_.close()),
+      () => Seq(engine.parameters, engine.gradients).flatMap(_.file).foreach(_.release()),
       () => engine.close()
     )
   }

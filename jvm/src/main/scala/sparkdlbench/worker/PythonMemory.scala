@@ -40,7 +40,9 @@ private[worker] object PythonMemory {
   /** The same for other executors of this host. None where it cannot be told from other memory. */
   def shared(pid: Long, descriptor: Int, bytes: Long): Option[VectorFile] = {
     val file = Paths.get(s"/proc/$pid/fd/$descriptor")
-    MappedFile.identity(file).map(new VectorFile(file.toString, bytes, _))
+    // A storage of PyTorch's could still shrink under those who have mapped it.
+    if (target(file).startsWith(Prefixes.head)) MappedFile.identity(file).map(new VectorFile(file.toString, bytes, _))
+    else None
   }
 
   private def target(file: Path): String =

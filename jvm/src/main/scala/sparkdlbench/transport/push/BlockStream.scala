@@ -39,7 +39,7 @@ final class BlockStream extends TransportVariant with OneStageTransport {
     if (settings(HostLocal.mode) == "off") None else Some(LaneSlots.bytes(capacity))
 
   override def vectors(settings: Settings, ranks: Int): VectorMemory =
-    if (ranks > 1) SparkBlockStreamNetwork.vectors(settings(HostLocal.mode)) else VectorMemory.Own
+    if (ranks > 1) SparkBlockStreamNetwork.vectors(settings(HostLocal.mode), ranks) else VectorMemory.Own
 
   override def checkHere(settings: Settings, around: RankPlacement): Unit =
     if (around.severalProcesses)

@@ -16,30 +16,42 @@ import scala.util.Try
  *
  * @param directory
  *   in memory. Where it has little room, vectors are this process' own
+ * @param ranks
+ *   of the run, all of which may be on this host
  */
-final class HostLocalVectors(directory: Path) extends VectorMemory {
+final class HostLocalVectors(directory: Path, ranks: Int) extends VectorMemory {
+  import HostLocalVectors._
   def vector(length: Int): FlatBuffer = shared(length).getOrElse(new FlatBuffer(length))
 
   private def shared(length: Int): Option[FlatBuffer] = {
     val bytes = 4L * length
-    val room = Try(Files.getFileStore(directory).getUsableSpace).getOrElse(0L)
-    if (length == 0 || room / HostLocalVectors.RoomShare < bytes) None
+    if (length == 0 || !hasRoom(bytes)) None
     else
-      for {
-        made <- MappedFile.createNameless(directory, HostLocalVectors.Prefix, bytes.toInt)
-        identity <- MappedFile.identity(made.path)
-      } yield {
-        val file = new VectorFile(made.path.toString, bytes, identity, made)
+      MappedFile.createNameless(directory, Prefix, bytes.toInt).map { made =>
+        val file = new VectorFile(made.path.toString, bytes, made.identity, made)
         FlatBuffer.over(made.memory, length, Some(file))
       }
+  }
+
+  private def hasRoom(bytes: Long): Boolean = {
+    val needed = bytes * math.max(LeastVectors, VectorsPerRank * ranks)
+    def enough: Boolean = Try(Files.getFileStore(directory).getUsableSpace).getOrElse(0L) >= needed
+    enough || {
+      // Vectors of earlier runs hold their memory until they are collected, which nothing else brings about.
+      System.gc()
+      Thread.sleep(CollectMillis)
+      enough
+    }
   }
 }
 
 private[push] object HostLocalVectors {
   val Prefix = "sparkdl-vector-"
 
-  /** Of the room in a folder, for one vector: other vectors, other ranks and lanes need some, too. */
-  private val RoomShare = 8
+  /** What each rank may take there: two vectors, and lanes of up to four times a vector, which must not go elsewhere for them. */
+  private val VectorsPerRank = 6
+  private val LeastVectors = 8
+  private val CollectMillis = 50L
 }
 
 /** A rank's vector that another rank may map. As `VectorFile` has it. */
@@ -56,16 +68,15 @@ private[push] final class MappedVectors {
 private[push] object MappedVectors {
   private val Descriptor = """/proc/\d+/fd/\d+""".r
 
-  // Ours, and those of Python workers. What is there under such a name was made to be shared by processes of this user.
-  private val Names = Seq(s"/${HostLocalVectors.Prefix}", "/memfd:sparkdl", "/dev/shm/torch_")
+  // Ours, and those of Python workers, which cannot shrink any more.
+  private def isShared(name: String): Boolean =
+    name.startsWith("/memfd:sparkdl") || name.contains(s"/${HostLocalVectors.Prefix}")
 
   /** Maps what another rank offers. None where it is not there, or is not what the other rank means. */
   def attach(offer: VectorOffer): Option[ByteBuffer] = try {
     val file = Paths.get(offer.path)
-    val known = Descriptor.pattern.matcher(offer.path).matches && {
-      val name = Files.readSymbolicLink(file).toString
-      Names.exists(name.contains(_))
-    }
+    val known =
+      Descriptor.pattern.matcher(offer.path).matches && isShared(Files.readSymbolicLink(file).toString)
     if (!known || offer.bytes < 0 || offer.bytes > Int.MaxValue) None
     else
       MappedFile.withFile(file) { channel =>

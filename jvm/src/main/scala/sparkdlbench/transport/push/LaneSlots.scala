@@ -91,6 +91,8 @@ final class LaneSlots(val lane: Lane, memory: ByteBuffer, destination: Option[By
     if (sequence - released >= 2)
       refuse(s"message $sequence came while message $released was still being read (overrun)")
     goesThere = goesToDestination
+    if (goesThere && !isReleased(sequence - 1))
+      refuse(s"message $sequence came while message ${sequence - 1} was still being read (overrun)")
     val view = if (goesThere) destinationThere else places.writerViews((sequence & 1).toInt)
     if (length > view.capacity) refuse(s"message $sequence has $length bytes, over the lane's ${view.capacity}")
     view.clear().limit(length)

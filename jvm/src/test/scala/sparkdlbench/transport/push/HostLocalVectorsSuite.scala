@@ -28,7 +28,7 @@ class HostLocalVectorsSuite extends AnyFunSuite {
 
   test("a vector has no name, and others see its values while it is not released, and keep seeing them") {
     withFolder { folder =>
-      val vector = new HostLocalVectors(folder).vector(1000)
+      val vector = new HostLocalVectors(folder, 2).vector(1000)
       assert(Files.list(folder).iterator.asScala.isEmpty)
       assert(vector.length == 1000 && vector.toArray.forall(_ == 0f))
       val there = MappedVectors.attach(offer(vector)).get
@@ -46,7 +46,7 @@ class HostLocalVectorsSuite extends AnyFunSuite {
 
   test("two vectors are two memories; one that was mapped is not mapped again") {
     withFolder { folder =>
-      val memory = new HostLocalVectors(folder)
+      val memory = new HostLocalVectors(folder, 2)
       val (one, other) = (memory.vector(10), memory.vector(10))
       assert(one.file.get.identity != other.file.get.identity)
       val known = new MappedVectors
@@ -61,7 +61,7 @@ class HostLocalVectorsSuite extends AnyFunSuite {
 
   test("what is not the memory that was meant, or is too short, or is no vector, is not mapped") {
     withFolder { folder =>
-      val memory = new HostLocalVectors(folder)
+      val memory = new HostLocalVectors(folder, 2)
       val (one, other) = (memory.vector(10), memory.vector(10))
       def refused(wrong: VectorOffer): Unit = assert(MappedVectors.attach(wrong).isEmpty, wrong.toString)
       refused(offer(one).copy(identity = offer(other).identity))
@@ -95,9 +95,9 @@ class HostLocalVectorsSuite extends AnyFunSuite {
 
   test("where there is no room in memory, a vector is the process' own") {
     withFolder { folder =>
-      val none = new HostLocalVectors(folder.resolve("not-there")).vector(10)
+      val none = new HostLocalVectors(folder.resolve("not-there"), 2).vector(10)
       assert(none.length == 10 && none.file.isEmpty)
-      assert(new HostLocalVectors(folder).vector(0).file.isEmpty)
+      assert(new HostLocalVectors(folder, 2).vector(0).file.isEmpty)
     }
   }
 

@@ -153,7 +153,7 @@ class PushSuite extends AnyFunSuite {
         inPlace <- Seq(false, true); if !inPlace || codec.lossless
       ) {
         val world = World(processes, hostLocal)
-        val memory = new HostLocalVectors(world.folder)
+        val memory = new HostLocalVectors(world.folder, 2)
         val check =
           CollectiveCheck(topology, codec, codec, length, bucketLength = 3000, steps = 9, inPlace, memory = memory)
         val facts = run(world) { transport => check.run(transport); transport.facts }.map(_.get)
@@ -167,8 +167,8 @@ class PushSuite extends AnyFunSuite {
   test("a vector that only one end can see goes through the slots") {
     val world = new World(Seq("a", "b"), "auto")
     val results = run(world) { transport =>
-      val seen = new HostLocalVectors(world.folder).vector(1000)
-      val other = new HostLocalVectors(world.folder).vector(1000)
+      val seen = new HostLocalVectors(world.folder, 2).vector(1000)
+      val other = new HostLocalVectors(world.folder, 2).vector(1000)
       // As rank 0 tells it, its vector is another file than what its path leads to.
       val told = seen.file.map(file => new VectorFile(file.path, file.bytes, other.file.get.identity))
       val values = if (transport.rank == 0) FlatBuffer.over(seen.bytes, 1000, told) else seen
@@ -194,7 +194,7 @@ class PushSuite extends AnyFunSuite {
     val length = 1000
     val world = World(Seq("a", "b"), "on", timeoutMillis = 5000)
     run(world) { transport =>
-      val memory = new HostLocalVectors(world.folder)
+      val memory = new HostLocalVectors(world.folder, 2)
       val (gradient, parameters) = (memory.vector(length), memory.vector(length))
       val raw = TestCodecs.plain.head
       val collective = new Sliced().bind(transport, gradient, parameters, length, raw, raw)
@@ -218,7 +218,7 @@ class PushSuite extends AnyFunSuite {
     val length = 1000
     val world = new World(Seq("a", "b"), "on")
     run(world) { transport =>
-      val first = new HostLocalVectors(world.folder).vector(length)
+      val first = new HostLocalVectors(world.folder, 2).vector(length)
       val second = new FlatBuffer(length)
       val raw = TestCodecs.plain.head
       val bound = new Sliced().bind(transport, first, first, 300, raw, raw)

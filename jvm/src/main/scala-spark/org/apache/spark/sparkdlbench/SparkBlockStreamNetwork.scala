@@ -46,11 +46,13 @@ object SparkBlockStreamNetwork extends PushNetwork {
   private def encrypted: Boolean = SparkFacts.encrypts(env.conf)
 
   /** Where executors of one host reach each other's vectors: only where that is, and stays, memory. */
-  def vectors(mode: String): VectorMemory = {
-    val shares = mode == "on" || (mode != "off" && !encrypted)
-    val hasOthers = env.executorId != SparkContext.DRIVER_IDENTIFIER
-    if (shares && hasOthers && sharedDirectories.contains(InMemory)) new HostLocalVectors(InMemory)
-    else VectorMemory.Own
+  def vectors(mode: String, ranks: Int): VectorMemory = {
+    val shares = Option(SparkEnv.get).exists { env =>
+      val allowed = mode == "on" || (mode != "off" && !SparkFacts.encrypts(env.conf))
+      // Ranks of a local master are threads of the driver's process.
+      allowed && env.executorId != SparkContext.DRIVER_IDENTIFIER && sharedDirectories.contains(InMemory)
+    }
+    if (shares) new HostLocalVectors(InMemory, ranks) else VectorMemory.Own
   }
 
   override def obstacle: Option[String] = {

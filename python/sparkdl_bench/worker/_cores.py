@@ -78,7 +78,7 @@ class Follower:
             answer: waits for an answer at most so many seconds; whether it is there.
             size: bytes of the operation.
         """
-        if self._thread is None:
+        if self._thread is None or self._core < 0:  # which it is after an answer that was late
             return
         free = os.sched_getaffinity(0)
         self._place(0, {self._core})

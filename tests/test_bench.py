@@ -313,8 +313,11 @@ class TestContestants:
         assert len(chosen) >= 3
         assert all("host-local" in each.title for each in chosen)
         assert net_suite.chosen("") == net_suite.COMPARISONS
+        assert len(net_suite.chosen("host-local$")) == 2
         with pytest.raises(ConfigurationError, match=r"'nosuch'.*3,200,000 values"):
             net_suite.chosen("nosuch")
+        with pytest.raises(ConfigurationError, match="no regular expression"):
+            net_suite.chosen("(")
 
     @pytest.mark.parametrize("rows", [("long", "short", "mlp", "resnet-18"), ("mlp",)])
     def test_the_torch_suite_compares_what_it_measures(self, tmp_path: Path, rows: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -122,16 +123,19 @@ COMPARISONS = [
 ]
 
 
-def chosen(words: str) -> list[Comparison]:
-    """Those whose title has these words in it.
+def chosen(pattern: str) -> list[Comparison]:
+    """Those in whose title this regular expression is found.
 
     Raises:
-        ConfigurationError: none has.
+        ConfigurationError: in none, or it is no regular expression.
     """
-    found = [each for each in COMPARISONS if words in each.title]
+    try:
+        found = [each for each in COMPARISONS if re.search(pattern, each.title)]
+    except re.error as error:
+        raise ConfigurationError(f"--only '{pattern}' is no regular expression: {error}.") from error
     if not found:
         titles = "; ".join(each.title for each in COMPARISONS)
-        raise ConfigurationError(f"No row has '{words}' in its title. The titles are: {titles}.")
+        raise ConfigurationError(f"No row has '{pattern}' in its title. The titles are: {titles}.")
     return found
 
 
@@ -163,7 +167,9 @@ def on_one(name: str, comparisons: list[Comparison]) -> list[Comparison]:
     help="Measure the rows over sockets once more with the whole machine on this congestion control of TCP, such as "
     "reno (needs root).",
 )
-@click.option("--only", default="", help="Only rows with these words in their title, such as host-local.")
+@click.option(
+    "--only", default="", help="Only rows in whose title this is found, a regular expression such as host-local$."
+)
 @options
 def command(shared: Options, warmup: int, iterations: int, one: str, only: str) -> None:
     """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""

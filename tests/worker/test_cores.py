@@ -90,7 +90,7 @@ def test_where_an_answer_is_late_or_never_comes_nobody_is_held(thread: threading
         follower.wait(answer, 4)
         assert os.sched_getaffinity(thread.native_id or 0) == free
     assert os.sched_getaffinity(0) == free
-    if not fails:  # whoever waits on, perhaps another thread, is not held
+    if not fails:  # the thread that goes on waiting, perhaps another one, is not held
         follower.wait(lambda _: pytest.fail("nobody is held here"), 4)
     follower.follow()
     assert len(os.sched_getaffinity(thread.native_id or 0)) == 1

@@ -29,7 +29,7 @@ def begin(
         home: of its storage.
     """
     own = tensors[0].detach()
-    flat = own if own.is_contiguous() else own.contiguous()
+    flat = t.flat(own)
     begun = group.begin_all_reduce(t.read(flat), op, elements, home)
     return None if begun is None else AllReduce(begun, tensors, own, flat)
 

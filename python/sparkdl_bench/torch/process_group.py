@@ -320,7 +320,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
     def recv(self, tensors: Sequence[Tensor], source: int | None, tag: int = 0) -> Work:
         t.check(tensors)
         own, settled = tensors[0].detach(), t.settled(tensors)
-        flat = own if own.is_cpu and own.is_contiguous() else t.flat(own)
+        flat = t.flat(own)
         work = Work(devices=t.devices(tensors))
 
         def finish(done: Future[int]) -> None:

@@ -95,10 +95,9 @@ def settled(tensors: Sequence[torch.Tensor]) -> Callable[[], None]:
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
     """Its values one after the other in the host's memory: itself where they lie so, else a copy."""
-    own = tensor.detach()
-    if not own.is_cpu:
-        own = own.cpu()
-    return own if own.is_contiguous() else own.contiguous()
+    if tensor.is_cpu and tensor.is_contiguous():
+        return tensor
+    return tensor.detach().cpu().contiguous()
 
 
 def read(tensor: torch.Tensor) -> Bytes:
@@ -106,7 +105,7 @@ def read(tensor: torch.Tensor) -> Bytes:
 
     By its address: `Tensor.numpy` would keep the tensor from being resized for ever, and costs more.
     """
-    own = tensor if tensor.is_cpu and tensor.is_contiguous() else flat(tensor)
+    own = flat(tensor)
     size = own.nbytes
     if not size:
         return np.empty(0, np.uint8)
@@ -119,7 +118,7 @@ def read(tensor: torch.Tensor) -> Bytes:
 def written(tensor: torch.Tensor) -> Iterator[Bytes]:
     """Bytes to write into, which become the tensor's values at the end."""
     own = tensor.detach()
-    held = own if own.is_cpu and own.is_contiguous() else flat(own)
+    held = flat(own)
     yield read(held)
     if held is not own:
         own.copy_(held)
@@ -131,7 +130,7 @@ def all_written(tensors: Sequence[torch.Tensor]) -> Iterator[list[Bytes]]:
     opened: list[tuple[torch.Tensor, torch.Tensor]] = []
     for tensor in tensors:
         own = tensor.detach()
-        opened.append((own, own if own.is_cpu and own.is_contiguous() else flat(own)))
+        opened.append((own, flat(own)))
     yield [read(held) for _, held in opened]
     for own, held in opened:
         if held is not own:

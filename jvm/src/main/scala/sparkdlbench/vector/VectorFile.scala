@@ -21,7 +21,7 @@ final class VectorFile(val path: String, val bytes: Long, val identity: String, 
  * A part of a vector.
  *
  * @param bytes
- *   its memory: whoever sends it gives this very buffer
+ *   its memory; a sender gives this very buffer
  * @param file
  *   that it lies in
  * @param offset

@@ -14,7 +14,7 @@ import scala.collection.mutable
  * receiver makes it and offers it (Ready), the sender maps it, reads the receiver's nonce and answers in the memory itself
  * (Attached), the receiver looks for the answer (Verdict) and removes the file's name. Whatever fails there leads to sockets,
  * unless `host_local` is `on`. Vectors that lie in mapped files are offered along with it: the receiver's, to which its sender
- * then writes, and the sender's, in which the receiver then reads; whoever cannot map them uses the lanes' slots.
+ * then writes, and the sender's, in which the receiver then reads; a rank that cannot map them uses the lanes' slots.
  */
 final class PushOpening(
     group: GroupContext,

@@ -54,7 +54,7 @@ private[sparkdlbench] object SparkCiphers {
    * @param position
    *   bytes that Spark has decrypted so far
    * @return
-   *   false where it has to be asked again after a later read: messages of AES-GCM are decrypted by whoever has begun with them
+   *   false where it has to be asked again after a later read: who has begun a message of AES-GCM decrypts it to its end
    */
   def decrypt(channel: Channel, position: Long): Boolean = OpenSsl.library.isLeft || {
     find(channel, Ctr, "DecryptionHandler").foreach { found =>

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -13,14 +13,23 @@ _PACKAGES = ("sparkdl_bench.torch", "sparkdl_bench.worker")
 
 
 def keep_out() -> None:
-    """On releases of PyTorch whose compiler would fail at it: at the options of an operation, which are of C++ (2.3).
-
-    Newer ones take the code as it is, and have no such switch.
+    """The compiler would fail at it: at the options of an operation, which are of C++ (2.3), and at what a process group
+    has of its own (2.15, where groups are objects that the compiler may not look into).
     """
-    skip = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    skip = _skipping()
     if skip is not None:
         for code in _codes_of_package():
             skip(code)
+
+
+def _skipping() -> Callable[[CodeType], None] | None:
+    """What makes the compiler leave a function, and all that it calls, as it is; `torch._dynamo` would take a second."""
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_code_exec_strategy"):
+        skip = frames._FrameAction.SKIP
+        return lambda code: frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
+    old: Callable[[CodeType], None] | None = getattr(frames, "skip_code", None)
+    return old
 
 
 def _codes_of_package() -> Iterator[CodeType]:

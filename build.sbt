@@ -160,14 +160,16 @@ lazy val jvm = (project in file("jvm"))
     // Tests start hundreds of short-lived JVMs, executors most of all: the optimising compiler would take half of their time.
     Test / envVars += "JDK_JAVA_OPTIONS" -> "-XX:TieredStopAtLevel=1",
     Test / javaOptions += "-XX:TieredStopAtLevel=4", // this one lives for minutes
-    // Two of them at once: suites that wait for executors leave the cores idle for half of their time.
+    // Two of them at once: suites that wait for executors leave the cores idle for half of their time. Four groups of
+    // much the same length, so that neither core waits for the other's at the end.
     Test / testGrouping := {
-      val ofSynchronising =
-        Seq("algorithm", "codec", "job", "topology", "transport").map(name => s"sparkdlbench.$name.")
-      val (some, others) =
-        (Test / definedTests).value.partition(test => ofSynchronising.exists(test.name.startsWith))
+      val parts = Seq(Seq("train", "ml"), Seq("transport", "topology"), Seq("algorithm", "job", "engine"))
+      def part(test: TestDefinition) =
+        parts.indexWhere(_.exists(name => test.name.startsWith(s"sparkdlbench.$name.")))
       val process = Tests.SubProcess((Test / forkOptions).value)
-      Seq(Tests.Group("synchronising", some, process), Tests.Group("all else", others, process))
+      (Test / definedTests).value.groupBy(part).toSeq.sortBy(_._1).map { case (index, tests) =>
+        Tests.Group(parts.lift(index).fold("all else")(_.mkString(", ")), tests, process)
+      }
     }
   )
   .settings(bundling ++ publishing ++ assembling ++ cataloguing)

@@ -13,8 +13,8 @@ _PACKAGES = ("sparkdl_bench.torch", "sparkdl_bench.worker")
 
 
 def keep_out() -> None:
-    """The compiler would fail at it: at the options of an operation, which are of C++ (2.3), and at what a process group
-    has of its own (2.15, where groups are objects that the compiler may not look into).
+    """The compiler would fail at it: at the options of an operation, which are of C++ (2.3), and at what our group has
+    beside PyTorch's own members (2.15, where groups are objects that the compiler may not look into).
     """
     skip = _skipping()
     if skip is not None:
@@ -23,7 +23,10 @@ def keep_out() -> None:
 
 
 def _skipping() -> Callable[[CodeType], None] | None:
-    """What makes the compiler leave a function, and all that it calls, as it is; `torch._dynamo` would take a second."""
+    """What makes the compiler leave a function, and all that it calls, as it is.
+
+    By C++ alone, as importing `torch._dynamo` takes a second.
+    """
     frames = torch._C._dynamo.eval_frame
     if hasattr(frames, "set_code_exec_strategy"):
         skip = frames._FrameAction.SKIP

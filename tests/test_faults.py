@@ -25,7 +25,7 @@ from faults.kind import Scene
 from faults.kinds import checkpoints, clock
 from faults.law import Ended, Expectation, judge
 from faults.records import Record
-from faults.training import Training, newest_checkpoint, summary_of, weights_of
+from faults.training import Training, moved_to, newest_checkpoint, summary_of, weights_of
 from faults.ways import WAYS, Way
 from sparkdl_bench import cli
 from sparkdl_bench.bench import store
@@ -258,6 +258,7 @@ class TestLeft:
         (tmp_path / "spark-1").mkdir()
         (tmp_path / "sparkdl-engine-1").touch()
         assert left.temporary(tmp_path) == [f"temporary {tmp_path}/sparkdl-engine-1"]
+        assert left.temporary(tmp_path, tmp_path / "sparkdl-engine-1") == []
         (tmp_path / "a").mkdir()
         (tmp_path / "a" / ".summary.json.partial").touch()
         assert left.partial(tmp_path) == [f"half-written {tmp_path}/a/.summary.json.partial"]
@@ -294,7 +295,22 @@ class StandIn(Training):
             )
 
 
+MOVED = """
+print(f"The results folder x can no longer be written (a full disk), so this run's results are in {run}. Copy what you "
+      "need from there, and make room.", file=sys.stderr)
+"""
+
+
 class TestTraining:
+    def test_results_that_had_to_lie_elsewhere_are_found_where_the_run_says(self, tmp_path: Path) -> None:
+        elsewhere = tmp_path / "sparkdl-bench-results-1"
+        program = STAND_IN.replace("sys.argv[1]", repr(str(elsewhere)))
+        assert StandIn(tmp_path / "silent", program).end().weights == ""
+        ended = StandIn(tmp_path / "told", program.replace("(run /", f"{MOVED}(run /", 1)).end()
+        assert ended.weights
+        assert ended.summary == {"status": "success"}
+        assert moved_to(ended.said) == elsewhere
+
     def test_it_ends_with_its_weights_and_summary(self, tmp_path: Path) -> None:
         one, other = StandIn(tmp_path / "1", STAND_IN), StandIn(tmp_path / "2", STAND_IN)
         ended = one.end()

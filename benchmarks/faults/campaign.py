@@ -17,7 +17,7 @@ from faults import law, left
 from faults.kind import Kind, Scene
 from faults.law import Ended, Verdict
 from faults.records import Record, Records
-from faults.training import EndedEarlyError
+from faults.training import EndedEarlyError, moved_to
 from faults.ways import Way
 from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
@@ -178,7 +178,7 @@ def _behind(scene: Scene, last: Ended) -> list[str]:
     if last.status is None or last.status < 0:
         return found  # it was killed, and could tidy nothing away
     found += left.shared_memory(pid for training in scene.trainings for pid in training.pids)
-    found += left.temporary(scene.temporary)
+    found += left.temporary(scene.temporary, moved_to(last.said))
     if last.status == 0:
         found += left.lock(scene.checkpoints)
         found += left.partial(scene.trainings[-1].results)

@@ -34,11 +34,14 @@ def shared_memory(pids: Iterable[int], folder: Path = SHARED_MEMORY) -> list[str
     return found
 
 
-def temporary(folder: Path) -> list[str]:
-    """Of ours in the run's folder for temporary files; what Spark leaves there when it is killed is its own."""
-    return [f"temporary {each}" for each in sorted(folder.glob("sparkdl*"))] + [
-        f"temporary {each}" for each in sorted(folder.glob("spark-*/**/sparkdl-*"))
-    ]
+def temporary(folder: Path, named: Path | None = None) -> list[str]:
+    """Of ours in the run's folder for temporary files; what Spark leaves there when it is killed is its own.
+
+    Args:
+        named: a folder there that the run has told its user of.
+    """
+    found = [*sorted(folder.glob("sparkdl*")), *sorted(folder.glob("spark-*/**/sparkdl-*"))]
+    return [f"temporary {each}" for each in found if each != named]
 
 
 def partial(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ import getpass
 import hashlib
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -153,7 +154,8 @@ class Training:
             time.sleep(0.2)
         said = self._said.read_text(encoding="utf-8", errors="replace")
         status = None if hung else self.process.returncode
-        return Ended(status, said, weights_of(self.results), summary_of(self.results), seconds)
+        place = moved_to(said) or self.results
+        return Ended(status, said, weights_of(place), summary_of(place), seconds)
 
     def kill(self) -> None:
         """All of its processes, at once."""
@@ -168,6 +170,12 @@ class Training:
             with contextlib.suppress(psutil.NoSuchProcess):
                 each.resume()
         stop_all(self.process, self.mark, MARK)
+
+
+def moved_to(said: str) -> Path | None:
+    """The folder that a run has named whose results could no longer be written where they were to be."""
+    found = re.search(r"so this run's results are in (\S+)\. Copy what you need from there", said)
+    return Path(found.group(1)).parent if found else None
 
 
 def newest_checkpoint(folder: Path) -> int:

@@ -38,6 +38,7 @@ final class SparkDLPlugin extends SparkPlugin {
     override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
       TrainingTab.attach(context)
+      WorkerEndpoint.removeLeft() // of a run that ends before its first task no executor would
       Collections.emptyMap()
     }
 

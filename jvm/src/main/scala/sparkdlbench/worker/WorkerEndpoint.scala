@@ -165,18 +165,23 @@ private[sparkdlbench] object WorkerEndpoint extends Logging {
     }
   }
 
-  /** In a folder for temporary files whose name is short enough for a socket's path. */
-  private def newFolder(): Path = {
-    val candidates = Seq(System.getProperty("java.io.tmpdir"), "/tmp").distinct.map(Paths.get(_)).filter { parent =>
+  /** Removes what executors of this host that were killed have left. */
+  def removeLeft(): Unit = parents.foreach(MappedFile.removeLeftFolders(_, Prefix))
+
+  /** Folders for temporary files whose names are short enough for a socket's path. */
+  private def parents: Seq[Path] =
+    Seq(System.getProperty("java.io.tmpdir"), "/tmp").distinct.map(Paths.get(_)).filter { parent =>
       val longest = parent.resolve(Prefix + "9" * MostDigits).resolve(Socket).toString
       longest.getBytes(UTF_8).length <= MostPathBytes && Files.isWritable(parent)
     }
-    val parent = candidates.headOption.getOrElse(
+
+  private def newFolder(): Path = {
+    val parent = parents.headOption.getOrElse(
       throw new IOException(
         s"java.io.tmpdir (${System.getProperty("java.io.tmpdir")}) is too long for the path of a socket, or not writable, and so is /tmp"
       )
     )
-    MappedFile.removeLeftFolders(parent, Prefix)
+    removeLeft()
     Files.createTempDirectory(parent, Prefix, asFileAttribute(fromString("rwx------")))
   }
 

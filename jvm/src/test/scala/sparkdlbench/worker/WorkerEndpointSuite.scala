@@ -226,6 +226,11 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
     endpoint = WorkerEndpoint.open(blocks, "here", here)
     val own = new String(Files.readAllBytes(endpoint.socket.resolveSibling(mark)), UTF_8)
     Files.write(killed.resolve(mark), own.replaceAll("\\d+$", "1").getBytes(UTF_8))
+    val alive = endpoint.socket.getParent
+    WorkerEndpoint.removeLeft() // as a driver does, which opens none
+    assert(!Files.exists(killed) && Files.exists(alive))
+    Files.createDirectory(killed)
+    Files.write(killed.resolve(mark), own.replaceAll("\\d+$", "1").getBytes(UTF_8))
     endpoint.close()
     endpoint = WorkerEndpoint.open(blocks, "here", here)
     assert(!Files.exists(killed))

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
 
+import click
+import pyspark
 import pytest
 from click.testing import CliRunner
 
-from sparkdl_bench import jars, ucx
+from sparkdl_bench import class_archive_build, jarfiles, jars, ucx
 from sparkdl_bench.commands import jars as jars_command
 from sparkdl_bench.commands.jars import command
-from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.jarfiles import PLATFORMS
 from sparkdl_bench.lab import hadoop
 
@@ -250,6 +252,49 @@ def test_what_one_folder_got_no_other_folder_or_line_asks_for_again(ivy: FakeIvy
     shutil.rmtree(first)
     jars.fetch(tmp_path / "third", PLATFORM)
     assert ivy.asked_once_for(wanted)
+
+
+class TestArchive:
+    """`jars fetch` archives a run's classes where sessions of this host take what it brings."""
+
+    @pytest.fixture
+    def made(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        made: list[str] = []
+        monkeypatch.setattr(class_archive_build, "create", lambda: made.append("archive"))
+        return made
+
+    def _fetch(self, *words: str) -> click.testing.Result:
+        return CliRunner().invoke(command, ["fetch", *words, "--platform", PLATFORM], catch_exceptions=False)
+
+    def test_only_of_the_folder_that_sessions_take(
+        self, ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
+    ) -> None:
+        thin = jarfiles.find_thin(jarfiles.spark_line(pyspark.__version__))
+        folder = tmp_path / "used"
+        folder.mkdir()
+        shutil.copy(thin, folder)
+        monkeypatch.setenv(jarfiles.FOLDER_VARIABLE, str(folder))
+        assert self._fetch(str(tmp_path / "other")).exit_code == 0
+        assert ivy.asked
+        assert self._fetch(str(folder), "--no-archive").exit_code == 0
+        assert made == []
+        assert self._fetch(str(folder)).exit_code == 0
+        assert made == ["archive"]
+
+    def test_without_one_the_jars_are_there_all_the_same(
+        self, ivy: FakeIvy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail() -> None:
+            raise SparkDLError("The JVM said no.")
+
+        monkeypatch.setattr(class_archive_build, "create", fail)
+        monkeypatch.setattr(jars_command, "_are_used", lambda _: True)
+        done = self._fetch(str(tmp_path / "used"))
+        assert done.exit_code == 0
+        assert ivy.asked
+        assert len(done.stdout.splitlines()) == len(jars.coordinates(PLATFORM))
+        assert "No archive of classes was made" in done.stderr
+        assert "The JVM said no." in done.stderr
 
 
 def test_what_is_fetched_is_told_before_it_comes(ivy: FakeIvy, tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     status, told = run("mine")
     assert (status, (tmp_path / "mine.toml").read_text()) == (2, "mine")
     assert "'mine.toml' is there already" in told
-    assert run("mine", "--force", "--model", "lenet")[0] == 0
-    assert load_run_file(tmp_path / "mine.toml").settings["model.name"] == "lenet"
+    assert run("mine", "--force", "--model", "softmax")[0] == 0
+    assert load_run_file(tmp_path / "mine.toml").settings["model.name"] == "softmax"
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,3 +88,16 @@ def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     status, told = run("mine", "--model", "lent")
     assert status == 2
     assert "Did you mean 'lenet'?" in told
+
+
+@pytest.mark.parametrize(
+    ("model", "why"), [("lenet", "its window is larger than what it slides over"), ("file", "needs model.spec")]
+)
+def test_a_model_that_does_not_fit_the_rows(
+    model: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, told = run("mine", "--data", "digits", "--model", model)
+    assert status == 2
+    assert why in told
+    assert not (tmp_path / "mine.toml").exists()

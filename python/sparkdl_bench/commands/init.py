@@ -6,10 +6,14 @@ import json
 import os
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sparkdl_bench.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from sparkdl_bench.comparison.look import Look
 
 _TEMPLATE = """# {told}.
 #   sparkdl-bench run {file}
@@ -64,6 +68,7 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
         catalogue.check({"model.name": chosen})
         settings = {key: value for key, value in settings.items() if not key.startswith("model.")}
         settings["model.name"] = chosen
+        _check_fits(settings, found)
     file = _file(name, Path(found.settings.get("data.path", data)).stem or "run")
     if file.exists() and not force:
         raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
@@ -82,6 +87,22 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
     file.write_text(text, encoding="utf-8")
     click.echo(f"{file}: {found.told}; net: {nets.described(settings)}.")
     click.echo(f"sparkdl-bench run {written} trains it.")
+
+
+def _check_fits(settings: dict[str, str], found: Look) -> None:
+    """Refuses a net that cannot be made for these rows, which only the JVM knows."""
+    import pyspark
+
+    from sparkdl_bench import helper_process
+    from sparkdl_bench.jarfiles import find_jars
+
+    try:
+        find_jars(pyspark.__version__)
+    except ConfigurationError:
+        return  # nothing can be trained yet, and `run` says what is missing
+    chosen = {key: value for key, value in settings.items() if key.startswith("model.")}
+    question = {"settings": chosen, "shape": list(found.shape), "classes": found.classes}
+    helper_process.ask("sparkdl_bench.comparison.peer_case", question, "net")
 
 
 def _file(name: str | None, of_data: str) -> Path:

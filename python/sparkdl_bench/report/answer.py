@@ -114,8 +114,10 @@ def _open(analysis: Analysis, decision: Decision) -> tuple[str, str]:
     rivals = decision.open
     fewest = min(len(group.records) for group in (chosen, *(each.group for each in rivals)))
     if fewest < sequential.FEWEST:
-        about = _names([each.group for each in rivals]) or "it"
-        return first, f"{takes}; with {counted(fewest, 'trial')} nothing can be said about {about}."
+        so_far = "In the only trial" if fewest == 1 else f"In the {counted(fewest, 'trial')}"
+        seen = ", ".join(f"{each.group.name} was {number(each.speed_up)} times as fast" for each in rivals)
+        told = f"{so_far} so far {seen}; fewer than" if seen else "Fewer than"
+        return first, f"{takes}. {told} {sequential.FEWEST} of each cannot be told from chance."
     one = rivals[0]
     ratio = f"{number(one.speed_up)} times as fast so far ({_contrast_interval(analysis, chosen, one.group)})"
     rest = f"; open as well: {_names([each.group for each in rivals[1:]])}" if len(rivals) > 1 else ""
@@ -226,7 +228,7 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
     elif decision.verdict == "not-decided" and decision.more_trials is None:
         lines.append("Take the cheapest: what could be gained by more is about the margin that matters at most.")
     if any(group.failures for group in analysis.groups):
-        lines.append("Find out why trials failed: the table of all runs has the errors.")
+        lines.append("Find out why trials did not succeed: the table of all runs has the errors.")
     over = [group for group in analysis.groups if analysis.is_oversubscribed(group)]
     if over and analysis.host_cores:
         lines.append(
@@ -331,7 +333,7 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
             )
         if chosen.failures:
             count = len(chosen.failures) + len(chosen.records)
-            lines.append(f"{len(chosen.failures)} of the {count} trials of {chosen.name} failed: find out why first.")
+            lines.append(f"Of {counted(count, 'trial')} of {chosen.name} {chosen.failed}: find out why first.")
     if decision.out:
         lines.append(
             f"Left aside, since they did not reach {analysis.target or 0.0:.1%} in all their trials: "

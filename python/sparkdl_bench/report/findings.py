@@ -346,7 +346,7 @@ def _one_seed(analysis: Analysis) -> list[str]:
 
 def _failed(analysis: Analysis) -> list[str]:
     return [
-        f"{group.name}: {len(group.failures)} of {len(group.failures) + len(group.records)} trials failed. "
+        f"{group.name}: of {counted(len(group.failures) + len(group.records), 'trial')} {group.failed}. "
         f"{group.failures[0]['error']}"
         for group in analysis.groups
         if group.failures

@@ -223,7 +223,9 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
         if summary.get("status") == "success":
             made = record.of_run(plan, cell, folder, None, ended)
         else:
-            made = record.of_failure(plan, cell, str(summary.get("error") or f"Its status is {summary.get('status')}."))
+            status = str(summary.get("status", "failed"))
+            why = str(summary.get("error") or f"Its status is {status}.")
+            made = {**record.of_failure(plan, cell, why), "status": status}
         records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})
     first = described[0][1].run
     machine = first.get("host", {})

@@ -140,7 +140,8 @@ def _about_groups(analysis: Analysis) -> str:
         f"Times are {LABELS[analysis.metric]}. {_ESTIMATE} Baseline: {against}; 'none fits' where no group differs in "
         f"that alone; p is adjusted by Holm for all of them.{target} Core-seconds: the time × the cores, of which no "
         f"group has more than the host. Measured steps are those after the warm-up, fewer than {ENOUGH_STEPS} are too "
-        f"few. {_DRIFT} Fewer than {sequential.ENOUGH_TRIALS} trials are marked 'few'."
+        f"few; ms per step is their median, rows/s are of their mean, which slow steps raise. {_DRIFT} Fewer "
+        f"than {sequential.ENOUGH_TRIALS} trials are marked 'few'."
     )
 
 
@@ -544,7 +545,7 @@ def _count(value: int) -> Cell:
 
 def trials_cell(group: Group) -> Cell:
     count = len(group.records)
-    said = [f"{len(group.failures)} failed"] if group.failures else []
+    said = [group.failed] if group.failures else []
     said += ["few"] if 0 < count < sequential.ENOUGH_TRIALS else []
     return Cell(f"{count}" + (f" ({', '.join(said)})" if said else ""), count)
 

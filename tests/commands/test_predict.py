@@ -25,6 +25,25 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
+@pytest.mark.on_one_line
+@pytest.mark.parametrize(
+    ("head", "words", "said"),
+    [
+        ("b,id,c", (), "has no column a, which the model takes."),
+        ("bb,id,ab", ("--features", "bb", "--features", "aa"), "has no column aa, which the model takes."),
+    ],
+)
+def test_a_column_that_a_file_has_not_is_told_before_spark_starts(
+    command_line: CommandLine, model: Path, tmp_path: Path, head: str, words: tuple[str, ...], said: str
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"{head}\n1,2,3\n")
+    done = command_line.run("predict", str(model), str(rows), "-o", str(tmp_path / "out"), *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"'{rows}' {said}")
+    assert f"It has {', '.join(head.split(','))}." in done.stderr
+
+
 def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv.gz"
     rows.write_bytes(gzip.compress(b"b;id;a\n2;first;1\n-1;second;0.5\n"))
@@ -67,7 +86,10 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
     # The same words serve a call of transform(handle_invalid=…).
     assert "set handle_invalid (on the command line --handle-invalid) to skip (they are left out) or" in done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
+    progress = ("starting the driver's JVM", "starting Spark (local[1])", f"predicting the rows of {rows}")
+    told = [line for line in done.stderr.splitlines() if not line.endswith((*progress, "Spark is still starting"))]
+    assert len(told) == 1, done.stderr
+    assert len(done.stderr.splitlines()) >= 1 + len(progress)
     # As it advises, with the same output: what failed has left no folder in the way.
     csv_words = ("predict", str(model), str(rows), "-o", str(tmp_path / "kept.csv"), "--master", "local[1]")
     assert command_line.run(*csv_words).returncode == 2

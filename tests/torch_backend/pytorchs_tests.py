@@ -38,7 +38,6 @@ EXPECTED: dict[str, str] = {
     "test_monitored_barrier_gloo": _BARRIER,
     "test_monitored_barrier_gloo_rank_0_timeout": _BARRIER,
     "test_monitored_barrier_gloo_subgroup": _BARRIER,
-    "test_sparse_all_reduce_sum": "the backend reduces dense tensors, and says so",
 }
 # Longer than any test takes that does not hang.
 TEST_SECONDS = 150.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import click
 
 from sparkdl_bench import preflight
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
-from sparkdl_bench.nearest import near_file
+from sparkdl_bench.nearest import listed, near_file, suggestion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,18 +65,24 @@ def command(
     too: a vector in Parquet, a column for each class in CSV.
     """
     from sparkdl_bench import prediction, session
+    from sparkdl_bench.progress import tell
 
     # All this before a JVM starts.
     trained = prediction.load_model(model)
     _check_paths(data, output, overwrite)
     form = source or _FORMATS.get(_suffix(data), "parquet")
+    if form == "csv" and header:
+        _check_columns(data, list(features) or trained.columns)
     written = target or ("csv" if output.lower().endswith(".csv") else "parquet")
     options = {"spark.app.name": "sparkdl-bench predict"}
     if master or "spark.master" not in session.standing_options():
         options["spark.master"] = master or "local[*]"
     with tempfile.TemporaryFile() as log:
+        tell("starting the driver's JVM")
         _, settings = session.start_jvm(options, None if debug else log)
-        with session.open_session(settings) as spark:
+        tell(f"starting Spark ({settings.get('spark.master', 'the master of its own configuration')})")
+        with session.open_session(settings, lambda: tell("Spark is still starting")) as spark:
+            tell(f"predicting the rows of {data}")
             rows = _read(spark, data, form, header, trained)
             predicted = trained.transform(
                 rows,
@@ -115,6 +123,27 @@ def _check_paths(data: str, output: str, overwrite: bool) -> None:
         )
     if out is not None and out.exists() and not overwrite:
         raise ConfigurationError(f"'{output}' is there already. Name another folder, or --overwrite this one.")
+
+
+def _check_columns(data: str, wanted: Sequence[str]) -> None:
+    """What a CSV file of this host has not, by its first line; of others Spark finds out."""
+    from sparkdl_bench.comparison import look_csv
+
+    local = preflight.local_path(data)
+    if not wanted or local is None or not local.is_file():
+        return
+    with look_csv.text(local) as lines:
+        head = lines.readline()
+    # As Spark finds them: without regard to case, and without the blanks around a name in quotes.
+    names = [name.strip() for name in next(csv.reader([head], delimiter=look_csv.delimiter_of(head)), [])]
+    there = {name.lower() for name in names}
+    missing = [name for name in wanted if name.strip().lower() not in there]
+    if missing:
+        raise ConfigurationError(
+            f"'{data}' has no column {listed(missing)}, which the model takes.{suggestion(missing[0], names)} It has "
+            f"{listed(names)}. Name the columns of the features with --features, in the order of the training, or "
+            "--no-header where the first line is a row."
+        )
 
 
 def _read(spark: SparkSession, path: str, form: str, header: bool, model: Model) -> DataFrame:

@@ -22,7 +22,7 @@ import scala.jdk.CollectionConverters._
  * Something that befell a run that goes on: for the terminal, the events and the summary.
  *
  * @param kind
- *   `executor_stopped`, `rank_failed`, `stage_retried` or `ranks_silent`
+ *   `executor_stopped`, `rank_failed`, `stage_retried`, `ranks_silent` or `batch_of_all_rows`
  */
 final case class Notice(
     kind: String,

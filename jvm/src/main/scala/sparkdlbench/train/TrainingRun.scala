@@ -128,6 +128,7 @@ final class TrainingRun private (
       folder.event("run_start", None, "name" -> setup.settings(RunKeys.name), "clock_started_ms" -> startMillis)
       folder.event("global_batch_size", setup.batch)
       folder.event("seed", setup.settings(RunKeys.seed))
+      largeBatch.foreach(recorder.noticed)
       sc.setJobGroup(runId, s"sparkdl-bench ${setup.settings(RunKeys.name)}", interruptOnCancel = false)
       val trained = loop.train(setup, recorder, () => cancelled.nonEmpty)
       folder.write("run.json", Json.text(Redaction.map(trainedDescription(trained, recorder))))
@@ -143,6 +144,15 @@ final class TrainingRun private (
     } catch {
       case e: Throwable => fail(recorder, e)
     }
+
+  private def largeBatch: Option[Notice] = if (setup.batch <= setup.data.trainRows) None
+  else
+    Some(
+      Notice(
+        "batch_of_all_rows",
+        s"the batch of ${setup.batch} is larger than the training set, so each step takes all ${setup.data.trainRows} rows"
+      )
+    )
 
   /** Of a run that went on all the same (`on_nonfinite = continue`). */
   private def notFinite(recorder: Recorder): Option[String] = recorder.history

@@ -45,6 +45,14 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     assert(told.path("doing").asText == "training" && told.path("notices").isEmpty)
   }
 
+  test("a batch that is larger than the training set is told") {
+    val training = prepared("batch" -> "5000", "epochs" -> "1")
+    val notice = file(training.train(), "summary.json").path("notices").path(0)
+    assert(notice.path("kind").asText == "batch_of_all_rows")
+    val told = Json.read(training.progressJson).path("notices").path(0).asText
+    assert(told.matches("batch of all rows: the batch of 5000 is larger than the training set, so each step takes all \\d+ rows"))
+  }
+
   test("the phases add up to the steps, and the steps with the rest to the epochs; of each rank and step") {
     for (more <- Seq(Nil, Seq("topology" -> "ps", "ps.place" -> "own", "ps.shards" -> "1"))) {
       val folder = Files.createTempDirectory("checkpoints").toUri.toString

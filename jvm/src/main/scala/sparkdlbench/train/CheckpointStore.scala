@@ -7,6 +7,7 @@ import sparkdlbench.common.ConfigurationException
 import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, Snapshot}
 
 import java.io.IOException
+import java.util.concurrent.ConcurrentHashMap
 
 /**
  * Checkpoints in a folder of any Hadoop file system. Each rank writes its values, `step-<steps made>/rank-<r>-of-<N>.<run>-<attempt>`, and then a record of
@@ -16,6 +17,9 @@ import java.io.IOException
  */
 final class CheckpointStore(folder: String, hadoop: Configuration) extends Logging {
   private val files = new CheckpointFolder(new Path(folder), hadoop)
+
+  /** Run and step of checkpoints that `prune` need not look at again. */
+  private val foundComplete = ConcurrentHashMap.newKeySet[(String, Long)]()
 
   def write(snapshot: RankSnapshot): Unit = {
     val (at, author) = (stepFolder(snapshot.step), snapshot.author)
@@ -65,8 +69,11 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
 
   /** @param runId of the run that wrote them; None: whichever */
   private[train] def complete(runId: Option[String]): Seq[Long] = begun.filter { step =>
-    manifest(step).exists(found => runId.forall(_ == found.author.runId) && isThere(found))
+    runId.fold(manifest(step).exists(isThere))(isOfRun(_, step))
   }
+
+  private def isOfRun(runId: String, step: Long): Boolean =
+    manifest(step).exists(found => found.author.runId == runId && isThere(found))
 
   private def isThere(found: CheckpointManifest): Boolean = {
     val there = files.entries(stepFolder(found.step))
@@ -153,17 +160,28 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
   /**
    * Removes what is older than the newest `keep` complete checkpoints of a run, of every attempt and rank: all ranks are done with it. A rank calls it after
    * each file of its own, so the rank whose file completes a checkpoint leaves `keep` of them.
+   *
+   * A checkpoint that was found complete once is not looked at again, so that it costs one listing however many are kept.
    */
-  def prune(keep: Int, runId: String): Unit =
-    complete(Some(runId)).drop(keep - 1).headOption.foreach { oldest =>
-      begun.filter(_ < oldest).foreach { old =>
-        try {
-          // First, so that a crash in between leaves no manifest without its files.
-          files.delete(new Path(stepFolder(old), CheckpointManifest.File), recursive = false)
-          files.delete(stepFolder(old), recursive = true)
-        } catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
-      }
+  def prune(keep: Int, runId: String): Unit = {
+    val steps = begun
+    def isComplete(step: Long) = foundComplete.contains(runId -> step) || {
+      val is = isOfRun(runId, step)
+      if (is) foundComplete.add(runId -> step): Unit
+      is
     }
+    if (steps.size > keep)
+      steps.iterator.filter(isComplete).slice(keep - 1, keep).foreach { oldest =>
+        steps.filter(_ < oldest).foreach { old =>
+          foundComplete.remove(runId -> old)
+          try {
+            // First, so that a crash in between leaves no manifest without its files.
+            files.delete(new Path(stepFolder(old), CheckpointManifest.File), recursive = false)
+            files.delete(stepFolder(old), recursive = true)
+          } catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
+        }
+      }
+  }
 
   /** Whether there is a file of rank `rank` of `size`, of whichever checkpoint. */
   private[train] def hasAny(rank: Int, size: Int): Boolean =

@@ -62,6 +62,21 @@ class CheckpointStoreSuite extends AnyFunSuite {
     assert(store.hasAny(0, ranks) && !store.hasAny(ranks, ranks) && !store.hasAny(0, 2))
   }
 
+  test("pruning looks at a checkpoint once, however many are kept") {
+    val folder = Files.createTempDirectory("checkpoints")
+    val store = new CheckpointStore(folder.toUri.toString, new Configuration())
+    def write(step: Long): Unit = {
+      (0 until ranks).foreach(rank => store.write(part(step, rank)))
+      store.prune(keep = 3, "run")
+    }
+    (1L to 4L).foreach(write)
+    assert(store.complete == Seq(4, 3, 2))
+    // It would not count any more if it were looked at.
+    Files.delete(folder.resolve("step-000000000003").resolve(CheckpointManifest.File))
+    write(5)
+    assert(folders(folder) == Set("step-000000000003", "step-000000000004", "step-000000000005"))
+  }
+
   test("a damaged checkpoint is passed over for the one before") {
     val author = 2 + "run".length + 4
     val (begin, name) = (8 + author + 8 + 4 + 4 + 4 + (16 + 2) + 8 + 4, 2 + "weights".length)

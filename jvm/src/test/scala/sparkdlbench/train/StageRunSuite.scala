@@ -50,7 +50,11 @@ class StageRunSuite extends AnyFunSuite with LocalRuns {
     val notice = file(training.train(), "summary.json").path("notices").path(0)
     assert(notice.path("kind").asText == "batch_of_all_rows")
     val told = Json.read(training.progressJson).path("notices").path(0).asText
-    assert(told.matches("batch of all rows: the batch of 5000 is larger than the training set, so each step takes all \\d+ rows"))
+    assert(
+      told.matches(
+        "batch of all rows: the batch of 5000 is larger than the training set, so each step takes all \\d+ rows"
+      )
+    )
   }
 
   test("the phases add up to the steps, and the steps with the rest to the epochs; of each rank and step") {

@@ -128,7 +128,8 @@ def main() -> int:
 
 
 def copy_checkout() -> None:
-    """The files that git knows, with their changes, in a folder that mutants may spoil."""
+    """The files that git knows, with their changes, in a folder that mutants may spoil; and the checkout's own jars,
+    where the tests find the names of all keys."""
     shutil.rmtree(COPY, ignore_errors=True)
     listing = ["git", "ls-files", "-z"]
     listed = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout  # noqa: S603
@@ -137,6 +138,9 @@ def copy_checkout() -> None:
         if name and source.is_file():
             (COPY / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, COPY / name)
+    for jars in (ROOT / "target").glob("jars-*"):
+        (COPY / "target").mkdir(exist_ok=True)
+        (COPY / "target" / jars.name).symlink_to(jars)
 
 
 def mutate(part: Part, sample: int, seed: int, deadline: float) -> Iterator[Fate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,11 @@ def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -
     assert record.finished_run(tmp_path / "half") is None
     whole = write_run(tmp_path / "whole")
     assert record.finished_run(tmp_path / "whole") == whole
+    # Of several the newest counts.
+    again = whole.with_name("20260102-030406-000-test")
+    shutil.copytree(whole, again)
+    assert record.finished_run(tmp_path / "whole") == again
+    shutil.rmtree(again)
     failed = json.loads((whole / "summary.json").read_text()) | {"status": "failed"}
     (whole / "summary.json").write_text(json.dumps(failed))
     assert record.finished_run(tmp_path / "whole") is None

@@ -102,6 +102,15 @@ def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> N
     assert (made["workers"], made["threads"], made["cores"]) == (2, 2, 4)
 
 
+def test_a_run_that_names_no_threads_has_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "older")
+    (run / "run.json").write_text("{}")
+    plan = fakes.plan_of(tmp_path)
+    made = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert (made["workers"], made["threads"], made["cores"]) == (2, 1, 2)
+    assert made["epoch_phases"] == []
+
+
 def test_a_user_waits_from_the_command(tmp_path: Path, made: dict[str, Any]) -> None:
     waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
     # Of a process that is not this run's alone nobody knows.

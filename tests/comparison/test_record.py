@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -383,3 +384,19 @@ def test_interfaces_that_are_not_told_are_left_out(tmp_path: Path) -> None:
         found = resources.of_run(tmp_path)
         assert found is not None
         assert found.get("network_sent_bytes_per_s") == rates
+
+
+@pytest.mark.parametrize(("told", "threads"), [("0", 1), ("", 1), ("3", 3), (None, 1)])
+def test_a_run_that_failed_is_kept_with_its_reason_and_no_secret(
+    tmp_path: Path, told: str | None, threads: int
+) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    settings = {**cell.run.settings, **({} if told is None else {"engine.threads": told})}
+    made = record.of_failure(
+        plan, replace(cell, run=replace(cell.run, settings=settings)), "spark.x.password=abc broke"
+    )
+    assert (made["status"], made["threads"], made["workers"], made["cores"]) == ("failed", threads, 2, 2 * threads)
+    assert made["batch"] == 32
+    assert "abc" not in made["error"]
+    assert made["error"].endswith("broke")

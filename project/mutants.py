@@ -48,6 +48,11 @@ PARTS = (
         ("tests/test_ruler.py", "tests/test_bench.py"),
     ),
     Part(
+        "yardsticks",
+        ("bench/encryption.py", "bench/link.py", "bench/loading.py", "bench/predicting.py", "bench/visits.py"),
+        tuple(f"tests/test_{name}.py" for name in ("encryption", "link", "loading", "predicting", "visits")),
+    ),
+    Part(
         "statistics",
         ("statistics/__init__.py", "statistics/inference.py", "statistics/sequential.py"),
         ("tests/statistics", "tests/test_ruler.py"),
@@ -58,18 +63,34 @@ PARTS = (
             *("peers/_base.py", "peers/bigdl.py", "peers/mpi.py", "peers/programs/measure/_channel.py"),
             *("peers/programs/measure/_harness.py", "peers/programs/measure/mpi_allreduce.py"),
             *("peers/programs/measure/gloo_allreduce.py", "peers/programs/measure/torch_mlp.py"),
+            *("peers/_dl4j.py", "peers/_environment.py"),
         ),
-        ("tests/test_ruler.py", "tests/test_peer_programs.py"),
+        (
+            *("tests/test_peer_making.py", "tests/test_dl4j_peer.py"),
+            "tests/test_peer_programs.py",
+            "tests/test_ruler.py",
+        ),
     ),
     Part(
         "comparison",
-        ("comparison/record.py", "comparison/cells.py", "comparison/plan.py", "comparison/table.py"),
-        tuple(f"tests/comparison/test_{name}.py" for name in ("record", "plan", "table", "execute", "loop", "quick")),
+        tuple(f"comparison/{name}.py" for name in ("record", "resources", "cells", "plan", "table")),
+        tuple(
+            f"tests/comparison/test_{name}.py"
+            for name in ("record", "resources", "plan", "table", "execute", "loop", "quick")
+        ),
     ),
     Part(
         "decision",
         ("report/decision.py", "report/break_even.py"),
         ("tests/report/test_decision.py", "tests/report/test_break_even.py"),
+    ),
+    Part(
+        "charts",
+        ("report/lines.py", "report/machines.py", "report/numbers.py", "report/rows.py"),
+        (
+            *(f"tests/report/test_{name}.py" for name in ("numbers", "lines", "rows")),
+            *("tests/report/test_machines.py::TestNumbers", "tests/report/test_charts.py"),
+        ),
     ),
     Part("report", ("report/analysis.py",), ("tests/report/test_decision.py", "tests/report/test_report.py")),
 )

@@ -206,6 +206,22 @@ def test_gloo_writes_the_mean_over_the_ranks(started: Started, tmp_path: Path, r
     assert measurement.facts["channel"] == ("none" if ranks == 1 else "unknown")
 
 
+@pytest.mark.parametrize("wrong", [None, 0, 2499])
+def test_gloo_s_sums_are_right_when_each_value_is(
+    started: Started, monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
+    program, _ = started("gloo_allreduce", 3)
+
+    def add_up(values: Any) -> None:
+        assert values.tolist() == [place % 1000 + 2 for place in range(2500)]
+        values[:] = [sum(place % 1000 + each for each in range(3)) for place in range(2500)]
+        if wrong is not None:
+            values[wrong] += 1
+
+    monkeypatch.setattr(program.dist, "all_reduce", add_up)
+    assert program._is_correct(2, {"workers": 3, "elements": 2500}) == (wrong is None)
+
+
 def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_the_ranks(
     started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -307,6 +307,41 @@ def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
     assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
 
 
+def test_the_first_evaluation_that_reached_the_target_counts_and_the_last_one_is_the_accuracy(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)  # whose target is 0.9
+    shares = (0.7, None, 0.9, 0.97, 0.88)
+    history = [{"epoch": at, "seconds": 1.5 * at, "accuracy": share} for at, share in enumerate(shares, start=1)]
+    numbers = record.metrics(plan, [9.0, 9.0, 1.0, 2.0, 3.0, 4.0], history, 8.0, 32, record.Waits(2.25, 20.00004))
+    assert numbers == {
+        "seconds_to_accuracy": 4.5,
+        "seconds_waited_to_accuracy": 6.75,
+        "epochs_to_accuracy": 3,
+        "seconds_total": 8.0,
+        "seconds_waited": 20.0,
+        "seconds_before_clock": 2.25,
+        "test_accuracy": 0.88,
+        "best_accuracy": 0.97,
+        "ms_per_step": 2.5,
+        "ms_per_step_p90": pytest.approx(3.7),
+        "rows_per_second": 12_800.0,
+        "drift": 4.0,
+    }
+    without = record.metrics(replace(plan, target_accuracy=None), [], history[:1], 8.0, 0)
+    assert {without[name] for name in ("seconds_to_accuracy", "ms_per_step", "rows_per_second", "drift")} == {None}
+    assert record.metrics(plan, [1.0, 1.0, 4.0], [], 8.0, 0)["rows_per_second"] is None
+
+
+def test_of_a_regression_the_last_evaluation_s_errors_are_kept(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    told = [{"rmse": rmse, "mae": rmse / 2, "r2": 1 - rmse} for rmse in (0.5, 0.25)]
+    history = [{"epoch": at, "seconds": 1.0 * at, "accuracy": None, **each} for at, each in enumerate(told, start=1)]
+    # One that was not evaluated comes last.
+    history.append({"epoch": 3, "seconds": 3.0, "accuracy": None})
+    numbers = record.metrics(plan, [1.0] * 4, history, 8.0, 32)
+    assert [numbers[f"test_{name}"] for name in ("rmse", "mae", "r2")] == [0.25, 0.125, 0.75]
+    assert "test_rmse" not in record.metrics(plan, [1.0] * 4, history[-1:], 8.0, 32)
+
+
 def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made: dict[str, Any]) -> None:
     plan = fakes.plan_of(tmp_path)
     cell = cells_of(plan)[0]

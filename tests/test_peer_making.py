@@ -67,7 +67,7 @@ def test_packages_come_first_then_those_without_dependencies_then_jars(done: lis
 
 
 @pytest.mark.parametrize(("own", "bare"), [({}, True), ({"requirements": ("a==1",)}, False), ({"other": 1}, False)])
-def test_pip_is_there_where_something_is_to_be_installed(
+def test_pip_is_there_where_something_is_to_be_brought(
     done: list[Any], tmp_path: Path, own: dict[str, Any], bare: bool
 ) -> None:
     made = Environment("e", own.get("requirements", ()), ("c==3",) if "other" in own else ())

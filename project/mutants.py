@@ -58,6 +58,11 @@ PARTS = (
         ("tests/statistics", "tests/test_ruler.py"),
     ),
     Part(
+        "suites",
+        tuple(f"../../benchmarks/suites/{name}.py" for name in ("kills", "memory", "soak")),
+        ("tests/test_judging.py", "tests/test_bench.py::TestMemory"),
+    ),
+    Part(
         "peers",
         (
             *("peers/_base.py", "peers/bigdl.py", "peers/mpi.py", "peers/programs/measure/_channel.py"),
@@ -111,6 +116,9 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
     ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
     ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",
+    ("bench/visits.py", "NumberReplacer", "max(2, round("): "there are twenty of them at least",
+    ("comparison/plan.py", "ReplaceComparisonOperator_Lt_NotEq", "len(set("): "a set has never more than its list",
+    ("comparison/table.py", "ReplaceComparisonOperator_Eq_GtE", "== len(good)"): "these are some of the good ones",
     ("report/decision.py", "ReplaceComparisonOperator_Lt_LtE", "is_cheaper = "): "equal: `other` is not the chosen one",
     ("bench/spark_collective.py", "", "out.write("): "in the process that has Spark, which these quick tests leave out",
 }

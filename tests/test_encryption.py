@@ -142,11 +142,14 @@ def test_boringssl_reads_key_and_certificate_of_the_same_store(tools: Tools, tmp
     assert (tmp_path / "key.pem").read_text() == PEM[PEM.index("-----BEGIN") :]
 
 
+@pytest.mark.parametrize("status", [1, 2, -9])
 @pytest.mark.parametrize(
     ("said", "told"), [(("out", " err\n"), "err"), (("out\n", ""), "out"), (("x" * 2000, ""), "x" * 1000)]
 )
-def test_a_tool_that_fails_is_quoted(tools: Tools, tmp_path: Path, said: tuple[str, str], told: str) -> None:
-    tools.returncode, tools.said = 1, said
+def test_a_tool_that_fails_is_quoted(
+    tools: Tools, tmp_path: Path, said: tuple[str, str], told: str, status: int
+) -> None:
+    tools.returncode, tools.said = status, said
     with pytest.raises(RunFailedError) as failed:
         encryption.properties("tls", tmp_path)
     assert str(failed.value) == f"keytool made no key store: {told}"

@@ -97,6 +97,10 @@ def test_each_row_s_visits_are_read_epoch_by_epoch(counts: list[list[float]]) ->
     assert found.tolist() == counts
     assert not once(found)
     assert once(np.ones((2, 8), np.int64))
+    for other in (0, 2):
+        missed = np.ones((2, 8), np.int64)
+        missed[1, 3] = other
+        assert not once(missed)
 
 
 def test_a_quarter_of_a_visit_is_rounding_and_more_is_none() -> None:

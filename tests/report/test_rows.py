@@ -122,3 +122,11 @@ def test_phases_are_means_over_the_trials_and_the_shortest_step_comes_first() ->
 def test_without_phases_or_without_time_in_them_there_is_no_chart() -> None:
     for phases in ({}, {"compute": 0.0}, {"compute": -1.0}):
         assert rows.phases(comparisons.comparison([phased("one", 1, phases)])) is None
+
+
+def test_no_two_parts_have_one_colour_and_a_part_has_one_in_both_charts() -> None:
+    for colours in (rows.PHASE_COLOURS, rows.LAYER_COLOURS):
+        assert len(set(colours.values())) == len(colours)
+    both = rows.PHASE_COLOURS.keys() & rows.LAYER_COLOURS.keys()
+    assert both == {"data", "compute", "update"}
+    assert all(rows.PHASE_COLOURS[name] == rows.LAYER_COLOURS[name] for name in both)

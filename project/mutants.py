@@ -98,7 +98,11 @@ PARTS = (
             "tests/report/test_machines.py::TestNumbers",
         ),
     ),
-    Part("report", ("report/analysis.py",), ("tests/report/test_decision.py", "tests/report/test_report.py")),
+    Part(
+        "report",
+        ("report/analysis.py",),
+        tuple(f"tests/report/test_{name}.py" for name in ("analysis", "decision", "report")),
+    ),
 )
 # Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
 LEFT_OUT = (
@@ -120,6 +124,13 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/visits.py", "NumberReplacer", "max(2, round("): "there are twenty of them at least",
     ("comparison/plan.py", "ReplaceComparisonOperator_Lt_NotEq", "len(set("): "a set has never more than its list",
     ("comparison/table.py", "ReplaceComparisonOperator_Eq_GtE", "== len(good)"): "these are some of the good ones",
+    (
+        "report/lines.py",
+        "NumberReplacer",
+        '"mark": {',
+    ): "how thick, large or faint something is, or how far off its words",
+    ("report/machines.py", "NumberReplacer", '"mark": {'): "the same",
+    ("report/rows.py", "NumberReplacer", '"mark": {'): "the same",
     ("report/machines.py", "ReplaceComparisonOperator_Gt_NotEq", "len(on) > 1"): "each has one machine at least",
     ("report/rows.py", "NumberReplacer", ": SERIES["): "which colour, of those that nobody has",
     ("report/decision.py", "ReplaceComparisonOperator_Lt_LtE", "is_cheaper = "): "equal: `other` is not the chosen one",

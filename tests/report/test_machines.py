@@ -144,6 +144,12 @@ class TestNumbers:
             "10",
         ]
 
+    def test_the_very_same_numbers_on_another_machine_are_no_baseline(self) -> None:
+        first, second = texts([on(2, way=(1.0, 1.1)), on(8, way=(1.0, 1.1))])
+        assert (first[5], second[5]) == ("baseline", "unknown processor, 2 cores")
+        assert second[6].startswith("1 [")
+        assert second[7] == "1.0000"
+
     def test_a_group_that_never_finished_ran_on_no_machine(self) -> None:
         failed = comparisons.comparison([comparisons.trial("way", 1, 1.0, 1, status="failed")], 8, title="A title")
         assert machines.beside([on(2, way=(20.0,)), failed]) is None

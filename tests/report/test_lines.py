@@ -404,6 +404,24 @@ def test_a_way_is_named_by_what_tells_it_from_others(more: dict[str, Any], name:
     assert points(lines.bus_bandwidth([{**ROW, **more}]))[0]["series"] == name
 
 
+def test_straight_axes_of_amounts_start_at_zero_and_no_others() -> None:
+    def zero(plot: Plot | None, which: str) -> Any:
+        return axis(plot, which)["scale"].get("zero")
+
+    scaling = lines.scaling(of_workers({1: (10.0,), 2: (5.0,)}))
+    assert (zero(scaling, "x"), zero(scaling, "y")) == (False, True)
+    sweep = lines.batch_rate(swept({32: 500.0, 64: 900.0}))
+    assert (zero(sweep, "y"), axis(sweep, "x")["scale"]["type"]) == (True, "log")
+    used_memory = lines.memory(comparisons.comparison([used("one", 1, 9.0)]))
+    assert (zero(used_memory, "x"), zero(used_memory, "y")) == (True, True)
+    assert zero(lines.epochs(comparisons.comparison([by_epoch("two", 5.0)])), "y") is True
+    learnt_soon = lines.time_to_accuracy(learning(learnt("one", 1, (1, 8), (0.5, 0.9))))
+    assert (zero(learnt_soon, "x"), zero(learnt_soon, "y")) == (False, False)
+    # What an axis has been told is where it ends.
+    for which in ("x", "y"):
+        assert axis(learnt_soon, which)["scale"]["nice"] is False
+
+
 def test_the_second_round_of_colours_is_dashed_and_more_than_two_are_none() -> None:
     looks = lines._coloured([str(at) for at in range(20)])
     assert [(each.colour, each.dash) for each in looks[:10]] == [(colour, False) for colour in SERIES]

@@ -47,7 +47,7 @@ PARTS = (
             *("bench/collective.py", "bench/congestion.py", "bench/contestant.py", "machine.py", "bench/net.py"),
             *("bench/spark_collective.py", "bench/store.py", "bench/suite.py", "bench/table.py", "bench/trials.py"),
         ),
-        ("tests/test_ruler.py", "tests/test_bench.py"),
+        ("tests/test_bench_numbers.py", "tests/test_ruler.py", "tests/test_bench.py"),
     ),
     Part(
         "yardsticks",

@@ -131,7 +131,6 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/collective.py", "NumberReplacer", "round("): "the same",
     ("machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",
     ("machine.py", "NumberReplacer", "timeout="): "how long git and java may take to say their version",
-    ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
     ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
     ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",
     ("bench/visits.py", "NumberReplacer", "max(2, round("): "there are twenty of them at least",

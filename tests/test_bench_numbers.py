@@ -125,7 +125,11 @@ class TestTransports:
         assert variables["C"] == "d"
         assert json.loads(variables["SPARKDL_NET_PROPERTIES"]) == {"spark.a": "b"}
         assert json.loads(variables["SPARKDL_NET_SETTINGS"]) == {
-            "transport": "tcp", "topology": "ring", "codec": "bf16", "workers": "3", "tcp.interface": "e",
+            "transport": "tcp",
+            "topology": "ring",
+            "codec": "bf16",
+            "workers": "3",
+            "tcp.interface": "e",
         }
 
     def test_a_jar_without_the_measuring_class_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sparkdl_bench.report.analysis import (
     ACCURACY,
+    MARGIN,
     RATE,
     STEP,
     TO_ACCURACY,
@@ -19,6 +20,7 @@ from sparkdl_bench.report.analysis import (
     Analysis,
     Group,
 )
+from sparkdl_bench.report.decision import decide
 
 
 def group(*records: Mapping[str, Any], failures: Sequence[Mapping[str, Any]] = ()) -> Group:
@@ -141,6 +143,16 @@ def way(name: str, seconds: float, workers: int = 1, number: int = 1, **changes:
 
 def reached(name: str, seconds: float | None, waited: float | None = None) -> dict[str, Any]:
     return way(name, 9.0, metrics={TO_ACCURACY: seconds, WAITED_TO_ACCURACY: waited})
+
+
+def test_what_costs_more_has_to_be_faster_by_a_tenth() -> None:
+    still = (1.0, 1.0001, 0.9999, 1.0, 1.0001)
+    assert MARGIN == 1.1
+    for factor, chosen in ((1.09, "one"), (1.11, "two")):
+        times = {"one": (1, [10.0 * factor * each for each in still]), "two": (2, [10.0 * each for each in still])}
+        found = decide(comparisons.of_times(times))
+        assert found.chosen is not None
+        assert (found.verdict, found.chosen.name) == ("recommended", chosen)
 
 
 class TestMetric:

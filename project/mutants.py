@@ -120,8 +120,8 @@ PARTS = (
 # Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
 LEFT_OUT = (
     "not jvm and not installed and not shipped and not browser and not environment and not net_writes "
-    # And the reports' pictures and pages, which take longer than all their numbers.
-    "and not picture and not folder_to_keep and not two_hundred"
+    # Comparisons that are killed and go on, and the reports' pictures and pages: they take longer than all numbers.
+    "and not random_moments and not picture and not folder_to_keep and not two_hundred"
 )
 # Survivors that may live: (file, how the operator's name begins, what the line holds) and the reason.
 LOOKED_AT: dict[tuple[str, str, str], str] = {

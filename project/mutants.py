@@ -136,6 +136,7 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/visits.py", "NumberReplacer", "max(2, round("): "there are twenty of them at least",
     ("comparison/plan.py", "ReplaceComparisonOperator_Lt_NotEq", "len(set("): "a set has never more than its list",
     ("comparison/table.py", "ReplaceComparisonOperator_Eq_GtE", "== len(good)"): "these are some of the good ones",
+    ("report/analysis.py", "ReplaceComparisonOperator_Gt_NotEq", "group.cores > 1"): "nothing runs on no core",
     ("report/analysis.py", "ReplaceComparisonOperator_NotEq_Lt", "NOT_VARIED"): "its dash comes after all other values",
     (
         "report/analysis.py",

@@ -374,6 +374,12 @@ class TestFactors:
         # Points where a factor does not apply take no part.
         more = varied(("x", "1"), ("x", "2"), ("y", "1"), ("y", "2"), ("z", "–"))
         assert more.two_ways(TOTAL).keys() == whole.two_ways(TOTAL).keys()
+        # Two that never apply together leave the other pairs.
+        apart = varied(
+            *(("x", "–", "8"), ("x", "–", "64"), ("y", "–", "8"), ("y", "–", "64"), ("–", "1", "8"), ("–", "2", "8")),
+            names=("variant", "workers", "batch"),
+        )
+        assert list(apart.two_ways(TOTAL)) == [("variant", "batch")]
 
     def test_variances_are_of_logarithms_of_groups_with_two_trials(self) -> None:
         found = analysis(

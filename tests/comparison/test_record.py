@@ -137,6 +137,45 @@ def test_phases_that_change_during_a_run_are_kept(tmp_path: Path, made: dict[str
     assert record.phase_drift(run, 50, 2) == {}  # too few steps are left
 
 
+def test_phases_are_held_to_their_limits(tmp_path: Path) -> None:
+    def drift(steps: int, share: float = 0.5, last: float = 1.0) -> dict[str, float]:
+        """Of `update`, which makes up so much of a step of 100 ms, and at the end `last` times as much."""
+        third = steps // 3
+        rest = [100.0 * (1 - share)] * steps
+        update = [100.0 * share] * (steps - third) + [100.0 * share * last] * third
+        phases = {"compute": rest, "update": update, "none": [0.0] * steps}
+        (tmp_path / "phases.json").write_text(json.dumps({"ranks": [{"rank": 0, "phases_ms": phases}]}))
+        return record.phase_drift(tmp_path, 0, 1)
+
+    # Ten steps at each end.
+    assert drift(30) == {"compute": 1.0, "update": 1.0}
+    assert drift(29) == {}
+    # A fiftieth of a step, at one end at least.
+    assert drift(30, 0.0201)["update"] == 1.0
+    assert "update" not in drift(30, 0.0199)
+    assert drift(30, 0.0199, 1.2)["update"] == 1.2
+    assert drift(30, 0.03, 0.1)["update"] == 0.1
+
+
+def test_so_many_epochs_are_told_and_no_more(tmp_path: Path) -> None:
+    ranks = [{"rank": 0, "phases_ms": {"compute": [1.0] * 500}}]
+    (tmp_path / "phases.json").write_text(json.dumps({"ranks": ranks}))
+    found = record.epoch_phases(tmp_path, 2, 1)
+    assert [each["epoch"] for each in found] == list(range(1, 201))
+
+
+def test_layers_add_up_where_clocks_overlap(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["phases_ms"]["compute"] = 2000.0
+    (run / "summary.json").write_text(json.dumps(summary))
+    plan = fakes.plan_of(tmp_path)
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)["layers_s"]
+    assert (layers["compute"], layers["idle"]) == (20.0, 0.0)
+    assert layers["other"] < 0
+    assert sum(layers.values()) == pytest.approx(17.0)
+
+
 def test_computing_and_communication_are_told_by_epoch(tmp_path: Path) -> None:
     run = write_run(tmp_path / "epochs")
     # Every second step of three epochs of four steps: two are kept of each.

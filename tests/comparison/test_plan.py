@@ -137,6 +137,9 @@ def test_a_seed_for_each_trial(tmp_path: Path) -> None:
     seeds = {cell.trial: int(cell.run.settings["seed"]) - int(base) for cell in cells}
     assert seeds == {0: 0, 1: 0, 2: 1, 3: 2}
     assert {cell.run.settings.get("seed", "0") for cell in cells_of(fakes.plan_of(tmp_path))} == {base}
+    # From the run's own seed on.
+    own = load_plan(fakes.write_conf(tmp_path, "seed_per_trial = true\n" + fakes.CONF), ["seed=3"])
+    assert {cell.trial: cell.run.settings["seed"] for cell in cells_of(own)} == {1: "3", 2: "4", 3: "5"}
 
 
 def test_skip_leaves_out(tmp_path: Path) -> None:

@@ -234,3 +234,26 @@ def test_an_installer_that_never_ends_and_one_that_fails(monkeypatch: pytest.Mon
     monkeypatch.setattr(_environment, "INSTALL_TIMEOUT_S", 0.0)
     with pytest.raises(RunFailedError, match="took longer than 0 s and was stopped"):
         _environment._run([sys.executable, "-c", "input()"], "installing x")
+
+
+def test_the_newest_python_that_answers_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = sys.version_info[:2]
+    assert _environment.find_python(version, version) == sys.executable
+    asked: list[str] = []
+    answering = {"/usr/bin/python3.97", "/usr/bin/python3.95"}
+    monkeypatch.setattr(_environment.shutil, "which", lambda name: None if name == "python3.98" else f"/usr/bin/{name}")
+    monkeypatch.setattr(_environment, "_answers", lambda program: asked.append(program) or program in answering)
+    assert _environment.find_python((3, 99), (3, 95)) == "/usr/bin/python3.97"
+    assert asked == ["/usr/bin/python3.99", "/usr/bin/python3.97"]
+    assert _environment.find_python((3, 96), (3, 95)) == "/usr/bin/python3.95"
+    with pytest.raises(ConfigurationError, match=r"none of python3\.96 is on the PATH"):
+        _environment.find_python((3, 96), (3, 96))
+
+
+def test_a_program_answers_where_it_ends_well() -> None:
+    assert _environment._answers(sys.executable)
+    assert not _environment._answers("/bin/false")
+
+
+def test_a_run_of_which_nobody_says_how_many_has_two_workers() -> None:
+    assert {peers.find(name).workers for name in ("pytorch-ddp", "bigdl")} == {2}

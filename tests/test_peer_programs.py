@@ -175,6 +175,22 @@ def test_a_step_is_timed_after_the_warm_up_with_the_case_s_rows_and_threads(
     assert facts["backend"] == ("none" if ranks == 1 else "gloo")
 
 
+@pytest.mark.parametrize(("losses", "ends_well"), [((1.0, 99.9), True), ((1.0, 100.0), False), ((500.0, 2.0), True)])
+def test_a_training_whose_last_loss_is_none_is_no_measurement(
+    started: Started, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, float], ends_well: bool
+) -> None:
+    program, _ = started("torch_mlp", 1)
+    left = list(losses)
+    monkeypatch.setattr(program.functional, "cross_entropy", lambda *_: MagicMock(item=lambda: left.pop(0)))
+    case = {**CASE, "workers": 1, "warmup_steps": 0, "steps": 2}
+    if ends_well:
+        _, facts = program._train(case, 0)
+        assert (facts["first_loss"], facts["last_loss"]) == losses
+    else:
+        with pytest.raises(SystemExit, match=r"diverged: loss 100\.0 after 2 steps"):
+            program._train(case, 0)
+
+
 @pytest.mark.parametrize("name", ["torch_mlp", "torch_model"])
 def test_ddp_writes_the_mean_over_the_ranks_once(
     started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str

@@ -16,7 +16,7 @@ import pytest
 from sparkdl_bench import jars, peers
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 from sparkdl_bench.jars import Coordinates, FetchFailedError
-from sparkdl_bench.peers import FitCase, _dl4j, _environment
+from sparkdl_bench.peers import CollectiveCase, FitCase, _dl4j, _environment
 from sparkdl_bench.peers._base import Launch
 from sparkdl_bench.peers._environment import Environment
 
@@ -253,6 +253,35 @@ def test_the_newest_python_that_answers_is_taken(monkeypatch: pytest.MonkeyPatch
 def test_a_program_answers_where_it_ends_well() -> None:
     assert _environment._answers(sys.executable)
     assert not _environment._answers("/bin/false")
+
+
+def test_a_peer_says_why_it_cannot_run_or_what_is_missing(tmp_path: Path) -> None:
+    reasons: list[str | None] = [None]
+    own = types.SimpleNamespace(unable=lambda: reasons[0], is_ready=lambda _: ready[0], disk_gb=0.25)
+    ready = [True]
+    peer: Any = replace(peers.find("mpi"), environment=own)  # type: ignore[type-var]
+    assert (peer.unable(), peer.missing(tmp_path)) == (None, None)
+    ready[0] = False
+    assert f"`sparkdl-bench peers install mpi --dir {tmp_path}` (0.25 GB)" in peer.missing(tmp_path)
+    assert "`sparkdl-bench peers install mpi` (" in peer.missing(peers.default_directory())
+    reasons[0] = "It is small."
+    assert peer.unable() == peer.missing(tmp_path) == "The peer 'mpi' cannot run on this host. It is small."
+
+
+def test_a_peer_refuses_what_it_has_no_channel_or_program_for() -> None:
+    both, sockets = peers.find("mpi"), peers.find("gloo")
+    for host_local in (True, False):
+        both.check(CollectiveCase(host_local=host_local))
+    sockets.check(CollectiveCase(host_local=False))
+    with pytest.raises(ConfigurationError, match=r"'gloo' has no shared memory channel .* Ask for sockets"):
+        sockets.check(CollectiveCase(host_local=True))
+    alone = replace(both, host_local_choices=(True,))  # type: ignore[type-var]
+    with pytest.raises(ConfigurationError, match=r"'mpi' has no socket channel .* Ask for host-local"):
+        alone.check(CollectiveCase(host_local=False))
+    with pytest.raises(ConfigurationError, match="'mpi' cannot run a case of kind 'fit'; it runs allreduce"):
+        both.check(FitCase("rows.npz"))
+    with pytest.raises(ConfigurationError, match="has one way to run alone"):
+        peers.find("dl4j-averaging").check(FitCase("rows.npz", tuned=True))
 
 
 def test_a_run_of_which_nobody_says_how_many_has_two_workers() -> None:

@@ -710,6 +710,10 @@ class TestNumbers:
         found = inference.welch([2.0, 2.0, 2.0], [1.0, 1.0])
         assert found is not None
         assert (found.df, found.p, found.difference) == (3, 0.0, 1.0)
+        for first, second in (([2.0] * 4, [2.0] * 3), ([1.0] * 5, [1.0] * 2)):
+            found = inference.welch(first, second)
+            assert found is not None
+            assert (found.df, found.t, found.p, found.interval.low) == (5, 0.0, 1.0, 0.0)
 
     def test_a_transport_without_jars_is_missing_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find_jars(_: str) -> Any:

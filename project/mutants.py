@@ -57,7 +57,8 @@ PARTS = (
     Part(
         "statistics",
         ("statistics/__init__.py", "statistics/inference.py", "statistics/sequential.py"),
-        ("tests/statistics", "tests/test_ruler.py"),
+        # The simulations last, which take longest.
+        ("tests/statistics/test_sequential.py", "tests/test_ruler.py", "tests/statistics/test_inference.py"),
     ),
     Part(
         "suites",

@@ -93,7 +93,8 @@ PARTS = (
         (
             # The simulations last, which take longest.
             *("tests/report/test_decision.py::TestVerdict", "tests/report/test_decision.py::TestProperties"),
-            *("tests/report/test_break_even.py", "tests/report/test_decision.py"),
+            "tests/report/test_decision.py::test_regressions_are_judged_by_their_errors",
+            *("tests/report/test_break_even.py", "tests/report/test_decision.py::TestHowOftenItIsWrong"),
         ),
     ),
     Part(

@@ -715,6 +715,15 @@ class TestNumbers:
             assert found is not None
             assert (found.df, found.t, found.p, found.interval.low) == (5, 0.0, 1.0, 0.0)
 
+    def test_what_rounding_makes_of_equal_numbers_is_no_spread(self) -> None:
+        from sparkdl_bench.statistics import inference
+
+        # A thousandth of a billionth of the largest, or of 1.
+        assert inference.shapiro([1e9, 1e9 + 1e-6, 1e9]) is None
+        assert inference.shapiro([1e9, 1e9 + 1e-2, 1e9 + 3e-2]) is not None
+        assert inference.shapiro([1e-3, 1e-3 + 1e-13, 1e-3]) is None
+        assert inference.shapiro([1e-3, 1e-3 + 1e-11, 1e-3]) is not None
+
     def test_a_transport_without_jars_is_missing_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find_jars(_: str) -> Any:
             raise ConfigurationError("No jars. Run make jars.")

@@ -175,19 +175,21 @@ def test_a_step_is_timed_after_the_warm_up_with_the_case_s_rows_and_threads(
     assert facts["backend"] == ("none" if ranks == 1 else "gloo")
 
 
-@pytest.mark.parametrize(("losses", "ends_well"), [((1.0, 99.9), True), ((1.0, 100.0), False), ((500.0, 2.0), True)])
+@pytest.mark.parametrize(
+    ("losses", "ends_well"), [((1.0, 5.0, 99.9), True), ((1.0, 5.0, 100.0), False), ((500.0, 5.0, 2.0), True)]
+)
 def test_a_training_whose_last_loss_is_none_is_no_measurement(
-    started: Started, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, float], ends_well: bool
+    started: Started, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...], ends_well: bool
 ) -> None:
     program, _ = started("torch_mlp", 1)
     left = list(losses)
     monkeypatch.setattr(program.functional, "cross_entropy", lambda *_: MagicMock(item=lambda: left.pop(0)))
-    case = {**CASE, "workers": 1, "warmup_steps": 0, "steps": 2}
+    case = {**CASE, "workers": 1, "warmup_steps": 0, "steps": 3}
     if ends_well:
         _, facts = program._train(case, 0)
-        assert (facts["first_loss"], facts["last_loss"]) == losses
+        assert (facts["first_loss"], facts["last_loss"]) == (losses[0], losses[-1])
     else:
-        with pytest.raises(SystemExit, match=r"diverged: loss 100\.0 after 2 steps"):
+        with pytest.raises(SystemExit, match=r"diverged: loss 100\.0 after 3 steps"):
             program._train(case, 0)
 
 

@@ -284,5 +284,17 @@ def test_a_peer_refuses_what_it_has_no_channel_or_program_for() -> None:
         peers.find("dl4j-averaging").check(FitCase("rows.npz", tuned=True))
 
 
+def test_a_training_s_ranks_talk_as_open_mpi_would_by_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("psutil.cpu_count", lambda logical: 4)
+    peer: Any = peers.find("mpi")
+    for case, layers in (
+        (FitCase("rows.npz", workers=2), "sm,self"),
+        (CollectiveCase(host_local=True), "sm,self"),
+        (CollectiveCase(host_local=False), "tcp,self"),
+    ):
+        words = peer.command(Launch(case, peer.environment, tmp_path))
+        assert words[words.index("btl") + 1] == layers
+
+
 def test_a_run_of_which_nobody_says_how_many_has_two_workers() -> None:
     assert {peers.find(name).workers for name in ("pytorch-ddp", "bigdl")} == {2}

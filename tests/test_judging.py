@@ -145,6 +145,8 @@ class TestKilledRuns:
         assert said.startswith("18 of 20 runs were killed as planned")
         assert said.endswith("The others ended before their kill.")
         assert soak.missed([*[held] * 17, early]) != ""
+        failed = [replace(held, identical=False, error=error) for error in ("its words", "others")]
+        assert soak.missed([held, *failed]).endswith("The first that failed says: its words")
 
     @pytest.mark.parametrize(
         ("identical", "error", "hung", "said"),

@@ -420,3 +420,18 @@ def test_growth_is_from_an_earlier_step() -> None:
     for first in (10, 11):
         with pytest.raises(ConfigurationError, match=rf"The first step is {first} and the last is 10"):
             memory.MemoryPlan(first_step=first, last_step=10)
+
+
+def test_options_that_nobody_gives_are_the_plans_own() -> None:
+    for command, plan in (
+        (soak.command, soak.SoakPlan()),
+        (kills.command, kills.KillsPlan()),
+        (memory.command, memory.MemoryPlan()),
+    ):
+        given = {each.name: each.default for each in command.params}
+        own = {name: value for name, value in asdict(plan).items() if name in given and name != "batch"}
+        assert len(own) >= 2
+        assert {name: given[name] for name in own} == own
+    # A little more than the last step, so that its window is whole.
+    case = memory.case_of(memory.MemoryPlan(last_step=1000), "/mnist")
+    assert (case.steps, case.warmup_steps, case.rows, case.workers, case.data_path) == (1050, 0, 20_000, 2, "")

@@ -154,6 +154,8 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ): "in order the same comes first",
     ("report/lines.py", "NumberReplacer", '"mark": {'): "how thick or faint something is, or how far off its words",
     ("report/lines.py", "NumberReplacer", "nearest = sorted("): "which of many lines are shown, where two are as near",
+    ("report/lines.py", "ReplaceComparisonOperator_Gt_NotEq", "in leaders if steps > 0"): "none leads from below 0 on",
+    ("report/machines.py", "NumberReplacer", "labelLimit"): "where a long name is cut off",
     ("report/machines.py", "NumberReplacer", '"mark": {'): "as in lines.py",
     ("report/rows.py", "NumberReplacer", '"mark": {'): "as in lines.py",
     ("report/machines.py", "ReplaceComparisonOperator_Gt_NotEq", "len(on) > 1"): "each has one machine at least",

@@ -354,6 +354,8 @@ def test_computing_and_communication_stand_by_epoch() -> None:
         {"series": "two, compute", "x": 2, "y": 7.0},
         {"series": "two, communication", "x": 2, "y": 20.0},
     ]
+    # There is no half epoch.
+    assert axis(plot, "x")["axis"] == {"title": "epoch", "tickMinStep": 1}
     compute, communication = shown(plot).series
     assert (compute.dash, communication.dash) == (False, True)
     assert compute.colour == communication.colour

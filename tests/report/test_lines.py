@@ -215,6 +215,16 @@ class TestFixedAndSteady:
         found = lines.fixed_and_steady(comparisons.comparison([timed("one", 1, 1.0, 4.0, 1), *other]))
         assert points(found, "crossings") == []
 
+    def test_of_four_leaders_those_beside_one_trial_are_not_told(self) -> None:
+        found = {"a": (1, 1.0, 8.0), "b": (2, 2.0, 6.0), "c": (3, 4.0, 4.0), "d": (4, 8.0, 2.0)}
+        records = [
+            timed(name, workers, fixed, ms, number)
+            for name, (workers, fixed, ms) in found.items()
+            for number in ((1,) if name == "b" else (1, 2))
+        ]
+        told = points(lines.fixed_and_steady(comparisons.comparison(records)), "crossings")
+        assert [(each["label"], each["rank"]) for each in told] == [("2,000 steps: d", 3)]
+
     def test_one_line_is_none_and_neither_is_one_without_steps(self) -> None:
         assert lines.fixed_and_steady(costs({"one": (1, 1.0, 4.0)})) is None
         assert lines.fixed_and_steady(costs({"one": (1, 1.0, 4.0), "two": (2, 5.0, 0.0)})) is None

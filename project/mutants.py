@@ -23,8 +23,10 @@ ROOT = Path(__file__).resolve().parents[1]
 COPY = ROOT / "target" / "mutants"
 PACKAGE = Path("python") / "sparkdl_bench"
 MUST_BE_KILLED = 0.85
-# Of one mutant's tests; a mutant that waits for ever is a dead one.
+# Of one mutant's tests; a mutant that waits for ever is a dead one. And at least so many times what they take without a
+# mutant, so that on a slow machine none is dead for being slow.
 LIMIT_S = 120.0
+LIMIT_TIMES = 4
 # `|` is a type's in nearly every place, which nothing evaluates; `**` unpacks, and its mutants do not parse.
 SENSELESS = ("ReplaceBinaryOperator_BitOr_", "ReplaceBinaryOperator_Pow_", "RemoveDecorator")
 
@@ -45,12 +47,23 @@ PARTS = (
             *("bench/collective.py", "bench/congestion.py", "bench/contestant.py", "machine.py", "bench/net.py"),
             *("bench/spark_collective.py", "bench/store.py", "bench/suite.py", "bench/table.py", "bench/trials.py"),
         ),
-        ("tests/test_ruler.py", "tests/test_bench.py"),
+        ("tests/test_bench_numbers.py", "tests/test_ruler.py", "tests/test_bench.py"),
+    ),
+    Part(
+        "yardsticks",
+        ("bench/encryption.py", "bench/link.py", "bench/loading.py", "bench/predicting.py", "bench/visits.py"),
+        tuple(f"tests/test_{name}.py" for name in ("encryption", "link", "loading", "predicting", "visits")),
     ),
     Part(
         "statistics",
         ("statistics/__init__.py", "statistics/inference.py", "statistics/sequential.py"),
-        ("tests/statistics", "tests/test_ruler.py"),
+        # The simulations last, which take longest.
+        ("tests/statistics/test_sequential.py", "tests/test_ruler.py", "tests/statistics/test_inference.py"),
+    ),
+    Part(
+        "suites",
+        tuple(f"../../benchmarks/suites/{name}.py" for name in ("kills", "memory", "soak")),
+        ("tests/test_judging.py", "tests/test_bench.py::TestMemory"),
     ),
     Part(
         "peers",
@@ -58,27 +71,61 @@ PARTS = (
             *("peers/_base.py", "peers/bigdl.py", "peers/mpi.py", "peers/programs/measure/_channel.py"),
             *("peers/programs/measure/_harness.py", "peers/programs/measure/mpi_allreduce.py"),
             *("peers/programs/measure/gloo_allreduce.py", "peers/programs/measure/torch_mlp.py"),
+            *("peers/_dl4j.py", "peers/_environment.py"),
         ),
-        ("tests/test_ruler.py", "tests/test_peer_programs.py"),
+        (
+            *("tests/test_peer_making.py", "tests/test_dl4j_peer.py"),
+            "tests/test_peer_programs.py",
+            "tests/test_ruler.py",
+        ),
     ),
     Part(
         "comparison",
-        ("comparison/record.py", "comparison/cells.py", "comparison/plan.py", "comparison/table.py"),
-        tuple(f"tests/comparison/test_{name}.py" for name in ("record", "plan", "table", "execute", "loop", "quick")),
+        tuple(f"comparison/{name}.py" for name in ("record", "resources", "cells", "plan", "table")),
+        tuple(
+            f"tests/comparison/test_{name}.py"
+            for name in ("record", "resources", "plan", "table", "execute", "loop", "quick")
+        ),
     ),
     Part(
         "decision",
         ("report/decision.py", "report/break_even.py"),
-        ("tests/report/test_decision.py", "tests/report/test_break_even.py"),
+        (
+            # The simulations last, which take longest.
+            *("tests/report/test_decision.py::TestVerdict", "tests/report/test_decision.py::TestProperties"),
+            "tests/report/test_decision.py::test_regressions_are_judged_by_their_errors",
+            *("tests/report/test_break_even.py", "tests/report/test_decision.py::TestHowOftenItIsWrong"),
+        ),
     ),
-    Part("report", ("report/analysis.py",), ("tests/report/test_decision.py", "tests/report/test_report.py")),
+    Part(
+        "charts",
+        ("report/lines.py", "report/machines.py", "report/numbers.py", "report/rows.py"),
+        (
+            *(f"tests/report/test_{name}.py" for name in ("numbers", "lines", "rows")),
+            # Not the charts' own tests, which draw them.
+            "tests/report/test_machines.py::TestNumbers",
+        ),
+    ),
+    Part(
+        "report",
+        ("report/analysis.py",),
+        (
+            "tests/report/test_analysis.py",
+            # Without its pages, which take minutes.
+            *(
+                f"tests/report/test_report.py::Test{name}"
+                for name in ("Analysis", "WhatIsNotToBeRecommended", "Why", "Seeds", "WarmUp", "Waiting")
+            ),
+        ),
+    ),
 )
 # Tests that start Spark, make environments or run a peer: too long, and none of the sample's business.
 LEFT_OUT = (
     "not jvm and not installed and not shipped and not browser and not environment and not net_writes "
-    # And the reports' pictures and pages, which take longer than all their numbers.
-    "and not picture and not folder_to_keep and not two_hundred"
+    # Comparisons that are killed and go on, and the reports' pictures and pages: they take longer than all numbers.
+    "and not random_moments and not picture and not folder_to_keep and not two_hundred"
 )
+_AS_PROGRAM = 'if __name__ == "__main__":'
 # Survivors that may live: (file, how the operator's name begins, what the line holds) and the reason.
 LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/trials.py", "NumberReplacer", "round("): "seconds, and drift to the 9th place, rounded one place elsewhere",
@@ -87,9 +134,32 @@ LOOKED_AT: dict[tuple[str, str, str], str] = {
     ("bench/collective.py", "NumberReplacer", "round("): "the same",
     ("machine.py", "NumberReplacer", "round("): "digits of facts that nothing is computed from",
     ("machine.py", "NumberReplacer", "timeout="): "how long git and java may take to say their version",
-    ("bench/table.py", "NumberReplacer", "width="): "width of a table in a pipe",
     ("bench/suite.py", "NumberReplacer", "show_default"): "an option's default, which its help shows",
     ("bench/suite.py", "NumberReplacer", "/ 60"): "minutes told at the end of a suite",
+    ("../../benchmarks/suites/kills.py", "ReplaceTrueWithFalse", "show_default"): "whether help shows a default",
+    ("../../benchmarks/suites/memory.py", "ReplaceTrueWithFalse", "show_default"): "the same",
+    ("../../benchmarks/suites/soak.py", "ReplaceTrueWithFalse", "show_default"): "the same",
+    ("peers/bigdl.py", "NumberReplacer", "disk_gb="): "room that is told before, and that nothing is held to",
+    ("peers/mpi.py", "NumberReplacer", "disk_gb="): "the same",
+    ("peers/_dl4j.py", "NumberReplacer", "disk_gb="): "the same",
+    ("bench/visits.py", "NumberReplacer", "max(2, round("): "there are twenty of them at least",
+    ("comparison/plan.py", "ReplaceComparisonOperator_Lt_NotEq", "len(set("): "a set has never more than its list",
+    ("comparison/table.py", "ReplaceComparisonOperator_Eq_GtE", "== len(good)"): "these are some of the good ones",
+    ("report/analysis.py", "ReplaceComparisonOperator_Gt_NotEq", "group.cores > 1"): "nothing runs on no core",
+    ("report/analysis.py", "ReplaceComparisonOperator_NotEq_Lt", "NOT_VARIED"): "its dash comes after all other values",
+    (
+        "report/analysis.py",
+        "ReplaceComparisonOperator_NotEq_",
+        "key=lambda each: sum(",
+    ): "in order the same comes first",
+    ("report/lines.py", "NumberReplacer", '"mark": {'): "how thick or faint something is, or how far off its words",
+    ("report/lines.py", "NumberReplacer", "nearest = sorted("): "which of many lines are shown, where two are as near",
+    ("report/lines.py", "ReplaceComparisonOperator_Gt_NotEq", "in leaders if steps > 0"): "none leads from below 0 on",
+    ("report/machines.py", "NumberReplacer", "labelLimit"): "where a long name is cut off",
+    ("report/machines.py", "NumberReplacer", '"mark": {'): "as in lines.py",
+    ("report/rows.py", "NumberReplacer", '"mark": {'): "as in lines.py",
+    ("report/machines.py", "ReplaceComparisonOperator_Gt_NotEq", "len(on) > 1"): "each has one machine at least",
+    ("report/rows.py", "NumberReplacer", ": SERIES["): "which colour, of those that nobody has",
     ("report/decision.py", "ReplaceComparisonOperator_Lt_LtE", "is_cheaper = "): "equal: `other` is not the chosen one",
     ("bench/spark_collective.py", "", "out.write("): "in the process that has Spark, which these quick tests leave out",
 }
@@ -128,7 +198,8 @@ def main() -> int:
 
 
 def copy_checkout() -> None:
-    """The files that git knows, with their changes, in a folder that mutants may spoil."""
+    """The files that git knows, with their changes, in a folder that mutants may spoil; and the checkout's own jars,
+    where the tests find the names of all keys."""
     shutil.rmtree(COPY, ignore_errors=True)
     listing = ["git", "ls-files", "-z"]
     listed = subprocess.run(listing, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout  # noqa: S603
@@ -137,6 +208,9 @@ def copy_checkout() -> None:
         if name and source.is_file():
             (COPY / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, COPY / name)
+    for jars in (ROOT / "target").glob("jars-*"):
+        (COPY / "target").mkdir(exist_ok=True)
+        (COPY / "target" / jars.name).symlink_to(jars)
 
 
 def mutate(part: Part, sample: int, seed: int, deadline: float) -> Iterator[Fate]:
@@ -148,15 +222,17 @@ def mutate(part: Part, sample: int, seed: int, deadline: float) -> Iterator[Fate
     command = shlex.join(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", LEFT_OUT, *part.tests]
     )
+    start = time.monotonic()
     green = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=600, check=False)  # noqa: S603
     if green.returncode != 0:
         raise SystemExit(f"{part.name}: the tests fail without a mutant already:\n{green.stdout[-3000:]}")
+    limit_s = max(LIMIT_S, LIMIT_TIMES * (time.monotonic() - start))
     for work in drawn(part, sample, seed):
         if time.monotonic() > deadline:
             print(f"{part.name}: the time is over", flush=True)
             return
         (mutation,) = work.mutations
-        result = mutate_and_test(work.mutations, command, LIMIT_S)
+        result = mutate_and_test(work.mutations, command, limit_s)
         line = mutation.start_pos[0]
         file = Path(mutation.module_path).relative_to(PACKAGE).as_posix()
         text = (COPY / mutation.module_path).read_text(encoding="utf-8").splitlines()[line - 1].strip()
@@ -189,6 +265,8 @@ def _operator(work: Any) -> tuple[str, int]:
 
 
 def reason_of(file: str, operator: str, text: str) -> str:
+    if text == _AS_PROGRAM:
+        return "a test imports it, and runs its `main`"
     found = (
         why
         for (where, how, held), why in LOOKED_AT.items()

@@ -42,3 +42,14 @@ def test_each_kind_has_several(listed: Any) -> None:
 def test_a_list_that_is_older_than_the_sources_says_so(listed: Any) -> None:
     with pytest.raises(SystemExit, match=r"statistics/x\.py holds 'a = 1' 0 times.*up to date"):
         listed.mutated(listed.Listed("x", "statistics/x.py", "a = 1", "a = 2"), "a = 3")
+
+
+def test_parts_have_files_and_reasons_have_their_lines(listed: Any) -> None:
+    mutants = importlib.import_module("mutants")
+    for part in mutants.PARTS:
+        assert all((ROOT / mutants.PACKAGE / module).is_file() for module in part.modules), part.name
+        assert all((ROOT / test.partition("::")[0]).exists() for test in part.tests), part.name
+    drawn = {module for part in mutants.PARTS for module in part.modules}
+    for file, _, held in mutants.LOOKED_AT:
+        assert file in drawn
+        assert held in (ROOT / mutants.PACKAGE / file).read_text(encoding="utf-8"), f"{file}: {held}"

@@ -175,6 +175,24 @@ def test_a_step_is_timed_after_the_warm_up_with_the_case_s_rows_and_threads(
     assert facts["backend"] == ("none" if ranks == 1 else "gloo")
 
 
+@pytest.mark.parametrize(
+    ("losses", "ends_well"), [((1.0, 5.0, 99.9), True), ((1.0, 5.0, 100.0), False), ((500.0, 5.0, 2.0), True)]
+)
+def test_a_training_whose_last_loss_is_none_is_no_measurement(
+    started: Started, monkeypatch: pytest.MonkeyPatch, losses: tuple[float, ...], ends_well: bool
+) -> None:
+    program, _ = started("torch_mlp", 1)
+    left = list(losses)
+    monkeypatch.setattr(program.functional, "cross_entropy", lambda *_: MagicMock(item=lambda: left.pop(0)))
+    case = {**CASE, "workers": 1, "warmup_steps": 0, "steps": 3}
+    if ends_well:
+        _, facts = program._train(case, 0)
+        assert (facts["first_loss"], facts["last_loss"]) == (losses[0], losses[-1])
+    else:
+        with pytest.raises(SystemExit, match=r"diverged: loss 100\.0 after 3 steps"):
+            program._train(case, 0)
+
+
 @pytest.mark.parametrize("name", ["torch_mlp", "torch_model"])
 def test_ddp_writes_the_mean_over_the_ranks_once(
     started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
@@ -204,6 +222,22 @@ def test_gloo_writes_the_mean_over_the_ranks(started: Started, tmp_path: Path, r
     # These ranks do not add up 0, 1 and 2.
     assert measurement.facts["correct"] is (ranks == 1)
     assert measurement.facts["channel"] == ("none" if ranks == 1 else "unknown")
+
+
+@pytest.mark.parametrize("wrong", [None, 0, 2499])
+def test_gloo_s_sums_are_right_when_each_value_is(
+    started: Started, monkeypatch: pytest.MonkeyPatch, wrong: int | None
+) -> None:
+    program, _ = started("gloo_allreduce", 3)
+
+    def add_up(values: Any) -> None:
+        assert values.tolist() == [place % 1000 + 2 for place in range(2500)]
+        values[:] = [sum(place % 1000 + each for each in range(3)) for place in range(2500)]
+        if wrong is not None:
+            values[wrong] += 1
+
+    monkeypatch.setattr(program.dist, "all_reduce", add_up)
+    assert program._is_correct(2, {"workers": 3, "elements": 2500}) == (wrong is None)
 
 
 def test_a_whole_training_s_steps_are_the_sum_of_their_phases_and_the_mean_over_the_ranks(

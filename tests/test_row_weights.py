@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ import pytest
 from pyspark.ml.classification import LogisticRegression
 from pyspark.ml.feature import VectorAssembler
 
-from sparkdl_bench import ConfigurationError
+from sparkdl_bench import ConfigurationError, ml
 from sparkdl_bench.ml import SparkDLClassifier, SparkDLRegressor
 
 if TYPE_CHECKING:
@@ -114,3 +116,31 @@ def test_columns_that_are_no_weights_are_refused(spark: SparkSession, tmp_path: 
             own.setWeightCol(column).fit(frame)
     with pytest.raises(ConfigurationError, match=r"The weights .* are 0, so no row counts"):
         own.setWeightCol("nothing").fit(frame)
+
+
+class Of:
+    """A column of one row, with what of Spark's the rule asks it."""
+
+    def __init__(self, value: float | None) -> None:
+        self.value = value
+
+    def between(self, low: float, high: float) -> bool | None:
+        return None if self.value is None else low <= self.value <= high
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [
+        *((0.0, True), (5e-324, True), (0.5, True), (sys.float_info.max, True)),
+        *((-5e-324, False), (-1.0, False), (float("inf"), False), (float("nan"), False), (None, False)),
+    ],
+)
+def test_a_weight_is_a_finite_number_of_at_least_0(
+    monkeypatch: pytest.MonkeyPatch, value: float | None, is_one: bool
+) -> None:
+    """The rule itself, at its ends; no Spark computes it."""
+    own = types.SimpleNamespace(
+        col=lambda _: Of(value), lit=lambda each: each, coalesce=lambda one, other: other if one is None else one
+    )
+    monkeypatch.setattr(ml, "functions", own)
+    assert ml._is_weight() is is_one

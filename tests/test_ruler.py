@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import idx
 from sparkdl_bench import machine, peers, statistics
 from sparkdl_bench.bench import (
     collective,
@@ -40,7 +41,7 @@ from sparkdl_bench.bench.suite import Options
 from sparkdl_bench.bench.trials import Comparison, Outcome
 from sparkdl_bench.config import load_run_file
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
-from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase, _base, _process
+from sparkdl_bench.peers import CollectiveCase, Measurement, Sample, TrainCase, _base, _process, bigdl
 from sparkdl_bench.peers.programs.measure import _channel, _harness
 from suites import ladder, models, short, train
 from suites import net as net_suite
@@ -462,6 +463,73 @@ class TestPrograms:
         # These ranks do not add up 0, 1 and 2.
         assert measurement.facts["correct"] is (ranks == 1)
 
+    @pytest.mark.parametrize(("size", "rank"), [(1, 0), (2, 1), (3, 0), (4, 2)])
+    @pytest.mark.parametrize("wrong", [None, 0, 2499])
+    def test_openmpi_s_sums_are_right_when_each_value_is(
+        self, monkeypatch: pytest.MonkeyPatch, size: int, rank: int, wrong: int | None
+    ) -> None:
+        """Sums that are added up here, one rank after the other; in each place one value may be off."""
+
+        def add_up(_place: object, values: Any, op: object) -> None:
+            # What this rank gave, and so what all gave: the place's own number below 1,000, and each rank's.
+            assert values.tolist() == [place % 1000 + rank for place in range(2500)]
+            values[:] = [sum(place % 1000 + each for each in range(size)) for place in range(2500)]
+            if wrong is not None:
+                values[wrong] += 1
+
+        fake = types.SimpleNamespace(IN_PLACE=0, SUM=0)
+        monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace(MPI=fake))
+        world = types.SimpleNamespace(size=size, rank=rank, Allreduce=add_up)
+        assert program_of("mpi_allreduce")._is_correct(world, {"elements": 2500}) == (wrong is None)
+
+    def test_a_program_takes_a_case_and_a_file(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        (tmp_path / "case.json").write_text('{"workers": 2}')
+        words = ["program", str(tmp_path / "case.json"), "out.jsonl"]
+        monkeypatch.setattr(sys, "argv", words)
+        assert _harness.read_arguments() == ({"workers": 2}, Path("out.jsonl"))
+        for wrong in (words[:2], [*words, "more"]):
+            monkeypatch.setattr(sys, "argv", wrong)
+            with pytest.raises(SystemExit, match=r"usage: program CASE\.json OUT\.jsonl"):
+                _harness.read_arguments()
+
+    def test_rows_are_mnist_s_first_ones_as_shares_of_255(self, tmp_path: Path) -> None:
+        images = np.arange(3 * 2 * 2, dtype=np.uint8).reshape(3, 2, 2) * 20
+        idx.write(tmp_path, idx.TRAIN, idx.Set(images, np.asarray([3, 1, 2], np.uint8)), compressed=True)
+        x, y = _harness.training_rows({"data_path": str(tmp_path), "features": 4, "rows": 2})
+        np.testing.assert_allclose(x, np.arange(8).reshape(2, 4) * 20 / 255, rtol=1e-6)
+        assert (x.dtype, y.dtype, y.tolist()) == (np.float32, np.int64, [3, 1])
+        made, labels = _harness.training_rows({"data_path": "", "features": 4, "rows": 500, "classes": 3})
+        assert (made.shape, made.dtype, labels.dtype) == ((500, 4), np.float32, np.int64)
+        assert set(labels.tolist()) == {0, 1, 2}
+        assert 0 <= made.min() < 0.01 < 0.99 < made.max() <= 1
+
+    @pytest.mark.parametrize(("rows", "workers"), [(40, 1), (40, 3), (47, 2), (8, 2), (7, 2)])
+    def test_every_full_batch_is_shared_out_to_the_last_row(self, rows: int, workers: int) -> None:
+        shares = [_harness.batches({"batch": 8}, rows, rank, workers) for rank in range(workers)]
+        taken = [sorted(row for share in shares for row in range(rows)[share[at]]) for at in range(len(shares[0]))]
+        assert taken == [list(range(8 * at, 8 * at + 8)) for at in range(rows // 8)]
+        assert _harness.batches({"batch": 8}, rows) == [slice(at, at + 8) for at in range(0, rows - 7, 8)]
+
+    def test_bigdl_s_blocks_are_as_long_as_its_peer_says(self) -> None:
+        assert peers.find("bigdl").name == "bigdl"
+        assert bigdl.SAMPLE_STEPS == program_of("bigdl_mlp").BLOCK_STEPS == 10
+        bigdl.PEER.check(TrainCase(steps=20))
+        with pytest.raises(ConfigurationError, match=r"takes one sample every 10 steps; 19 .* Ask for at least 20"):
+            bigdl.PEER.check(TrainCase(steps=19))
+
+    def test_our_engine_of_its_name_computes_with_bigdl_s_jars(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        with pytest.raises(ConfigurationError, match=r"engine\.name=bigdl computes with the jars of BigDL\. "):
+            bigdl.PEER.engine_jars(tmp_path)
+        observed(monkeypatch)
+        monkeypatch.setattr("sparkdl_bench.peers._environment.Environment.site_packages", lambda *_: tmp_path)
+        for name in ("dllib/lib/b.jar", "core/lib/a.jar", "core/other/c.jar", "core/lib/d.txt"):
+            file = tmp_path / "bigdl" / "share" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()
+        assert [each.name for each in bigdl.PEER.engine_jars(tmp_path)] == ["a.jar", "b.jar"]
+
     def test_connections_are_read_from_the_kernel(self) -> None:
         import socket
 
@@ -642,6 +710,19 @@ class TestNumbers:
         found = inference.welch([2.0, 2.0, 2.0], [1.0, 1.0])
         assert found is not None
         assert (found.df, found.p, found.difference) == (3, 0.0, 1.0)
+        for first, second in (([2.0] * 4, [2.0] * 3), ([1.0] * 5, [1.0] * 2)):
+            found = inference.welch(first, second)
+            assert found is not None
+            assert (found.df, found.t, found.p, found.interval.low) == (5, 0.0, 1.0, 0.0)
+
+    def test_what_rounding_makes_of_equal_numbers_is_no_spread(self) -> None:
+        from sparkdl_bench.statistics import inference
+
+        # A thousandth of a billionth of the largest, or of 1.
+        assert inference.shapiro([1e9, 1e9 + 1e-6, 1e9]) is None
+        assert inference.shapiro([1e9, 1e9 + 1e-2, 1e9 + 3e-2]) is not None
+        assert inference.shapiro([1e-3, 1e-3 + 1e-13, 1e-3]) is None
+        assert inference.shapiro([1e-3, 1e-3 + 1e-11, 1e-3]) is not None
 
     def test_a_transport_without_jars_is_missing_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find_jars(_: str) -> Any:

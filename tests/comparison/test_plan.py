@@ -15,7 +15,7 @@ from conftest import COMPARISON_FILES
 from sparkdl_bench.comparison import peer_data
 from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of, in_order, only
 from sparkdl_bench.comparison.peer_case import fit_case
-from sparkdl_bench.comparison.plan import load_plan
+from sparkdl_bench.comparison.plan import Plan, Variant, load_plan
 from sparkdl_bench.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +137,9 @@ def test_a_seed_for_each_trial(tmp_path: Path) -> None:
     seeds = {cell.trial: int(cell.run.settings["seed"]) - int(base) for cell in cells}
     assert seeds == {0: 0, 1: 0, 2: 1, 3: 2}
     assert {cell.run.settings.get("seed", "0") for cell in cells_of(fakes.plan_of(tmp_path))} == {base}
+    # From the run's own seed on.
+    own = load_plan(fakes.write_conf(tmp_path, "seed_per_trial = true\n" + fakes.CONF), ["seed=3"])
+    assert {cell.trial: cell.run.settings["seed"] for cell in cells_of(own)} == {1: "3", 2: "4", 3: "5"}
 
 
 def test_skip_leaves_out(tmp_path: Path) -> None:
@@ -211,6 +214,21 @@ def test_a_run_file_is_no_comparison(tmp_path: Path) -> None:
         '`sparkdl-bench run`; or write a comparison file, with base = "that-file.toml" and a table [matrix] such as '
         "workers = [1, 2], and give that one (docs/reference/compare.md)."
     )
+
+
+def test_what_a_file_does_not_say_is_what_a_plan_has_by_itself(tmp_path: Path) -> None:
+    loaded = load_plan(fakes.write_conf(tmp_path, 'base = "base.toml"\n[matrix]\nbatch = [32, 64]\n'))
+    assert loaded == Plan("test", "test", loaded.base, (Variant(""),), {"batch": ("32", "64")})
+    assert (loaded.trials, loaded.warmup_trials, loaded.warmup_steps, loaded.timeout_s) == (5, 0, 100, 900.0)
+    assert (loaded.seed, loaded.seed_per_trial, loaded.fresh) == (1, False, True)
+    assert (loaded.target_accuracy, loaded.price_per_core_hour, loaded.currency) == (None, 0.0, "EUR")
+
+
+def test_a_comparison_with_keys_of_a_run_or_with_neither_is_none_of_those(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="holds 'workers', which means nothing there"):
+        load_plan(fakes.write_conf(tmp_path, "workers = 2\n" + fakes.CONF))
+    with pytest.raises(ConfigurationError, match="no 'base'"):
+        load_plan(fakes.write_conf(tmp_path, "trials = 3\n"))
 
 
 def test_a_secret_is_no_factor(tmp_path: Path) -> None:

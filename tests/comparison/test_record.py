@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,15 @@ def test_time_to_accuracy_counts_from_the_run_s_start(made: dict[str, Any]) -> N
     assert (made["workers"], made["threads"], made["cores"]) == (2, 2, 4)
 
 
+def test_a_run_that_names_no_threads_has_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "older")
+    (run / "run.json").write_text("{}")
+    plan = fakes.plan_of(tmp_path)
+    made = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert (made["workers"], made["threads"], made["cores"]) == (2, 1, 2)
+    assert made["epoch_phases"] == []
+
+
 def test_a_user_waits_from_the_command(tmp_path: Path, made: dict[str, Any]) -> None:
     waits = ("seconds_before_clock", "seconds_waited_to_accuracy", "seconds_waited")
     # Of a process that is not this run's alone nobody knows.
@@ -124,6 +135,45 @@ def test_phases_that_change_during_a_run_are_kept(tmp_path: Path, made: dict[str
     (run / "phases.json").write_text(json.dumps({"every": 2, "ranks": ranks}))
     assert record.phase_drift(run, 8, 2) == {"compute": 1.0, "update": 3.0}  # decoding is next to nothing
     assert record.phase_drift(run, 50, 2) == {}  # too few steps are left
+
+
+def test_phases_are_held_to_their_limits(tmp_path: Path) -> None:
+    def drift(steps: int, share: float = 0.5, last: float = 1.0) -> dict[str, float]:
+        """Of `update`, which makes up so much of a step of 100 ms, and at the end `last` times as much."""
+        third = steps // 3
+        rest = [100.0 * (1 - share)] * steps
+        update = [100.0 * share] * (steps - third) + [100.0 * share * last] * third
+        phases = {"compute": rest, "update": update, "none": [0.0] * steps}
+        (tmp_path / "phases.json").write_text(json.dumps({"ranks": [{"rank": 0, "phases_ms": phases}]}))
+        return record.phase_drift(tmp_path, 0, 1)
+
+    # Ten steps at each end.
+    assert drift(30) == {"compute": 1.0, "update": 1.0}
+    assert drift(29) == {}
+    # A fiftieth of a step, at one end at least.
+    assert drift(30, 0.0201)["update"] == 1.0
+    assert "update" not in drift(30, 0.0199)
+    assert drift(30, 0.0199, 1.2)["update"] == 1.2
+    assert drift(30, 0.03, 0.1)["update"] == 0.1
+
+
+def test_so_many_epochs_are_told_and_no_more(tmp_path: Path) -> None:
+    ranks = [{"rank": 0, "phases_ms": {"compute": [1.0] * 500}}]
+    (tmp_path / "phases.json").write_text(json.dumps({"ranks": ranks}))
+    found = record.epoch_phases(tmp_path, 2, 1)
+    assert [each["epoch"] for each in found] == list(range(1, 201))
+
+
+def test_layers_add_up_where_clocks_overlap(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "runs")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["phases_ms"]["compute"] = 2000.0
+    (run / "summary.json").write_text(json.dumps(summary))
+    plan = fakes.plan_of(tmp_path)
+    layers = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)["layers_s"]
+    assert (layers["compute"], layers["idle"]) == (20.0, 0.0)
+    assert layers["other"] < 0
+    assert sum(layers.values()) == pytest.approx(17.0)
 
 
 def test_computing_and_communication_are_told_by_epoch(tmp_path: Path) -> None:
@@ -296,6 +346,41 @@ def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
     assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
 
 
+def test_the_first_evaluation_that_reached_the_target_counts_and_the_last_one_is_the_accuracy(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)  # whose target is 0.9
+    shares = (0.7, None, 0.9, 0.97, 0.88)
+    history = [{"epoch": at, "seconds": 1.5 * at, "accuracy": share} for at, share in enumerate(shares, start=1)]
+    numbers = record.metrics(plan, [9.0, 9.0, 1.0, 2.0, 3.0, 4.0], history, 8.0, 32, record.Waits(2.25, 20.00004))
+    assert numbers == {
+        "seconds_to_accuracy": 4.5,
+        "seconds_waited_to_accuracy": 6.75,
+        "epochs_to_accuracy": 3,
+        "seconds_total": 8.0,
+        "seconds_waited": 20.0,
+        "seconds_before_clock": 2.25,
+        "test_accuracy": 0.88,
+        "best_accuracy": 0.97,
+        "ms_per_step": 2.5,
+        "ms_per_step_p90": pytest.approx(3.7),
+        "rows_per_second": 12_800.0,
+        "drift": 4.0,
+    }
+    without = record.metrics(replace(plan, target_accuracy=None), [], history[:1], 8.0, 0)
+    assert {without[name] for name in ("seconds_to_accuracy", "ms_per_step", "rows_per_second", "drift")} == {None}
+    assert record.metrics(plan, [1.0, 1.0, 4.0], [], 8.0, 0)["rows_per_second"] is None
+
+
+def test_of_a_regression_the_last_evaluation_s_errors_are_kept(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    told = [{"rmse": rmse, "mae": rmse / 2, "r2": 1 - rmse} for rmse in (0.5, 0.25)]
+    history = [{"epoch": at, "seconds": 1.0 * at, "accuracy": None, **each} for at, each in enumerate(told, start=1)]
+    # One that was not evaluated comes last.
+    history.append({"epoch": 3, "seconds": 3.0, "accuracy": None})
+    numbers = record.metrics(plan, [1.0] * 4, history, 8.0, 32)
+    assert [numbers[f"test_{name}"] for name in ("rmse", "mae", "r2")] == [0.25, 0.125, 0.75]
+    assert "test_rmse" not in record.metrics(plan, [1.0] * 4, history[-1:], 8.0, 32)
+
+
 def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made: dict[str, Any]) -> None:
     plan = fakes.plan_of(tmp_path)
     cell = cells_of(plan)[0]
@@ -319,6 +404,11 @@ def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -
     assert record.finished_run(tmp_path / "half") is None
     whole = write_run(tmp_path / "whole")
     assert record.finished_run(tmp_path / "whole") == whole
+    # Of several the newest counts.
+    again = whole.with_name("20260102-030406-000-test")
+    shutil.copytree(whole, again)
+    assert record.finished_run(tmp_path / "whole") == again
+    shutil.rmtree(again)
     failed = json.loads((whole / "summary.json").read_text()) | {"status": "failed"}
     (whole / "summary.json").write_text(json.dumps(failed))
     assert record.finished_run(tmp_path / "whole") is None
@@ -368,3 +458,19 @@ def test_interfaces_that_are_not_told_are_left_out(tmp_path: Path) -> None:
         found = resources.of_run(tmp_path)
         assert found is not None
         assert found.get("network_sent_bytes_per_s") == rates
+
+
+@pytest.mark.parametrize(("told", "threads"), [("0", 1), ("", 1), ("3", 3), (None, 1)])
+def test_a_run_that_failed_is_kept_with_its_reason_and_no_secret(
+    tmp_path: Path, told: str | None, threads: int
+) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cell = cells_of(plan)[0]
+    settings = {**cell.run.settings, **({} if told is None else {"engine.threads": told})}
+    made = record.of_failure(
+        plan, replace(cell, run=replace(cell.run, settings=settings)), "spark.x.password=abc broke"
+    )
+    assert (made["status"], made["threads"], made["workers"], made["cores"]) == ("failed", threads, 2, 2 * threads)
+    assert made["batch"] == 32
+    assert "abc" not in made["error"]
+    assert made["error"].endswith("broke")

@@ -14,7 +14,7 @@ def number(value: float, digits: int = 3) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     text = f"{value:.{digits}g}"
-    return text if "e" not in text else f"{value:.6f}".rstrip("0")
+    return text if "e" not in text else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def between(interval: Interval) -> str:

@@ -678,6 +678,13 @@ def test_every_table_row_is_as_long_as_its_head(folder: store.ComparisonFolder) 
         assert {len(row) for row in table.rows} == {len(table.headings)}
 
 
+def test_tables_say_that_one_speed_is_a_median_and_the_other_a_mean(folder: store.ComparisonFolder) -> None:
+    found = analysed(folder)
+    median = "ms per step is the median step of a trial after its warm-up"
+    assert f"{median}, and rows/s is by the mean of the same steps" in tables.groups(found).note
+    assert median in tables.runs(found).note
+
+
 def test_nothing_to_read_is_no_report() -> None:
     assert html.page(Results()).count("<section") == 0
 

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 from sparkdl_bench import catalogue, exports, preflight, session, spark_properties
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.progress import tell
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +50,7 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
     if not start or preflight.is_malformed(run.spark.get("spark.master", "local")):
         return [*known, *_installation()]
     try:
+        tell("starting the driver's JVM")
         api, spark_settings = session.start_jvm({"spark.app.name": "sparkdl-bench doctor", **run.session}, jvm_log)
     except ConfigurationError as error:
         return [*known, Finding("installation", str(error))]
@@ -60,7 +62,9 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
     if found:
         return found
     try:
-        with session.open_session(spark_settings) as spark:
+        tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
+        with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
+            tell("looking at the session and its executors")
             return examine_session(spark, run.settings)
     except ConfigurationError as error:
         return [Finding("session", str(error))]

@@ -154,7 +154,10 @@ def _default(decision: Decision) -> Beside | None:
 def _nothing(analysis: Analysis, decision: Decision) -> tuple[tuple[str, str], str]:
     unsure = "Not sure of anything: there is nothing to compare."
     if decision.cheapest is None:
-        return ("Nothing is recommended: no group has a finished trial.", "All runs below says what failed."), unsure
+        return (
+            "Nothing is recommended: no group has a finished trial.",
+            "All runs, below, says what became of each.",
+        ), unsure
     if not analysis.learnt_alike:
         first = "Nothing is recommended: the groups have not learnt alike, so the fastest may have learnt least."
         why = (
@@ -246,7 +249,7 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
         )
     elif decision.verdict == "not-decided" and decision.more_trials is None:
         lines.append("Take the cheapest: what could be gained by more is about the margin that matters at most.")
-    if any(group.failures for group in analysis.groups):
+    if any(group.failed for group in analysis.groups):
         lines.append("Find out why trials failed: the table of all runs has the errors.")
     over = [group for group in analysis.groups if analysis.is_oversubscribed(group)]
     if over and analysis.host_cores:
@@ -350,9 +353,9 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
                 f"No group reached {analysis.target:.1%} test accuracy in all its trials: this one is fast, and may "
                 "not learn."
             )
-        if chosen.failures:
+        if chosen.failed:
             count = len(chosen.failures) + len(chosen.records)
-            lines.append(f"{len(chosen.failures)} of the {count} trials of {chosen.name} failed: find out why first.")
+            lines.append(f"{len(chosen.failed)} of the {count} trials of {chosen.name} failed: find out why first.")
     if decision.out:
         lines.append(
             f"Left aside, since they did not reach {analysis.target or 0.0:.1%} in all their trials: "

@@ -546,7 +546,8 @@ def _count(value: int) -> Cell:
 
 def trials_cell(group: Group) -> Cell:
     count = len(group.records)
-    said = [f"{len(group.failures)} failed"] if group.failures else []
+    said = [f"{len(group.failed)} failed"] if group.failed else []
+    said += [f"{len(group.cancelled)} cancelled"] if group.cancelled else []
     said += ["few"] if 0 < count < sequential.ENOUGH_TRIALS else []
     return Cell(f"{count}" + (f" ({', '.join(said)})" if said else ""), count)
 

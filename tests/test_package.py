@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +15,11 @@ import sparkdl_bench
 from sparkdl_bench import comparison_api
 from sparkdl_bench.cli import cli
 from sparkdl_bench.comparison import quick
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 def test_every_name_is_there() -> None:
@@ -47,8 +54,6 @@ def test_compare_is_a_plain_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_says_its_answer() -> None:
-    from pathlib import Path
-
     found = comparison_api.ComparisonResult(Path("there"), "Use one process. It is <fastest>.", "Sure.")
     assert repr(found) == "ComparisonResult: Use one process. It is <fastest>. Sure.\nfolder there"
     assert "&lt;fastest&gt;" in found._repr_html_()
@@ -64,3 +69,18 @@ def test_report_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -
     done = CliRunner().invoke(cli, ["report", "results"])
     assert done.exit_code == 2, done.output
     assert "pip install 'sparkdl-bench[report]'" in done.stderr
+
+
+def test_the_extras_that_messages_and_pages_name_are_there_and_bring_what_is_missing() -> None:
+    root = Path(__file__).resolve().parents[1]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    files = [*(root / "python").rglob("*.py"), *(root / "docs").rglob("*.md"), root / "README.md"]
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    named = set(re.findall(r"(?:sparkdl-bench|\.whl)\[([a-z-]+)\]", text))
+    assert {"onnx", "report", "torch"} <= named <= set(extras)
+    asked = re.findall(r'library\("([\w.]+)", "([a-z-]+)"', text)
+    assert len(asked) >= 3
+    for module, extra in asked:
+        if module.startswith("google.protobuf"):
+            continue  # comes with onnx
+        assert any(each.startswith(module.partition(".")[0]) for each in extras[extra]), (module, extra)

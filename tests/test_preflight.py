@@ -5,12 +5,17 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from sparkdl_bench import preflight
+from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.config import RunFile
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.session import check_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def faults(*assignments: str) -> list[tuple[str, str]]:
@@ -28,6 +33,13 @@ def closed_port() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("assignments", "check", "message"),
     [
+        (
+            ["data.label=class"],
+            "settings",
+            "Configuration key 'data.label' is 'class', and the data source 'digits' does not read it: the run would "
+            "have other rows than that asks for. Leave the key out, or set data.source to one that reads it: csv, "
+            "parquet, table.",
+        ),
         (
             ["master=local-cluster[2,1,2048]", "workers=3"],
             "slots",
@@ -119,6 +131,47 @@ def test_each_fault_says_what_to_do(
     assert (check, message) in faults(*assignments)
     with pytest.raises(ConfigurationError):
         preflight.check(RunFile().with_settings(assignments))
+
+
+@pytest.mark.parametrize(
+    "assignments",
+    [
+        ["data.label=0"],
+        ["data.classes=+10"],
+        ["data.cache_dir=/cache", "data.on_error=skip"],
+        ["data.source=synthetic", "data.classes=3"],
+        ["data.source=none", "data.label=class"],
+    ],
+)
+def test_what_a_source_reads_or_what_changes_no_rows_may_stand(assignments: list[str]) -> None:
+    assert not [said for _, said in faults(*assignments) if "does not read it" in said]
+
+
+@pytest.mark.on_one_line
+def test_the_jvm_refuses_the_same_keys_in_the_same_words(spark: SparkSession) -> None:
+    api, known = check_session(spark), catalogue.load()
+    assert known is not None
+    differ = []
+    for source in (str(each["name"]) for each in known.variants["data"]):
+        for key in (name for name in known.keys if name.startswith("data.") and name != "data.source"):
+            value = next(each for each in (*known.keys[key].get("values", ()), *VALUES) if is_another(known, key, each))
+            settings = {"data.source": source, key: value}
+            ours = [said for _, said in preflight.faults(RunFile({}, settings)) if "does not read it" in said]
+            try:
+                api.check(settings)
+                theirs = []
+            except ConfigurationError as error:
+                theirs = [str(error)]
+            if ours != [said for said in theirs if "does not read it" in said] and not (ours and theirs):
+                differ.append((settings, ours, theirs))
+    assert differ == []
+
+
+VALUES = ("x", "3", "0.5", "true", "false", "1,2", "4096")
+
+
+def is_another(known: catalogue.Catalogue, key: str, value: str) -> bool:
+    return known.faults({key: value}) == {} and value != known.default(key)
 
 
 @pytest.mark.parametrize(

@@ -190,10 +190,44 @@ def test_what_stands_in_sparks_own_files_is_joined(
         "spark.jars": "/user/a.jar,/user/b.jar",
         "spark.executor.extraJavaOptions": "-Da=b -Dc",
     }
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     options = session.configure(SparkSession.builder.master("yarn"))._options
     assert options["spark.plugins"] == f"com.example.Mine,{PLUGIN}"
     assert options["spark.jars"].startswith("/user/a.jar,/user/b.jar,/")
     assert "spark.executor.extraJavaOptions" not in options  # Spark takes it by itself
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("locl[2]", "'locl[2]' is no Spark master. Masters look so: "),
+        ("localhost:7077", "'localhost:7077' is no Spark master. Did you mean 'spark://localhost:7077'? "),
+        ("", "The master is empty. "),
+    ],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_configure_refuses_what_is_no_master(
+    master: str, said: str, held: bool, jars: Jars, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(_jvm, "is_running", lambda: held)
+    with pytest.raises(ConfigurationError) as refused:
+        session.configure(SparkSession.builder.master(master))
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).endswith('Set it in the builder: SparkSession.builder.master("local[4]").')
+
+
+def test_no_jvm_starts_for_what_is_no_master(no_jvm: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a JVM was to be started")
+
+    monkeypatch.setattr(_jvm, "start", refuse)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.master=yran pyspark-shell")
+    for options in ({}, {"spark.master": "locl[2]"}):
+        with pytest.raises(ConfigurationError, match="is no Spark master") as refused:
+            session.start_jvm(options)
+        assert f"'{options.get('spark.master', 'yran')}'" in str(refused.value)
 
 
 @pytest.mark.parametrize("words", ["", "--conf", "-c spark.a=1 pyspark-shell", "--conf=spark.a=1 pyspark-shell"])

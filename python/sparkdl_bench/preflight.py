@@ -89,6 +89,7 @@ def faults(run: RunFile, properties: Mapping[str, str] | None = None) -> Iterato
         _batch,
         _slots,
         _memory,
+        _unread,
         _paths,
         _results,
         _engine,
@@ -105,7 +106,8 @@ def _complete(settings: Mapping[str, str]) -> dict[str, str]:
         return dict(settings)
     wrong = known.faults(settings, most=0)
     looked_at = ("workers", "batch", "batch_per_worker", "engine.name", "data.source", "data.header", "results")
-    defaults = {key: known.default(key) for key in looked_at}
+    # Of a source that is none nothing is known but that.
+    defaults = {key: known.default(key) for key in looked_at if key != "data.source" or key not in wrong}
     return {**defaults, **{key: value for key, value in settings.items() if key not in wrong}}
 
 
@@ -220,6 +222,49 @@ def _cluster_memory(
             f"{workers} executors of {asked // _MIB} MiB are more than this machine's {here // _MIB} MiB. Use fewer "
             "executors, or a lower spark.executor.memory.",
         )
+
+
+# They say how rows are read and kept, and not which they are, so they may stand beside any source (UnreadKeys.scala).
+_OF_ANY_SOURCE = (
+    "data.split_bytes",
+    "data.cache_dir",
+    "data.memory_limit",
+    "data.on_error",
+    "data.max_skipped",
+    "data.test_rows",
+)
+
+
+def _unread(_: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Fault]:
+    """A key of data sets that the run's own source does not read: it asks for other rows than those of the source."""
+    known, source = catalogue.load(), settings.get("data.source", "")
+    if known is None:
+        return
+    readers: dict[str, list[str]] = {}
+    for each in known.variants["data"]:
+        for key in each["keys"]:
+            readers.setdefault(str(key["name"]), []).append(str(each["name"]))
+    if not any(source in names for names in readers.values()):
+        return
+    for key in sorted(settings):
+        own = readers.get(key, [source])
+        if source in own or key in _OF_ANY_SOURCE or _same(settings[key], known.default(key)):
+            continue
+        yield (
+            "settings",
+            # In the JVM's words: `doctor` hears it from both.
+            f"Configuration key '{key}' is '{settings[key]}', and the data source '{source}' does not read it: the run "
+            "would have other rows than that asks for. Leave the key out, or set data.source to one that reads it: "
+            f"{', '.join(own)}.",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are one value: `10` and `+10`, `1` and `1.0`."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return one.strip().lower() == other.strip().lower()
 
 
 _MODEL_FILES = ("model.spec", "model.initial_weights")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparkdl_bench import _jvm, class_archive, profiles, signals, spark_install, submit
+from sparkdl_bench import _jvm, class_archive, preflight, profiles, signals, spark_install, submit
 from sparkdl_bench.config import ENGINE_PROPERTY
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.frames import is_local
@@ -64,11 +64,13 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     own, and every executor is sent them.
 
     Raises:
-        ConfigurationError: Spark is not supported, jars are missing, or the process runs a JVM without our jar already.
+        ConfigurationError: what the builder names is no Spark master, Spark is not supported, jars are missing, or the
+            process runs a JVM without our jar already.
     """
     import pyspark
 
     held = _jvm.is_running()
+    _check_master(builder, held)
     jars = find_jars(pyspark.__version__, natives=not held)
     if held:
         _check_api(_jvm.running(), jars.line)
@@ -81,6 +83,22 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
         if options.get(name) != value:
             builder = builder.config(name, value)
     return builder
+
+
+def _check_master(builder: SparkSession.Builder, held: bool) -> None:
+    """Refuses what is no master, of which Spark would speak in a stack trace of Java's.
+
+    Args:
+        held: whether a JVM is there already. It has a master that works, so only what the builder adds is looked at.
+    """
+    master = _options(builder).get("spark.master", None if held else standing_options().get("spark.master"))
+    if master is None or (held and not preflight.is_malformed(str(master))):
+        return
+    try:
+        preflight.check_master(str(master), reach=False)
+    except ConfigurationError as error:
+        here = 'Set it in the builder: SparkSession.builder.master("local[4]").'
+        raise ConfigurationError(str(error).replace("Set it with --master.", here)) from None
 
 
 def standing_options() -> dict[str, str]:
@@ -260,9 +278,15 @@ def start_jvm(
 
     Returns:
         the way to the JVM, and the Spark properties with ours merged in.
+
+    Raises:
+        ConfigurationError: what is named is no Spark master, or the installation is not fit.
     """
+    asked = {"spark.ui.showConsoleProgress": "false", **standing_options(), **options}
+    if "spark.master" in asked:
+        preflight.check_master(asked["spark.master"], reach=False)
     jars = check_installed(natives=natives)
-    settings = session_settings(jars, {"spark.ui.showConsoleProgress": "false", **standing_options(), **options})
+    settings = session_settings(jars, asked)
     _bind_loopback(settings)
     with _quiet_logs(), submit.handed_over(settings) as inherited:
         jvm = _jvm.start(settings, jvm_log, inherited)

@@ -24,6 +24,9 @@ def test_a_healthy_cluster_has_nothing(command_line: CommandLine) -> None:
     done = command_line.run("doctor", "--master", CLUSTER, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout) == []
+    told = [line.partition(" s  ")[2] for line in done.stderr.splitlines()]
+    assert told[:2] == ["starting the driver's JVM", f"starting Spark ({CLUSTER})"], done.stderr
+    assert told[-1] == "looking at the session and its executors"
 
 
 @pytest.fixture

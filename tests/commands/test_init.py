@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,14 @@ from click.testing import CliRunner
 
 from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.cli import cli
+from sparkdl_bench.comparison import fits
 from sparkdl_bench.config import load_run_file
+
+
+def idx_files(folder: Path) -> None:
+    for part in ("train", "t10k"):
+        (folder / f"{part}-images-idx3-ubyte").write_bytes(b"\x00\x00\x08\x03" + struct.pack(">III", 1, 28, 28))
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(b"\x00\x00\x08\x01" + struct.pack(">I", 1) + b"\x05")
 
 
 def run(*words: str) -> tuple[int, str]:
@@ -46,6 +54,58 @@ def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "'mine.toml' is there already" in told
     assert run("mine", "--force", "--model", "softmax")[0] == 0
     assert load_run_file(tmp_path / "mine.toml").settings["model.name"] == "softmax"
+
+
+@pytest.mark.on_one_line
+@pytest.mark.parametrize("rows", ["digits", "mnist", "rows.csv"])
+def test_a_net_that_does_not_fit_the_rows_is_not_written(
+    rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether init takes a family is whether a run would; the JVM says so, once for each kind of rows."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.csv").write_text("a,b,kind\n1,2,yes\n3,4,no\n", encoding="utf-8")
+    (tmp_path / "mnist").mkdir()
+    idx_files(tmp_path / "mnist")
+    status, told = run("mine", "--data", rows, "--model", "alexnet")
+    assert status == 2
+    assert not (tmp_path / "mine.toml").exists()
+    shape, fitting = {
+        "digits": ("1×8×8", "mlp, resnet-18, resnet-50, softmax"),
+        "mnist": ("1×28×28", "cifar-quick, cnn, lenet, mlp, resnet-18, resnet-50, softmax, vgg-16"),
+        "rows.csv": ("2", "mlp, softmax"),
+    }[rows]
+    assert told.startswith(f"The net 'alexnet' does not fit rows of {shape}. ")
+    assert told.rstrip().endswith(f"Nets that fit these rows: {fitting}.")
+
+
+@pytest.mark.on_one_line
+def test_a_net_of_your_own_is_named_by_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("mine", "--model", "file") == (
+        2,
+        "A net of your own is named by its file: --model my-net.toml. docs/reference/models.md says what such a file "
+        "holds.\n",
+    )
+    net = 'name = "my-net"\ninput_shape = [1, 8, 8]\nclasses = 10\n[[layers]]\nname = "fc"\nkind = "linear"\n'
+    (tmp_path / "my-net.toml").write_text(net + "options = { in = 64, out = 10 }\n", encoding="utf-8")
+    assert (
+        "There is no file 'my-nett.toml' with a net. Did you mean 'my-net.toml'?"
+        in run("m", "--model", "my-nett.toml")[1]
+    )
+    status, told = run("mine", "--model", "my-net.toml")
+    assert status == 0, told
+    made = load_run_file(tmp_path / "mine.toml")
+    assert made.settings["model.name"] == "file"
+    assert made.settings["model.spec"] == str(tmp_path / "my-net.toml")
+    assert list(preflight.faults(made)) == []
+    (tmp_path / "rows.csv").write_text("a,b,kind\n1,2,yes\n3,4,no\n", encoding="utf-8")
+    status, told = run("other", "--data", "rows.csv", "--model", "my-net.toml")
+    assert (status, "does not fit rows of 2." in told) == (2, True)
+
+
+def test_without_a_jar_no_net_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits.catalogue, "load", lambda: None)
+    fits.check({"model.name": "alexnet"}, (1, 8, 8), 10)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

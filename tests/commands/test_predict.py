@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from conftest import CommandLine
-from sparkdl_bench import models, saved
+from signalling import is_progress
+from sparkdl_bench import models, saved, session
+from sparkdl_bench.cli import cli
+from sparkdl_bench.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -50,6 +54,9 @@ def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Pa
     out = tmp_path / "out.csv"
     done = command_line.run("predict", str(model), str(rows), "-o", str(out), "--master", "local[1]")
     assert (done.returncode, done.stdout) == (0, f"{out}  predictions, a folder of CSV files\n"), done.stderr
+    told = [line.partition(" s  ")[2] for line in done.stderr.splitlines()]
+    assert told[:2] == ["starting the driver's JVM", "starting Spark (local[1])"], done.stderr
+    assert "predicting" in told
     (part,) = out.glob("part-*.csv")
     with part.open(encoding="utf-8") as file:
         found = list(csv.DictReader(file))
@@ -60,6 +67,85 @@ def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Pa
         ("second", "0.0", "no"),
     ]
     assert float(found[0]["probability_yes"]) == pytest.approx(1 / (1 + np.exp(-2)), abs=1e-6)
+
+
+@pytest.fixture
+def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a JVM was to be started")
+
+    monkeypatch.setattr(session, "start_jvm", refuse)
+
+
+@pytest.mark.usefixtures("no_jvm")
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (
+            "A;id;b\n2;first;1\n",
+            [],
+            "has no column 'a', which is one of those that the model was trained on. Rename the data's columns as they "
+            "were then, or name each feature's column, in the model's order, with --features. Its columns are A, id, "
+            "b.",
+        ),
+        (
+            "x,y\n2,1\n",
+            [],
+            "has no column 'a', which is one of those that the model was trained on (b is missing, too).",
+        ),
+        (
+            "width,height\n2,1\n",
+            ["--features", "widht", "--features", "height"],
+            "has no column 'widht', which is named as a feature. Did you mean 'width'? Name others with --features. "
+            "Its columns are width, height.",
+        ),
+        ("2,1\n", ["--no-header"], "Its columns are _c0, _c1."),
+    ],
+)
+def test_a_missing_column_is_told_before_a_jvm_starts(
+    text: str, words: list[str], said: str, model: Path, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(text)
+    done = CliRunner().invoke(cli, ["predict", str(model), str(rows), "-o", str(tmp_path / "out"), *words])
+    assert done.exit_code == 2
+    assert done.output.startswith(f"'{rows}' has no column '")
+    assert said in done.output
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_a_missing_column_of_parquet_is_told_before_a_jvm_starts(model: Path, tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"b": [1.0], "c": [2.0]}), rows)
+    done = CliRunner().invoke(cli, ["predict", str(model), str(rows), "-o", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert f"'{rows}' has no column 'a', which" in done.output
+    assert "Its columns are b, c." in done.output
+
+
+@pytest.mark.parametrize("text", ["b,a,A\n", "b,a,a\n", "b,,a\n", "\nb,a\n", '"b",a\n'])
+def test_names_that_spark_may_change_are_spark_s_to_judge(
+    text: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise ConfigurationError("so far it came")
+
+    monkeypatch.setattr(session, "start_jvm", start)
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"{text}1,2,3\n")
+    done = CliRunner().invoke(cli, ["predict", str(model), str(rows), "-o", str(tmp_path / "out")])
+    assert "so far it came" in done.output
+
+
+@pytest.mark.usefixtures("no_jvm")
+@pytest.mark.parametrize("master", ["", "locl[2]"])
+def test_no_jvm_starts_for_what_is_no_master(master: str, model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("a,b\n1,2\n")
+    done = CliRunner().invoke(cli, ["predict", str(model), str(rows), "-o", str(tmp_path / "out"), "--master", master])
+    assert done.exit_code == 2
+    assert "Masters look so: " in done.output
 
 
 @pytest.mark.on_one_line
@@ -86,10 +172,14 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     assert "Row 1 of partition 0 has no prediction: column 'b' is null" in done.stderr
     # The same words serve a call of transform(handle_invalid=…).
     assert "set handle_invalid (on the command line --handle-invalid) to skip (they are left out) or" in done.stderr
-    progress = ("starting the driver's JVM", "starting Spark (local[1])", f"predicting the rows of {rows}")
-    told = [line for line in done.stderr.splitlines() if not line.endswith((*progress, "Spark is still starting"))]
-    assert len(told) == 1, done.stderr
-    assert len(done.stderr.splitlines()) >= 1 + len(progress)
+    assert len([line for line in done.stderr.splitlines() if not is_progress(line)]) == 1, done.stderr
+    # A folder's columns are known once Spark is there.
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "part.csv").write_text("b,id\n2,first\n")
+    words = (str(tmp_path / "rows"), "--from", "csv", "-o", str(tmp_path / "out"), "--master", "local[1]")
+    done = command_line.run("predict", str(model), *words)
+    assert done.returncode == 2
+    assert f"'{tmp_path / 'rows'}' has no column 'a', which is one of those" in done.stderr
     # As it advises, with the same output: what failed has left no folder in the way.
     csv_words = ("predict", str(model), str(rows), "-o", str(tmp_path / "kept.csv"), "--master", "local[1]")
     assert command_line.run(*csv_words).returncode == 2

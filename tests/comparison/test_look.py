@@ -146,12 +146,59 @@ def test_libsvm(tmp_path: Path) -> None:
     assert found.settings["data.label_names"] == "-1,+1"
 
 
-def test_idx(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "train-images-idx3-ubyte.gz", "wb") as file:
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            "1 1:2\n0 0:1 2:3\n",
+            "Line 2 of 'X' holds '0:1', which is no index:value with an index from 1 on, and a run ",
+        ),
+        (
+            "1 qid:1 1:2\n",
+            "holds 'qid:1', which is no index:value with an index from 1 on, and a run would end at it. ",
+        ),
+        ("1 1:2 many\n", "holds 'many', which is no index:value"),
+    ],
+)
+def test_a_line_at_which_a_run_would_end_is_told(lines: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "rows.svm"
+    file.write_text(lines, encoding="utf-8")
+    with pytest.raises(ConfigurationError) as refused:
+        look.look(str(file))
+    assert said in str(refused.value).replace(str(file), "X")
+
+
+def idx_files(folder: Path, highest: int = 9, without: str = "") -> Path:
+    """A set of 28×28 that says it has 60,000 images, all of its labels `highest` but two."""
+    with gzip.open(folder / "train-images-idx3-ubyte.gz", "wb") as file:
         file.write(b"\x00\x00\x08\x03" + struct.pack(">III", 60000, 28, 28))
-    found = look.look(str(tmp_path))
+    (folder / "t10k-images-idx3-ubyte").touch()
+    for name in ("train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte"):
+        (folder / name).write_bytes(b"\x00\x00\x08\x01" + struct.pack(">I", 3) + bytes([0, 1, highest]))
+    if without:
+        (folder / without).unlink()
+    return folder
+
+
+def test_idx(tmp_path: Path) -> None:
+    found = look.look(str(idx_files(tmp_path)))
     assert (found.shape, found.rows, found.settings["data.source"]) == ((1, 28, 28), 60000, "idx")
+    assert (found.classes, "data.classes" in found.settings) == (10, False)
     assert nets.fitting(found)["model.name"] == "lenet"
+
+
+def test_idx_with_more_classes_than_digits(tmp_path: Path) -> None:
+    found = look.look(str(idx_files(tmp_path, highest=26)))
+    assert (found.classes, found.settings["data.classes"]) == (27, "27")
+    assert found.told.endswith("27 classes")
+
+
+@pytest.mark.parametrize("name", ["train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"])
+def test_idx_that_is_not_whole(name: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=rf"has no file '{name}' \(nor \.gz\)\. An IDX data set is train-images"
+    ):
+        look.look(str(idx_files(tmp_path, without=name)))
 
 
 def test_images_by_folder(tmp_path: Path) -> None:
@@ -161,6 +208,14 @@ def test_images_by_folder(tmp_path: Path) -> None:
         (tmp_path / name / "1.png").write_bytes(head)
     found = look.look(str(tmp_path))
     assert (found.shape, found.classes, found.settings["data.shape"]) == ((3, 10, 20), 2, "3,10,20")
+    (tmp_path / "cat" / ".hidden").write_text("x")
+    (tmp_path / "cat" / "2").write_bytes(head)
+    assert look.look(str(tmp_path)) == found
+    (tmp_path / "dog" / "notes.txt").write_text("x")
+    with pytest.raises(
+        ConfigurationError, match=r"notes\.txt' is neither a JPEG nor a PNG image, and a run would end at"
+    ):
+        look.look(str(tmp_path))
 
 
 @pytest.mark.parametrize(

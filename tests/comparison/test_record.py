@@ -196,6 +196,9 @@ def test_computing_and_communication_are_told_by_epoch(tmp_path: Path) -> None:
     of_run = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
     assert of_run["epoch_phases"] == found
     assert record.epoch_phases(run, 0, 2) == record.epoch_phases(tmp_path / "nowhere", 4, 2) == []
+    page = (Path(__file__).resolve().parents[2] / "docs/reference/compare.md").read_text(encoding="utf-8")
+    (told,) = (part for part in page.split("\n\n") if "`epoch_phases` has" in part)
+    assert all(f"`{name}`" in told for name in found[0])
 
 
 def test_layers_add_up_to_the_process_s_wall_clock(made: dict[str, Any]) -> None:

@@ -17,13 +17,17 @@ def record(group: str, trial: int, **metrics: float | None) -> dict[str, Any]:
     return {"group": group, "trial": trial, **status, "metrics": own}
 
 
-def shown(records: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """Cells by group and heading."""
+def printed(records: list[dict[str, Any]]) -> str:
     written = io.StringIO()
     table.show({"plan": {"title": "A table"}}, records, Console(file=written, width=220))
+    return written.getvalue()
+
+
+def shown(records: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
+    """Cells by group and heading."""
     head, *rows = (
         [cell.strip() for cell in line.replace("┃", "│").split("│")[1:-1]]
-        for line in written.getvalue().splitlines()
+        for line in printed(records).splitlines()
         if "│" in line or "┃" in line
     )
     return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
@@ -58,3 +62,8 @@ def test_failed_trials_are_counted_and_the_fastest_comes_first() -> None:
     found = shown([record("b", 1, seconds_total=1.0), failed, record("a", 1, seconds_total=3.0)])
     assert list(found) == ["b", "a"]
     assert [found[name]["trials"] for name in found] == ["1 of 2", "1"]
+
+
+def test_the_caption_says_that_one_speed_is_a_median_and_the_other_a_mean() -> None:
+    words = " ".join(printed([record("a", 1)]).split())
+    assert "ms per step: a trial's median step after the warm-up; rows/s: by the mean of the same steps" in words

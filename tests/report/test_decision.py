@@ -240,11 +240,20 @@ class TestVerdict:
         found = decide(analysis)
         assert (found.verdict, found.more_trials) == ("not-decided", sequential.ENOUGH_TRIALS - count)
         said = answer(analysis)
-        so_far = {1: "In the only trial so far two was 9 times as fast", 2: "In the 2 trials so far two was 9 times"}
-        assert so_far[count] in said.sentences[1]
-        assert said.sentences[1].endswith("; fewer than 3 of each cannot be told from chance.")
+        few = "1 trial does" if count == 1 else "2 trials do"
+        assert said.sentences[1].endswith(
+            f"; so far two was 9 times faster; but {few} not show how much times vary, so a recommendation needs 3 of "
+            "each at least, and 5 to know it well."
+        )
         if count == 1:
             assert "CI" not in " ".join([*said.sentences, said.sureness, *said.cost, *said.details])
+
+    def test_with_too_few_trials_each_group_is_told_by_what_was_seen(self) -> None:
+        times = {"one": (1, [20.0, 20.0]), "two": (2, [10.0, 10.0]), "four": (4, [20.0, 20.0]), "six": (6, [80.0, 80])}
+        second = answer(comparisons.of_times(times)).sentences[1]
+        assert "; so far two was 2 times faster, four was as fast, six was 4 times slower; but 2 trials do " in second
+        groups = {f"with {workers}": (workers, [20.0 / workers]) for workers in range(1, 8)}
+        assert ", 2 more were measured; but 1 trial does " in answer(comparisons.of_times(groups)).sentences[1]
 
     def test_a_cheap_one_that_missed_the_target_once_leaves_it_open(self) -> None:
         def reached(name: str, number: int, seconds: float, workers: int, does: bool) -> dict[str, object]:

@@ -41,6 +41,7 @@ from sparkdl_bench.report.answer import answer, described
 from sparkdl_bench.report.decision import decide
 from sparkdl_bench.report.load import Comparison, Results, load
 from sparkdl_bench.report.numbers import number
+from sparkdl_bench.results import RunResults
 from sparkdl_bench.statistics import inference
 
 # Trials differ a little, always in the same way.
@@ -691,6 +692,13 @@ def test_every_table_row_is_as_long_as_its_head(folder: store.ComparisonFolder) 
         assert {len(row) for row in table.rows} == {len(table.headings)}
 
 
+def test_tables_say_that_one_speed_is_a_median_and_the_other_a_mean(folder: store.ComparisonFolder) -> None:
+    found = analysed(folder)
+    median = "ms per step is the median step of a trial after its warm-up"
+    assert f"{median}, and rows/s is by the mean of the same steps" in tables.groups(found).note
+    assert median in tables.runs(found).note
+
+
 def test_nothing_to_read_is_no_report() -> None:
     assert html.page(Results()).count("<section") == 0
 
@@ -1176,6 +1184,58 @@ def test_runs_that_differ_in_a_key_are_no_trials_of_one_group(tmp_path: Path) ->
     assert sorted((len(group.records), len(group.failures)) for group in analysis.groups) == [(0, 1), (2, 0)]
     assert any("It broke." in line for line in findings.summary(analysis))
     assert not any("shared one machine" in line for line in findings.recommendation(analysis))
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_cancelled_run_is_cancelled_in_the_report(written: bool, tmp_path: Path) -> None:
+    """Args: written: whether the JVM could still write the summary, with variant and workers."""
+    folder = tmp_path / "20260102-one"
+    _write_run(folder, "block-stream")
+    axes = {"algorithm": "sync-sgd", "transport": "block-stream", "topology": "sliced", "codec": "fp32"}
+    configured = {"name": "x", "workers": "2", "batch": "32", **axes}
+    (folder / "run.json").write_text(json.dumps({"configuration": configured, "threads_per_worker": 1}))
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").unlink()
+    if written:
+        ended = {**summary, "status": "cancelled", "error": "the user cancelled the run"}
+        (folder / "summary.json").write_text(json.dumps(ended))
+    else:
+        RunResults(folder).close("cancelled", "the user cancelled the run")
+    analysis = analyse(load([folder]).comparisons[0])
+    (group,) = analysis.groups
+    assert group.name == "block-stream sliced fp32, workers 2, batch 32, engine.threads 1"
+    assert (group.workers, len(group.cancelled), len(group.failed)) == (2, 1, 0)
+    assert tables.trials_cell(group).text == "0 (1 cancelled)"
+    assert [row[2].text for row in tables.runs(analysis).rows] == ["cancelled"]
+    said = " ".join([str(answer(analysis)), *findings.summary(analysis), html.page(load([folder]))])
+    assert f"{group.name}: the only trial was cancelled, and does not count." in said
+    assert "failed" not in " ".join(findings.summary(analysis)) + str(answer(analysis))
+    # Beside one that succeeded it is another trial of the same group.
+    _write_run(tmp_path / "20260103-two", "block-stream")
+    (tmp_path / "20260103-two" / "run.json").write_text((folder / "run.json").read_text())
+    both = analyse(load([tmp_path]).comparisons[0])
+    assert tables.trials_cell(both.groups[0]).text == "1 (1 cancelled, few)"
+    assert any("1 of 2 trials was cancelled" in line for line in findings.summary(both))
+
+
+@pytest.mark.parametrize("name", ["page.pdf", "page.PDF", "page.htlm", "report.docx"])
+def test_an_ending_that_no_report_has_is_refused(folder: store.ComparisonFolder, tmp_path: Path, name: str) -> None:
+    done = CliRunner().invoke(command, [str(folder.path), "--output", str(tmp_path / name)])
+    assert isinstance(done.exception, ConfigurationError)
+    assert str(done.exception) == (
+        f"No report is written as {Path(name).suffix} ('{tmp_path / name}'). Valid endings: .html or .htm (one page), "
+        ".md, .csv, .json. A PDF: open the page in a browser and print it. Or name the form with --format."
+    )
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(("name", "begins"), [("page.MD", "# "), ("page.Csv", "comparison,"), ("page.JSON", "{")])
+def test_the_case_of_an_ending_does_not_matter(
+    folder: store.ComparisonFolder, tmp_path: Path, name: str, begins: str
+) -> None:
+    done = CliRunner().invoke(command, [str(folder.path), "--output", str(tmp_path / name)])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith(begins)
 
 
 @pytest.mark.parametrize("name", ["page", "page.html", "page.htm"])

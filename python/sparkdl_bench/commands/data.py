@@ -123,10 +123,14 @@ def take(run: RunFile, jvm_log: Any) -> dict[str, Any]:
     """The statistics of the run's data set; also in a results folder, `folder`."""
     preflight.check(run)
     from sparkdl_bench import session
+    from sparkdl_bench.progress import tell
 
+    tell("starting the driver's JVM")
     api, spark_settings = session.start_jvm({"spark.app.name": f"{run.name} statistics", **run.spark}, jvm_log)
     api.check(run.settings)
-    with session.open_session(spark_settings) as spark:
+    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
+    with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
+        tell("reading the rows")
         return session.check_session(spark).statistics(run.settings)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.nearest import near_file
 
 if TYPE_CHECKING:
     from sparkdl_bench.comparison.look import Look
@@ -50,7 +51,12 @@ master = "local-cluster[2,1,2048]"
 @click.argument("name", required=False)
 @click.option("--data", default="digits", show_default=True, help="digits, or a path, as of `try`.")
 @click.option("--label", metavar="COLUMN", help="The label's column. [default: the one with a usual name]")
-@click.option("--model", help="A model family (`sparkdl-bench list model`). [default: one that fits the data]")
+@click.option(
+    "--model",
+    metavar="NAME|FILE",
+    help="A model family (`sparkdl-bench list model`), or the .toml or .json file of a net of yours. [default: one "
+    "that fits the data]",
+)
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def command(name: str | None, data: str, label: str | None, model: str | None, force: bool) -> None:
@@ -58,17 +64,16 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
 
     Where NAME is a folder, as in `init .`, the file in it has the data set's name.
     """
-    from sparkdl_bench import catalogue
-    from sparkdl_bench.comparison import look, nets
+    from sparkdl_bench.comparison import fits, look, nets
+    from sparkdl_bench.progress import tell
 
+    named = _net(model) if model else {}
     found = look.look(data, label)
     settings = nets.fitting(found)
-    if model:
-        chosen = catalogue.canonical("model.name", model)[1]
-        catalogue.check({"model.name": chosen})
-        settings = {key: value for key, value in settings.items() if not key.startswith("model.")}
-        settings["model.name"] = chosen
-        _check_fits(settings, found)
+    if named:
+        tell("asking whether the net fits the rows")
+        fits.check(named, found.shape, found.classes)
+        settings = {**{key: value for key, value in settings.items() if not key.startswith("model.")}, **named}
     file = _file(name, Path(found.settings.get("data.path", data)).stem or "run")
     if file.exists() and not force:
         raise ConfigurationError(f"'{file}' is there already. Choose another name, or write over it with --force.")
@@ -89,20 +94,26 @@ def command(name: str | None, data: str, label: str | None, model: str | None, f
     click.echo(f"sparkdl-bench run {written} trains it.")
 
 
-def _check_fits(settings: dict[str, str], found: Look) -> None:
-    """Refuses a net that cannot be made for these rows, which only the JVM knows."""
-    import pyspark
+def _net(model: str) -> dict[str, str]:
+    """The `model` keys of a family, or of the file of a net."""
+    from sparkdl_bench import catalogue
 
-    from sparkdl_bench import helper_process
-    from sparkdl_bench.jarfiles import find_jars
-
-    try:
-        find_jars(pyspark.__version__)
-    except ConfigurationError:
-        return  # nothing can be trained yet, and `run` says what is missing
-    chosen = {key: value for key, value in settings.items() if key.startswith("model.")}
-    question = {"settings": chosen, "shape": list(found.shape), "classes": found.classes}
-    helper_process.ask("sparkdl_bench.comparison.peer_case", question, "net")
+    if model.endswith((".toml", ".json")):
+        spec = Path(model)
+        if not spec.is_file():
+            raise ConfigurationError(
+                f"There is no file '{model}' with a net.{near_file(spec)} Give the path of a model specification, or a "
+                "model family: `sparkdl-bench list model` shows them."
+            )
+        return {"model.name": "file", "model.spec": str(spec.resolve())}
+    chosen = catalogue.canonical("model.name", model)[1]
+    catalogue.check({"model.name": chosen})
+    if chosen == "file":
+        raise ConfigurationError(
+            "A net of your own is named by its file: --model my-net.toml. docs/reference/models.md says what such a "
+            "file holds."
+        )
+    return {"model.name": chosen}
 
 
 def _file(name: str | None, of_data: str) -> Path:

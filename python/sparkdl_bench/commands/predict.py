@@ -71,27 +71,30 @@ def command(
     trained = prediction.load_model(model)
     _check_paths(data, output, overwrite)
     form = source or _FORMATS.get(_suffix(data), "parquet")
-    if form == "csv" and header:
-        _check_columns(data, list(features) or trained.columns)
+    columns = list(features) or (["features"] if form == "libsvm" else [])
+    _check_columns(_columns_of(data, form, header), data, columns, trained)
     written = target or ("csv" if output.lower().endswith(".csv") else "parquet")
     options = {"spark.app.name": "sparkdl-bench predict"}
-    if master or "spark.master" not in session.standing_options():
-        options["spark.master"] = master or "local[*]"
+    if master is not None or "spark.master" not in session.standing_options():
+        options["spark.master"] = "local[*]" if master is None else master
+        preflight.check_master(options["spark.master"])
     with tempfile.TemporaryFile() as log:
         tell("starting the driver's JVM")
         _, settings = session.start_jvm(options, None if debug else log)
         tell(f"starting Spark ({settings.get('spark.master', 'the master of its own configuration')})")
         with session.open_session(settings, lambda: tell("Spark is still starting")) as spark:
-            tell(f"predicting the rows of {data}")
+            tell("reading the rows' columns")
             rows = _read(spark, data, form, header, trained)
+            _check_columns(rows.columns, data, columns, trained)
             predicted = trained.transform(
                 rows,
-                features or (["features"] if form == "libsvm" else []),
+                columns,
                 raw_prediction="",
                 label="predicted_label" if trained.labels else "",
                 batch=batch,
                 handle_invalid=handle_invalid,
             )
+            tell("predicting")
             _write(predicted, trained, output, written, overwrite)
     other = "" if target or written == "csv" else "; --to csv writes CSV"
     click.echo(f"{output}  predictions, a folder of {'CSV' if written == 'csv' else 'Parquet'} files{other}")
@@ -125,25 +128,61 @@ def _check_paths(data: str, output: str, overwrite: bool) -> None:
         raise ConfigurationError(f"'{output}' is there already. Name another folder, or --overwrite this one.")
 
 
-def _check_columns(data: str, wanted: Sequence[str]) -> None:
-    """What a CSV file of this host has not, by its first line; of others Spark finds out."""
+def _columns_of(path: str, form: str, header: bool) -> list[str] | None:
+    """The columns of rows on this host; None where only Spark can tell, or tells it sooner."""
+    local = preflight.local_path(path)
+    if local is None or not local.is_file():
+        return None
+    if form == "csv":
+        return _columns_of_csv(path, local, header)
+    return _columns_of_parquet(local) if form == "parquet" else None
+
+
+def _columns_of_csv(path: str, file: Path, header: bool) -> list[str] | None:
     from sparkdl_bench.comparison import look_csv
 
-    local = preflight.local_path(data)
-    if not wanted or local is None or not local.is_file():
+    with look_csv.text(file) as lines:
+        head = next((line for line in lines if line.strip()), "")
+    names = next(csv.reader([head], delimiter=_delimiter(path)), [])
+    if not header:
+        return [f"_c{place}" for place in range(len(names))]
+    # Spark names columns itself that have no name, or the name of another.
+    return names if all(names) and len({name.lower() for name in names}) == len(names) and "\\" not in head else None
+
+
+def _columns_of_parquet(file: Path) -> list[str] | None:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        return None
+    with suppress(Exception):  # what is wrong with the file Spark says
+        return [str(name) for name in parquet.read_schema(file).names]
+    return None
+
+
+def _check_columns(names: Sequence[str] | None, data: str, asked: Sequence[str], model: Model) -> None:
+    """Refuses rows without the columns of the features.
+
+    Args:
+        names: of the rows' columns; None where they are not known yet.
+        asked: the features that the command names; none: those that the model was trained on.
+    """
+    wanted = asked or model.columns
+    missing = [] if names is None else [name for name in wanted if name not in names]
+    if not names or not missing:
         return
-    with look_csv.text(local) as lines:
-        head = lines.readline()
-    # As Spark finds them: without regard to case, and without the blanks around a name in quotes.
-    names = [name.strip() for name in next(csv.reader([head], delimiter=look_csv.delimiter_of(head)), [])]
-    there = {name.lower() for name in names}
-    missing = [name for name in wanted if name.strip().lower() not in there]
-    if missing:
-        raise ConfigurationError(
-            f"'{data}' has no column {listed(missing)}, which the model takes.{suggestion(missing[0], names)} It has "
-            f"{listed(names)}. Name the columns of the features with --features, in the order of the training, or "
-            "--no-header where the first line is a row."
-        )
+    why = "named as a feature" if asked else "one of those that the model was trained on"
+    remedy = (
+        "Name others with --features."
+        if asked
+        else "Rename the data's columns as they were then, or name each feature's column, in the model's order, with "
+        "--features."
+    )
+    others = f" ({listed(missing[1:], 5)} {'is' if len(missing) == 2 else 'are'} missing, too)" if missing[1:] else ""
+    raise ConfigurationError(
+        f"'{data}' has no column '{missing[0]}', which is {why}{others}.{suggestion(missing[0], names)} {remedy} Its "
+        f"columns are {listed(names, 20)}."
+    )
 
 
 def _read(spark: SparkSession, path: str, form: str, header: bool, model: Model) -> DataFrame:
@@ -167,13 +206,14 @@ def _write(frame: DataFrame, model: Model, path: str, form: str, overwrite: bool
     from pyspark.errors import PySparkException
 
     from sparkdl_bench import _jvm
+    from sparkdl_bench.progress import tell
 
     shown = _flat(frame, model) if form == "csv" else frame
     writer = shown.write.format(form).mode("overwrite" if overwrite else "error")
     if form == "csv":
         writer = writer.options(header=True)
     try:
-        _jvm.translated(lambda: writer.save(path))
+        _jvm.translated(lambda: _jvm.in_another_thread(lambda: writer.save(path), lambda: tell("still predicting")))
     except (PySparkException, SparkDLError) as error:
         if not overwrite:
             _remove_empty(frame.sparkSession, path)

@@ -48,14 +48,7 @@ def command(
             "'report' brings all that it needs: pip install 'sparkdl-bench[report]'."
         ) from error
 
-    chosen = form or next(
-        (name for name, suffix in _SUFFIX.items() if output and suffix and suffix == output.suffix), "html"
-    )
-    if not form and output and output.suffix == ".png":
-        raise ConfigurationError(
-            f"A report has several pictures, and '{output}' is one file. Give --format png and a folder: "
-            f"--format png --output {output.with_suffix('')}."
-        )
+    chosen = form or _form_of(output)
     path = output or Path(f"report{_SUFFIX[chosen]}")
     found = load(results, target)
     if chosen == "png":
@@ -70,3 +63,22 @@ def command(
     make = {"html": html.page, "md": formats.markdown, "csv": formats.comma_separated, "json": formats.as_json}[chosen]
     replace_text(path, make(found))
     click.echo(f"{path}, {path.stat().st_size / 1000:,.0f} kB")
+
+
+def _form_of(output: Path | None) -> str:
+    """The format that a file's ending says; a page where it has none."""
+    if output is None or output.suffix.lower() in ("", ".htm"):
+        return "html"
+    ending = output.suffix.lower()
+    if ending == ".png":
+        raise ConfigurationError(
+            f"A report has several pictures, and '{output}' is one file. Give --format png and a folder: "
+            f"--format png --output {output.with_suffix('')}."
+        )
+    found = next((name for name, suffix in _SUFFIX.items() if suffix == ending), None)
+    if found is None:
+        raise ConfigurationError(
+            f"No report is written as {output.suffix} ('{output}'). Valid endings: .html or .htm (one "
+            "page), .md, .csv, .json. A PDF: open the page in a browser and print it. Or name the form with --format."
+        )
+    return found

@@ -16,12 +16,20 @@ from pathlib import Path
 from sparkdl_bench import datafiles, helper_process
 from sparkdl_bench.comparison import labels, look_csv
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.nearest import listed, near_file
+from sparkdl_bench.nearest import cut, listed, near_file
 
 _IMAGES = (".png", ".jpg", ".jpeg")
 _LARGEST_SIDE = 32
-# Of LIBSVM. What is none the run refuses by its line.
-_INDEX = re.compile("[0-9]{1,10}")
+_IDX_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+# data.classes where nobody sets it.
+_USUAL_CLASSES = 10
+# Of LIBSVM. Wrong values the run refuses by their line.
+_INDEX = re.compile("0*[1-9][0-9]{0,9}")
 _TABLE_PROGRAM = "sparkdl_bench.comparison.look_table"
 
 
@@ -119,30 +127,58 @@ def _kind(path: Path) -> str | None:
 
 def _idx(path: Path) -> Look:
     found = {each.name.partition(".")[0]: each for each in sorted(path.iterdir())}
-    images = found["train-images-idx3-ubyte"]
-    opener = gzip.open if images.name.endswith(".gz") else open
-    try:
-        with opener(images, "rb") as file:
-            head = file.read(16)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ConfigurationError(f"'{images}' cannot be read: {error}. Fetch it again.") from error
+    absent = [name for name in _IDX_FILES if name not in found]
+    if absent:
+        raise ConfigurationError(
+            f"The folder '{path}' has no file '{absent[0]}' (nor .gz). An IDX data set is {', '.join(_IDX_FILES)}, "
+            "each as it is or with .gz. Fetch what is missing, or name another folder."
+        )
+    head = _content(found[_IDX_FILES[0]], 16)
     if len(head) < 16 or head[:4] != b"\x00\x00\x08\x03":
-        raise ConfigurationError(f"'{images}' does not begin as an IDX file of images does. Fetch it again.")
+        raise ConfigurationError(
+            f"'{found[_IDX_FILES[0]]}' does not begin as an IDX file of images does. Fetch it again."
+        )
     rows, height, width = struct.unpack(">III", head[4:])
+    # The labels follow a head of eight bytes.
+    highest = max(max(_content(found[name])[8:], default=0) for name in _IDX_FILES if "labels" in name)
+    classes = max(_USUAL_CLASSES, highest + 1)
     settings = {"data.source": "idx", "data.path": str(path.resolve())}
-    told = f"IDX files in {path}: {rows:,} training images of 1×{height}×{width}, 10 classes"
-    return Look(settings, (1, height, width), 10, rows, told)
+    if classes > _USUAL_CLASSES:
+        settings["data.classes"] = str(classes)
+    told = f"IDX files in {path}: {rows:,} training images of 1×{height}×{width}, {classes} classes"
+    return Look(settings, (1, height, width), classes, rows, told)
+
+
+def _content(file: Path, size: int = -1) -> bytes:
+    opener = gzip.open if file.name.endswith(".gz") else open
+    try:
+        with opener(file, "rb") as content:
+            return bytes(content.read(size))
+    except (OSError, EOFError, zlib.error) as error:
+        raise ConfigurationError(f"'{file}' cannot be read: {error}. Fetch it again.") from error
 
 
 def _images(path: Path, classes: Sequence[Path]) -> Look | None:
-    files = [file for folder in classes for file in folder.iterdir() if file.suffix.lower() in _IMAGES]
+    there = [file for folder in classes for file in sorted(folder.iterdir()) if not file.name.startswith((".", "_"))]
+    files = [file for file in there if file.suffix.lower() in _IMAGES]
     if not files:
         return None
+    other = next((file for file in there if file not in set(files) and file.is_file() and not _is_image(file)), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"'{other}' is neither a JPEG nor a PNG image, and a run would end at it. Move it out of the folder of its "
+            "class: each file there is an image."
+        )
     size = _png_size(files[0]) or (_LARGEST_SIDE, _LARGEST_SIDE)
     height, width = (min(side, _LARGEST_SIDE) for side in size)
     settings = {"data.source": "images", "data.path": str(path.resolve()), "data.shape": f"3,{height},{width}"}
     told = f"{len(files):,} images in {len(classes)} folders of {path}, resized to 3×{height}×{width}"
     return Look(settings, (3, height, width), len(classes), len(files), told)
+
+
+def _is_image(file: Path) -> bool:
+    with file.open("rb") as content:
+        return content.read(4).startswith((b"\xff\xd8\xff", b"\x89PNG"))
 
 
 def _png_size(file: Path) -> tuple[int, int] | None:
@@ -159,7 +195,7 @@ def _libsvm(path: Path) -> Look:
     found: set[str] = set()
     highest = rows = 0
     with look_csv.text(path) as lines:
-        for line in lines:
+        for number, line in enumerate(lines, start=1):
             words = line.partition("#")[0].split()
             if not words:
                 continue
@@ -167,7 +203,9 @@ def _libsvm(path: Path) -> Look:
             rows += 1
             for word in words[1:]:
                 index = word.partition(":")[0]
-                highest = max(highest, int(index) if _INDEX.fullmatch(index) else 0)
+                if not _INDEX.fullmatch(index):
+                    raise ConfigurationError(_no_index(path, number, word))
+                highest = max(highest, int(index))
             labels.refuse_many(found, f"The first word of each line of '{path}'")
     if not found or not highest:
         raise ConfigurationError(f"'{path}' has no line of the form `label index:value …`.")
@@ -175,6 +213,20 @@ def _libsvm(path: Path) -> Look:
     settings = {"data.source": "libsvm", "data.path": str(path.resolve()), **of_labels}
     told = f"LIBSVM file {path}: {rows:,} rows of {highest} values, {len(found)} classes"
     return Look(settings, (highest,), len(found), rows, told)
+
+
+def _no_index(path: Path, line: int, word: str) -> str:
+    remedy = (
+        "Indices begin with 1 here: add 1 to each."
+        if word.startswith("0:")
+        else "Take such words out."
+        if word.startswith("qid:")
+        else "Fix the file."
+    )
+    return (
+        f"Line {line} of '{path}' holds '{cut(word)}', which is no index:value with an index from 1 on, and a run "
+        f"would end at it. {remedy}"
+    )
 
 
 def _table(path: Path, label: str | None) -> Look:

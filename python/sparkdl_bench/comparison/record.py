@@ -163,6 +163,10 @@ def of_peer(plan: Plan, cell: Cell, trained: peer_run.Trained, place: Path) -> d
     }
 
 
+# The status of a run that somebody ended before its end; of a run alone, as a comparison keeps none of such a cell.
+CANCELLED = "cancelled"
+
+
 def of_failure(plan: Plan, cell: Cell, error: str) -> dict[str, Any]:
     threads = int(cell.run.settings.get("engine.threads", "1") or 1)
     batch = global_batch(cell.run.settings)

@@ -41,7 +41,8 @@ def show(content: Mapping[str, Any], records: Sequence[Mapping[str, Any]], conso
     table = Table(
         title=str(content["plan"]["title"]),
         caption="geometric means over the measured trials that succeeded; epochs and core-seconds: to the target; "
-        "waited: from the command to its end; * not steady: steps changed by more than a tenth while measured",
+        "waited: from the command to its end; ms per step: a trial's median step after the warm-up; rows/s: by the "
+        "mean of the same steps; * not steady: steps changed by more than a tenth while measured",
     )
     table.add_column("group")
     is_regression = any("test_rmse" in record.get("metrics", {}) for record in measured)

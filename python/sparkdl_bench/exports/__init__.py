@@ -162,8 +162,8 @@ def library(name: str, extra: str, purpose: str) -> Any:
     except ImportError as error:
         package = name.partition(".")[0]
         raise ConfigurationError(
-            f"{purpose} needs the package {package}, which is not installed here ({error}). Install the extra: pip "
-            f"install 'sparkdl-bench[{extra}]'."
+            f"{purpose} needs the package {package}, which is not installed here ({error}). Install the "
+            f"extra into this Python: python -m pip install 'sparkdl-bench[{extra}]'."
         ) from error
 
 

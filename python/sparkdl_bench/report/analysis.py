@@ -18,6 +18,7 @@ from typing import Any
 from sparkdl_bench import statistics
 from sparkdl_bench.comparison.cells import NOT_VARIED
 from sparkdl_bench.comparison.plan import VARIANT
+from sparkdl_bench.comparison.record import CANCELLED
 from sparkdl_bench.report.load import Comparison
 from sparkdl_bench.statistics import Interval, inference
 
@@ -56,12 +57,25 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Group:
-    """The trials of one combination that succeeded, warm-up apart."""
+    """The trials of one combination that succeeded, warm-up apart.
+
+    Attributes:
+        failures: those that did not succeed; those of them that somebody has cancelled are `cancelled`, the others
+            `failed`.
+    """
 
     name: str
     factors: Mapping[str, str]
     records: Sequence[Mapping[str, Any]]
     failures: Sequence[Mapping[str, Any]] = ()
+
+    @property
+    def failed(self) -> list[Mapping[str, Any]]:
+        return [record for record in self.failures if record["status"] != CANCELLED]
+
+    @property
+    def cancelled(self) -> list[Mapping[str, Any]]:
+        return [record for record in self.failures if record["status"] == CANCELLED]
 
     @property
     def first(self) -> Mapping[str, Any]:

@@ -345,12 +345,19 @@ def _one_seed(analysis: Analysis) -> list[str]:
 
 
 def _failed(analysis: Analysis) -> list[str]:
-    return [
-        f"{group.name}: of {counted(len(group.failures) + len(group.records), 'trial')} {group.failed}. "
-        f"{group.failures[0]['error']}"
-        for group in analysis.groups
-        if group.failures
-    ]
+    lines = []
+    for group in analysis.groups:
+        count = len(group.failures) + len(group.records)
+        if group.failed:
+            lines.append(f"{group.name}: {len(group.failed)} of {count} trials failed. {group.failed[0]['error']}")
+        if group.cancelled:
+            lines.append(f"{group.name}: {_of(len(group.cancelled), count)} cancelled, and does not count.")
+    return lines
+
+
+def _of(some: int, count: int) -> str:
+    """`the only trial was`, `2 of 5 trials were`."""
+    return "the only trial was" if count == 1 else f"{some} of {count} trials {'was' if some == 1 else 'were'}"
 
 
 def _left_out(analysis: Analysis) -> list[str]:

@@ -223,9 +223,9 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
         if summary.get("status") == "success":
             made = record.of_run(plan, cell, folder, None, ended)
         else:
-            status = str(summary.get("status", "failed"))
-            why = str(summary.get("error") or f"Its status is {status}.")
-            made = {**record.of_failure(plan, cell, why), "status": status}
+            made = record.of_failure(plan, cell, str(summary.get("error") or f"Its status is {summary.get('status')}."))
+            if summary.get("status") == record.CANCELLED:
+                made["status"] = record.CANCELLED
         records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})
     first = described[0][1].run
     machine = first.get("host", {})
@@ -239,6 +239,8 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
 
 
 def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
+    if "variant" not in summary:
+        summary = {**_asked(run), **summary}  # of a run whose JVM was gone before it could write one
     chosen = summary["variant"]
     if run.get("kind") == "launch":
         # A function or script of the user's own: it has no batch that anybody knows, and no threads of ours.
@@ -250,6 +252,16 @@ def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, st
     if chosen.get("algorithm", "sync-sgd") != "sync-sgd":
         name = f"{chosen['algorithm']} {name}"
     return {VARIANT: name, **_size(summary, run)}
+
+
+def _asked(run: Mapping[str, Any]) -> dict[str, Any]:
+    """What a summary says of the variant, as the run's configuration has it."""
+    axes = ("algorithm", "transport", "topology", "codec")
+    return {
+        "variant": {axis: _configured(run, axis) for axis in axes},
+        "workers": _configured(run, "workers"),
+        "batch": _configured(run, "batch"),
+    }
 
 
 def _size(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:

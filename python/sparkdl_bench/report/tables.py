@@ -77,6 +77,7 @@ _DRIFT = (
     "Drift is the median of the last third of the steps over that of the first; outside "
     f"{STEADY[0]:g} to {STEADY[1]:g} the row is not steady."
 )
+_MEDIAN = "ms per step is the median step of a trial after its warm-up"
 
 
 def groups(analysis: Analysis) -> Table:
@@ -139,9 +140,9 @@ def _about_groups(analysis: Analysis) -> str:
     return (
         f"Times are {LABELS[analysis.metric]}. {_ESTIMATE} Baseline: {against}; 'none fits' where no group differs in "
         f"that alone; p is adjusted by Holm for all of them.{target} Core-seconds: the time × the cores, of which no "
-        f"group has more than the host. Measured steps are those after the warm-up, fewer than {ENOUGH_STEPS} are too "
-        f"few; ms per step is their median, rows/s are of their mean, which slow steps raise. {_DRIFT} Fewer "
-        f"than {sequential.ENOUGH_TRIALS} trials are marked 'few'."
+        f"group has more than the host. {_MEDIAN}, and rows/s is by the mean of the same steps, so a few slow ones "
+        f"lower rows/s alone. Measured steps are those after the warm-up, fewer than {ENOUGH_STEPS} are too few. "
+        f"{_DRIFT} Fewer than {sequential.ENOUGH_TRIALS} trials are marked 'few'."
     )
 
 
@@ -395,7 +396,7 @@ def runs(analysis: Analysis) -> Table:
     learnt = "test RMSE" if analysis.is_regression else "accuracy"
     note = (
         "Seconds to the target and in total by the run's own clock; waited: from the command to its end. Busy: the "
-        f"share of all cores in use just before it. {_DRIFT}"
+        f"share of all cores in use just before it. {_MEDIAN}, p90 their 90th percentile. {_DRIFT}"
     )
     return Table("runs", "All runs", note, [*headings, "drift", learnt, "busy"], rows)
 
@@ -545,7 +546,8 @@ def _count(value: int) -> Cell:
 
 def trials_cell(group: Group) -> Cell:
     count = len(group.records)
-    said = [group.failed] if group.failures else []
+    said = [f"{len(group.failed)} failed"] if group.failed else []
+    said += [f"{len(group.cancelled)} cancelled"] if group.cancelled else []
     said += ["few"] if 0 < count < sequential.ENOUGH_TRIALS else []
     return Cell(f"{count}" + (f" ({', '.join(said)})" if said else ""), count)
 

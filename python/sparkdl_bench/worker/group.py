@@ -276,7 +276,7 @@ class Group:
         return self._to_one(source).receive(_bytes(array, "array"), source, tag)
 
     def abort(self) -> None:
-        """Leaves it at once: whoever waits in an operation hears a RunFailedError."""
+        """Leaves the group at once; a call that waits in an operation raises a RunFailedError."""
         self._wire.shut()
         self.close()
 

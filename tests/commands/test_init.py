@@ -148,16 +148,3 @@ def test_a_model_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     status, told = run("mine", "--model", "lent")
     assert status == 2
     assert "Did you mean 'lenet'?" in told
-
-
-@pytest.mark.parametrize(
-    ("model", "why"), [("lenet", "its window is larger than what it slides over"), ("file", "needs model.spec")]
-)
-def test_a_model_that_does_not_fit_the_rows(
-    model: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    status, told = run("mine", "--data", "digits", "--model", model)
-    assert status == 2
-    assert why in told
-    assert not (tmp_path / "mine.toml").exists()

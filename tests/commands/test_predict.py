@@ -29,25 +29,6 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-@pytest.mark.on_one_line
-@pytest.mark.parametrize(
-    ("head", "words", "said"),
-    [
-        ("b,id,c", (), "has no column a, which the model takes."),
-        ("bb,id,ab", ("--features", "bb", "--features", "aa"), "has no column aa, which the model takes."),
-    ],
-)
-def test_a_column_that_a_file_has_not_is_told_before_spark_starts(
-    command_line: CommandLine, model: Path, tmp_path: Path, head: str, words: tuple[str, ...], said: str
-) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text(f"{head}\n1,2,3\n")
-    done = command_line.run("predict", str(model), str(rows), "-o", str(tmp_path / "out"), *words)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"'{rows}' {said}")
-    assert f"It has {', '.join(head.split(','))}." in done.stderr
-
-
 def test_csv_in_and_csv_out(command_line: CommandLine, model: Path, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv.gz"
     rows.write_bytes(gzip.compress(b"b;id;a\n2;first;1\n-1;second;0.5\n"))

@@ -14,7 +14,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import near_file
 
 if TYPE_CHECKING:
-    from sparkdl_bench.comparison.look import Look
+    pass
 
 _TEMPLATE = """# {told}.
 #   sparkdl-bench run {file}

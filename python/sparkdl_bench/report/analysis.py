@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -80,12 +79,6 @@ class Group:
     @property
     def first(self) -> Mapping[str, Any]:
         return (self.records or self.failures)[0]
-
-    @property
-    def failed(self) -> str:
-        """`2 failed, 1 cancelled`; empty where all trials succeeded."""
-        counts = Counter(str(each["status"]) for each in self.failures)
-        return ", ".join(f"{count} {status}" for status, count in counts.most_common())
 
     @property
     def cores(self) -> int:

@@ -83,7 +83,7 @@ class Training:
             )
 
     def processes(self) -> list[psutil.Process]:
-        """All that live, whoever started them."""
+        """All that live, no matter which process started them."""
         found = marked(self.mark, MARK)
         self.pids.update(each.pid for each in found)
         return found

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from sparkdl_bench import peers
 from sparkdl_bench.bench import waiting
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.suite import Options, options, run_suite
@@ -18,9 +17,8 @@ from sparkdl_bench.errors import ConfigurationError
 NAME = "start"
 CONF = Path(__file__).with_name("start.toml")
 # Names of CONF's variants.
-EXECUTORS, ONE_JVM, DDP, PYTORCH, PYTORCH_2 = (
-    *("two executors", "two ranks in one JVM", "DDP over gloo", "PyTorch, 1 thread", "PyTorch, 2 threads"),
-)
+EXECUTORS, ONE_JVM, DDP = "two executors", "two ranks in one JVM", "DDP over gloo"
+PYTORCH, PYTORCH_2 = "PyTorch, 1 thread", "PyTorch, 2 threads"
 # Trainings of a session before the one that is measured: none, or enough that it is as warm as a notebook's.
 FIRST, THIRD = 0, 2
 COMPARISONS = [
@@ -66,6 +64,6 @@ def command(shared: Options) -> None:
         )
     plan = load_plan(CONF, (f"data.path={shared.data_path}",), shared.trials)
     check_without_jvm(cells_of(plan))
-    group = contestants(plan, shared.peers_dir or peers.default_directory())
+    group = contestants(plan, shared.peers_dir)
     what = {"target": plan.target_accuracy, "sample": "ms until an evaluation had the target"}
     run_suite(NAME, what, [group], COMPARISONS, shared)

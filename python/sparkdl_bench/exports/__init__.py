@@ -83,7 +83,7 @@ def write(model: SavedModel, spec: ModelSpec, path: Path, name: str | None = Non
 
 
 def load_weights(path: str | Path, format: str | None = None) -> Weights:  # noqa: A002 (as users write it)
-    """The arrays of weights in a file by their names, fp32, whoever wrote it. Nothing in the file is executed.
+    """The arrays of weights in a file by their names, fp32, by whatever program. Nothing in the file is executed.
 
     Args:
         path: of a file of safetensors (`.safetensors`), a state_dict of PyTorch (`.pt`, `.pth`), a file of ONNX

@@ -85,7 +85,7 @@ test-torch-releases: $(foreach each,$(TORCH_RELEASES),.venv-torch-$(each)/.insta
 .venv-torch-%/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-torch-$*
 	.venv-torch-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable . 'torch==$*' 'numpy<2' 'pyspark==4.1.4' \
-	  $(shell sed -n 's/^    "\(pytest\|hypothesis\)==\([0-9.]*\).*/\1==\2/p' pyproject.toml)
+	  $(shell sed -n 's/^    "\(pytest\|pytest-timeout\|hypothesis\)==\([0-9.]*\).*/\1==\2/p' pyproject.toml)
 	touch $@
 
 # ARGS: --parts ucx,mpi whatever has changed; --since REVISION.

@@ -70,7 +70,7 @@ def undisturbed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     "way",
     [
         {"transport": "block-manager"},
-        {"transport": "shuffle"},
+        pytest.param({"transport": "shuffle"}, marks=pytest.mark.campaign),
         pytest.param({"transport": "shuffle", "shuffle": {"exchanges": "one"}}, marks=pytest.mark.campaign),
         pytest.param({"transport": "shuffle", "topology": "tree"}, marks=pytest.mark.campaign),
     ],
@@ -99,6 +99,7 @@ def test_a_killed_executor_of_a_job_per_step_changes_no_bit(
     assert [each["epoch"] for each in summary["history"]] == list(range(1, JOBS["epochs"] + 1))
 
 
+@pytest.mark.campaign
 def test_two_kills_one_before_the_first_checkpoint(tmp_path: Path, undisturbed: Weights) -> None:
     training = KillableRun(tmp_path, {})
     _wait_until_it_trains(training, attempts=1)

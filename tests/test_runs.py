@@ -51,13 +51,17 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
 ON_EVERY_LINE = ("digits-mlp", "mnist-lenet", "cifar10-quick", "synthetic-googlenet")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[] if path.stem in ON_EVERY_LINE else pytest.mark.on_one_line, id=path.stem)
-        for path in RUN_FILES
-    ],
-)
+# The largest nets: small ones have all that their files say.
+LARGEST = ("synthetic-resnet-50", "synthetic-alexnet", "cifar10-vgg-16")
+
+
+def marks_of(name: str) -> list[pytest.MarkDecorator]:
+    if name in ON_EVERY_LINE:
+        return []
+    return [pytest.mark.on_one_line, *([pytest.mark.campaign] if name in LARGEST else [])]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, marks=marks_of(path.stem), id=path.stem) for path in RUN_FILES])
 def test_a_run_file_trains(spark: SparkSession, tmp_path: Path, sets: dict[str, dict[str, str]], path: Path) -> None:
     settings: dict[str, Any] = dict(load_run_file(path).settings)
     source = settings["data.source"]

@@ -48,7 +48,7 @@ RUNS: dict[str, dict[str, object]] = {
 # What a session that encrypts refuses.
 IN_THE_CLEAR = {"tcp"}
 # Of the encryptions, those of every run of the suite; the others are other ciphers for the same bytes.
-ALWAYS = ("crypto", "crypto-gcm", "tls")
+ALWAYS = ("crypto", "tls")
 # Those that OpenSSL does in Spark's place, and how records name them.
 BY_OPENSSL = {"crypto": "AES-CTR by OpenSSL", "crypto-gcm": "AES-GCM by OpenSSL"}
 # What carries gradients and weights, as the runs count it. Two workers' tree has the driver alone above them.

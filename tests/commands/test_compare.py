@@ -104,6 +104,8 @@ def test_a_comparison_whose_cells_share_an_application(command_line: CommandLine
     check(results, command_line.run("compare", str(conf), "--results", str(results)), fresh=False)
 
 
+# test_loop.py kills at random moments, with stand-ins for what trains.
+@pytest.mark.campaign
 def test_a_killed_comparison_goes_on_to_its_report_and_leaves_no_process(
     command_line: CommandLine, tmp_path: Path
 ) -> None:

@@ -239,7 +239,7 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
 
 
 def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
-    if "variant" not in summary:
+    if "variant" not in summary and summary.get("status") != "success":
         summary = {**_asked(run), **summary}  # of a run whose JVM was gone before it could write one
     chosen = summary["variant"]
     if run.get("kind") == "launch":

@@ -140,6 +140,19 @@ def test_the_classes_of_a_frame_are_those_that_it_holds(spark: SparkSession, tmp
         assert frames.classed(label, named) == label
 
 
+@pytest.mark.usefixtures("sockets_end_here")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_classes_without_a_row_are_told(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = spark.range(12).selectExpr("id AS x", "id % 3 AS y")
+    label = {"data.label": "y"}
+    for whole in ("y", "0 AS y", "CAST(y AS double) AS y", "y = 1 AS y", "IF(y = 2, -1, y) AS y", "y / 2 AS y"):
+        frames.classed(label, rows.selectExpr(whole, "x"))
+    assert "have no row" not in capfd.readouterr().err
+    assert frames.classed(label, rows.selectExpr("3 * y + 1 AS y", "x"))["data.classes"] == "8"
+    said = "sparkdl-bench: the column 'y' holds 3 different labels and the largest is 7, so 5 of the 8 classes, 0 to 7,"
+    assert said in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("label", "said"),
     [

@@ -186,6 +186,16 @@ def test_what_cannot_be_learned_from_is_told(ours: SparkDLClassifier, rows: Data
         _ = SparkDLClassificationModel().numClasses
 
 
+def test_classes_without_a_row_are_told(
+    rows: DataFrame, ours: SparkDLClassifier, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        ours.copy().setLabelCol("y").setEpochs(1).fit(rows.selectExpr("features", "3 * label + 1 AS y")).numClasses == 8
+    )
+    said = "sparkdl-bench: the column 'y' holds 3 different labels and the largest is 7, so 5 of the 8 classes, 0 to 7,"
+    assert said in capfd.readouterr().err
+
+
 @pytest.mark.on_one_line
 def test_rows_with_holes_train_and_are_predicted_by_the_rule(
     spark: SparkSession, ours: SparkDLClassifier, rows: DataFrame

@@ -62,8 +62,7 @@ def _examine(run: RunFile, jvm_log: IO[bytes] | None, start: bool) -> list[Findi
     if found:
         return found
     try:
-        tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
-        with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
+        with session.open_session(spark_settings, tell) as spark:
             tell("looking at the session and its executors")
             return examine_session(spark, run.settings)
     except ConfigurationError as error:

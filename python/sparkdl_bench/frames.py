@@ -125,10 +125,34 @@ def classed(settings: dict[str, str], data: Any) -> dict[str, str]:
     ignored = settings.get("loss.ignore_label", "").strip()
     counts = kind == "boolean" or not re.fullmatch(r"-?\d+", ignored)
     counted = table if counts else table.filter(f"{quoted(column)} != {ignored}")
-    largest = counted.selectExpr(f"max({quoted(column)})").first()[0]
+    largest, present = counted.selectExpr(f"max({quoted(column)})", f"size({seen(quoted(column))})").first()
     if largest is None or not math.isfinite(largest) or not 0 <= largest < _MOST_CLASSES:
         return settings  # the JVM says which label of which row is none
+    tell_gaps(column, present, int(largest))
     return {**settings, "data.classes": str(max(2, int(largest) + 1))}
+
+
+def seen(column: str, most: int = _MOST_CLASSES) -> str:
+    """SQL: the set of a column's values that are classes below `most`; other values, ids say, are not collected."""
+    value = f"cast({column} as double)"
+    return f"collect_set(if({value} >= 0 and {value} < {most} and {value} = floor({value}), {value}, null))"
+
+
+def tell_gaps(column: str, present: int, largest: int) -> None:
+    """Says on the terminal that some classes have no row: labels that count from 1, or are numbers of something else.
+
+    Args:
+        present: how many different labels there are.
+    """
+    if present == largest + 1:
+        return
+    print(
+        f"sparkdl-bench: the column '{column}' holds {present} different labels and the largest is {largest}, so "
+        f"{largest + 1 - present} of the {largest + 1} classes, 0 to {largest}, have no row: the net learns never to "
+        "answer them. Number the labels without gaps, for instance with StringIndexer of pyspark.ml.feature, if they "
+        "are not meant.",
+        file=sys.stderr,
+    )
 
 
 def _of_words(column: str, words: list[str]) -> dict[str, str]:

@@ -861,7 +861,8 @@ def _count_classes(rows: DataFrame, label: str, ignored: Any) -> int:
     counted = rows.filter(~functions.isnan(_LABEL))
     if ignored is not None:
         counted = counted.filter(functions.col(_LABEL) != ignored)
-    found = counted.agg(functions.max(_LABEL)).collect()[0][0]
+    different = functions.size(functions.expr(frames.seen(_LABEL, _MOST_COUNTED)))
+    found, present = counted.agg(functions.max(_LABEL), different).collect()[0]
     if found is None:
         raise ConfigurationError(
             f"No row has a label in the column '{label}' (labelCol), so there is nothing to learn."
@@ -872,4 +873,5 @@ def _count_classes(rows: DataFrame, label: str, ignored: Any) -> int:
             f"{_MOST_COUNTED - 1}. Number them with StringIndexer of pyspark.ml.feature; to predict numbers, use "
             'SparkDLRegressor; for more classes, say how many: settings={"classes": …}.'
         )
+    frames.tell_gaps(label, present, int(found))
     return int(found) + 1

@@ -295,19 +295,22 @@ def start_jvm(
 
 
 @contextmanager
-def open_session(settings: Mapping[str, str], waiting: Callable[[], None] = lambda: None) -> Iterator[SparkSession]:
+def open_session(settings: Mapping[str, str], tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
     """A Spark session with these properties, stopped at the end. Where it cannot start: a ConfigurationError.
 
     Args:
-        waiting: called every ten seconds while it starts.
+        tell: called with what it does: at the start, and every ten seconds until it has started.
     """
     from pyspark.sql import SparkSession
 
+    tell(f"starting Spark ({settings.get('spark.master', 'the master of its own configuration')})")
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark = _jvm.translated(lambda: _jvm.in_another_thread(builder.getOrCreate, waiting))
+        spark = _jvm.translated(
+            lambda: _jvm.in_another_thread(builder.getOrCreate, lambda: tell("Spark is still starting"))
+        )
     except SparkDLError as error:
         if not _jvm.has_ended():
             raise ConfigurationError(

@@ -128,8 +128,7 @@ def take(run: RunFile, jvm_log: Any) -> dict[str, Any]:
     tell("starting the driver's JVM")
     api, spark_settings = session.start_jvm({"spark.app.name": f"{run.name} statistics", **run.spark}, jvm_log)
     api.check(run.settings)
-    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
-    with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
+    with session.open_session(spark_settings, tell) as spark:
         tell("reading the rows")
         return session.check_session(spark).statistics(run.settings)
 

@@ -78,8 +78,7 @@ def command(
         options = {"spark.app.name": name or script.stem, **run.session}
         api, properties = session.start_jvm(options, None if debug else log)
         api.check_spark(properties)
-        tell(f"starting Spark ({properties.get('spark.master', 'the master of its own configuration')})")
-        with session.open_session(properties) as spark:
+        with session.open_session(properties, tell) as spark:
             done = launch(
                 program,
                 spark,

@@ -81,8 +81,7 @@ def command(
     with tempfile.TemporaryFile() as log:
         tell("starting the driver's JVM")
         _, settings = session.start_jvm(options, None if debug else log)
-        tell(f"starting Spark ({settings.get('spark.master', 'the master of its own configuration')})")
-        with session.open_session(settings, lambda: tell("Spark is still starting")) as spark:
+        with session.open_session(settings, tell) as spark:
             tell("reading the rows' columns")
             rows = _read(spark, data, form, header, trained)
             _check_columns(rows.columns, data, columns, trained)

@@ -72,8 +72,7 @@ def train(run: RunFile, jvm_log: IO[bytes] | None, keep_model: bool = False) -> 
     api, spark_settings = session.start_jvm({"spark.app.name": run.name, **run.session}, jvm_log)
     api.check(run.settings)
     api.check_spark(spark_settings)
-    tell(f"starting Spark ({spark_settings.get('spark.master', 'the master of its own configuration')})")
-    with session.open_session(spark_settings, lambda: tell("Spark is still starting")) as spark:
+    with session.open_session(spark_settings, tell) as spark:
         api = session.check_session(spark)
         with interruption():  # one for all that follows: none is lost between two steps
             with decoding(sys.stderr) as show_decoding:

@@ -136,7 +136,11 @@ def ours_of(plan: Plan) -> list[Cell]:
     return [cell for cell in in_order(plan, cells_of(plan)) if not cell.peer]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+# NativeLibrariesSuite computes with each BLAS.
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=pytest.mark.campaign if path.stem == "blas" else [], id=path.stem) for path in PATHS],
+)
 def test_cells_of_a_file_train(tmp_path: Path, left: list[Application], path: Path) -> None:
     plan = plan_of(path, tmp_path / "rows")
     ours = [cell for cell in ours_of(plan) if cell.run.settings.get("transport") not in OPTIONAL]

@@ -205,6 +205,11 @@ class TestFixedAndSteady:
         assert points(plot, "crossings") == []
         plot = lines.fixed_and_steady(costs({"one": (1, 1.0, 4.0), "two": (2, 1.04, 2.0)}))
         assert [each["label"] for each in points(plot, "crossings")] == ["20 steps: two"]
+        # After 10 steps, and after 11; these seconds are sums without rounding.
+        plot = lines.fixed_and_steady(costs({"one": (1, 1.0, 2000.0), "two": (2, 11.0, 1000.0)}))
+        assert points(plot, "crossings") == []
+        plot = lines.fixed_and_steady(costs({"one": (1, 1.0, 2000.0), "two": (2, 12.0, 1000.0)}))
+        assert [each["label"] for each in points(plot, "crossings")] == ["11 steps: two"]
 
     def test_a_lead_over_or_by_one_trial_is_not_told(self) -> None:
         pair = [timed("one", 1, 1.0, 4.0, number) for number in (1, 2)]
@@ -243,6 +248,13 @@ class TestFixedAndSteady:
         assert {each["series"] for each in points(plot)} == names
         # The others are those that took least for what was measured.
         assert names == {"late", *(f"way {at}" for at in range(1, 6))}
+
+    def test_parts_of_a_second_decide_who_is_among_six(self) -> None:
+        # After 100 steps 2.5 s and 2.4 s; the others take less.
+        found = {f"way {at}": (1, 1.0, 6.0 + at / 10) for at in range(4)}
+        found |= {"lead": (1, 0.5, 5.0), "out": (1, 1.0, 15.0), "in": (1, 1.3, 11.0)}
+        plot = lines.fixed_and_steady(costs(found))
+        assert {each.name for each in shown(plot).series} == {"lead", "in", *(f"way {at}" for at in range(4))}
 
 
 def test_the_envelope_has_each_leader_from_where_it_leads() -> None:

@@ -13,9 +13,9 @@ def number(value: float, digits: int = 3) -> str:
     """Three significant digits, without powers of ten: 0.0123, 1.23, 12.3, 1,234; less than 0.0000000005 is 0."""
     if abs(value) < 5e-10:
         return "0"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
     text = f"{value:.{digits}g}"
+    if abs(value) >= 1000 or "e+" in text:
+        return f"{value:,.0f}"
     if "e" not in text:
         return text
     decimals = min(digits - 1 - math.floor(math.log10(abs(value))), _MOST_DECIMALS)

@@ -287,9 +287,9 @@ class TestLikeForLike:
             contestant.PeerContestant("peer", "pytorch", case).measure(1.0)
 
     def test_blocks_and_threads_that_fit_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        found = types.SimpleNamespace(run=lambda *_: Measurement((Sample(1.0, 10),) * 3, {"threads": 2}))
+        found = types.SimpleNamespace(run=lambda *_: Measurement((Sample(1.0, 10),) * 3, {"threads": "300"}))
         monkeypatch.setattr(peers, "find", lambda _: found)
-        trial = contestant.PeerContestant("peer", "bigdl", TrainCase(steps=39, threads=2)).measure(1.0)
+        trial = contestant.PeerContestant("peer", "bigdl", TrainCase(steps=39, threads=300)).measure(1.0)
         assert (trial.samples_ms, trial.steps) == ([1.0] * 3, 10)
 
     def test_peers_compute_with_the_threads_of_their_case(

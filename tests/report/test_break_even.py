@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy import stats
 from sparkdl_bench.report import lines, tables
 from sparkdl_bench.report.analysis import Analysis
 from sparkdl_bench.report.answer import answer, break_even
-from sparkdl_bench.report.break_even import BreakEven
+from sparkdl_bench.report.break_even import BreakEven, _fieller, _kind
 from sparkdl_bench.report.decision import decide, fixed_and_steady
 from sparkdl_bench.statistics import Interval
 
@@ -110,6 +110,35 @@ def test_fieller_s_interval_is_where_the_difference_may_be_zero() -> None:
     assert p_at(found.steps) == pytest.approx(1.0)
     # The degrees of freedom are taken at the estimate, Welch's at each end: near, and not the same.
     assert [p_at(end) for end in (found.interval.low, found.interval.high)] == pytest.approx([0.05, 0.05], abs=0.012)
+
+
+def apart(ours: Sequence[float], theirs: Sequence[float], less: float) -> Interval | None:
+    """Fieller's interval of trials with these fixed seconds, ours with steps that are shorter by `less` s, always."""
+    sides = [np.array([(each, 1.0 + step) for each in side]) for side, step in ((ours, 0.0), (theirs, less))]
+    more = sides[0][:, 0].mean() - sides[1][:, 0].mean()
+    return _fieller(sides[0], sides[1], float(more), less)
+
+
+def test_where_steps_do_not_vary_fieller_s_interval_is_welch_s() -> None:
+    ours, theirs = [9.0, 9.4, 8.7], [4.0, 4.1, 4.05, 3.9, 4.0, 3.95]
+    of_difference = stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    for less in (0.002, 100.0):  # after thousands of steps, and within the first
+        found = apart(ours, theirs, less)
+        assert found is not None
+        assert (found.low, found.high) == pytest.approx((of_difference.low / less, of_difference.high / less))
+    # Two trials are enough; no number of steps is below none.
+    found = apart([5.0, 7.0], [4.0, 5.0], 1.0)
+    assert found is not None
+    assert (found.low, found.high > 2) == (0.0, True)
+    assert apart([5.0], [4.0, 5.0], 1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "kind"),
+    [(0.0, 1.0, "from the first step"), (-1.0, 0.0, "from the first step"), (1.0, 0.0, "never"), (0.0, -1.0, "never")],
+)
+def test_who_is_equal_in_one_part_is_ahead_by_the_other(more: float, less: float, kind: str) -> None:
+    assert _kind(more, less, None, None) == kind
 
 
 def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import comparisons
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.report.analysis import MARGIN, Analysis
 from sparkdl_bench.report.answer import answer
-from sparkdl_bench.report.decision import Decision, candidates, decide
-from sparkdl_bench.statistics import sequential
+from sparkdl_bench.report.decision import Beside, Decision, _more, candidates, decide
+from sparkdl_bench.statistics import Interval, sequential
 
 WORKERS = (1, 2, 4, 8)
 
@@ -302,3 +303,18 @@ def test_regressions_are_judged_by_their_errors() -> None:
     assert "accuracy" not in str(answer(alike))
     with pytest.raises(ConfigurationError, match="these trials are regressions"):
         alike.comparison.with_target(0.9)
+
+
+def test_more_trials_are_those_that_settle_what_is_open() -> None:
+    group = decide(comparisons.of_times({"one": (1, [9.0, 9.1]), "two": (2, [4.0, 4.1])})).cheapest
+    assert group is not None
+
+    def other(state: Any, more: int | None) -> Beside:
+        return Beside(group, 1.0, Interval(0.5, 2.0), state, more)
+
+    settled = other("slower", None)
+    # The one that needs most decides, though the chosen one has two trials of those that are enough.
+    assert _more(group, [settled, other("open", 1)]) == 1
+    assert _more(group, [other("open", 1), other("faster", 7)]) == 7
+    assert _more(group, [other("open", 1), other("open", None)]) is None
+    assert _more(group, [settled]) == sequential.ENOUGH_TRIALS - 2

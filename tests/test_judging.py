@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import types
@@ -169,7 +170,7 @@ class TestKilledRuns:
             assert not replace(run, **other).held  # type: ignore[arg-type]
 
     def test_kills_come_at_steps_that_the_seed_gives_before_nine_tenths(
-        self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile
+        self, monkeypatch: pytest.MonkeyPatch, result_file: ResultFile, capsys: pytest.CaptureFixture[str]
     ) -> None:
         asked: list[Any] = []
         final = {"steps": 1000, "ms_per_step_median": 2.0}
@@ -182,6 +183,8 @@ class TestKilledRuns:
         monkeypatch.setattr(soak, "KillableRun", lambda folder, settings, timeout_s: undisturbed)
         monkeypatch.setattr(soak, "killed_run", killed_run)
         found = soak.campaign(soak.SoakPlan(runs=30, kills=4, seed=7), result_file)
+        told = [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()]
+        assert told == [f"run {at}" for at in range(1, 32)]
         assert [len(steps) for steps, _, _ in asked] == [1] * 30 + [4]
         assert {(step_s, expected) for _, step_s, expected in asked} == {(0.002, "weights")}
         steps = [step for each, _, _ in asked for step in each]
@@ -297,7 +300,7 @@ class TestShardedRuns:
     @pytest.fixture
     def slept(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seconds: list[float] = []
-        clock = iter([float(at) for at in range(0, 1000, 4)])
+        clock = itertools.count(0.0, 4.0)
         own = types.SimpleNamespace(monotonic=lambda: next(clock), sleep=seconds.append)
         monkeypatch.setattr(kills, "time", own)
         return seconds
@@ -319,6 +322,12 @@ class TestShardedRuns:
         assert slept == [pytest.approx(step % 50 * 0.001)]
         assert outcome == kills.KilledRun(step, (2, workers), True, [(1, 1), (0, 2), (1, 1), (1, 1)], "", 4.0)
         assert run.checkpoints == Path("checkpoints")
+        # Later ones would often be over before they are killed.
+        late = [
+            kills.killed_run(self.trainings(visited), "run", random.Random(at), whole=True)[0].step for at in range(200)
+        ]
+        assert 50 <= min(late) < 0.1 * kills.STEPS + 50
+        assert 0.6 * kills.STEPS < max(late) < 0.7 * kills.STEPS
         # One that was over before proves nothing.
         outcome, _ = kills.killed_run(self.trainings(visited, is_ended=True), "run", random.Random(5), whole=True)
         assert not outcome.killed
@@ -371,6 +380,11 @@ class TestShardedRuns:
         done = CliRunner().invoke(kills.command, ["--runs", "3", "--seed", "9", "--results", str(tmp_path)])
         assert isinstance(done.exception, RunFailedError)
         assert str(done.exception).startswith("1 of 3 runs were not killed")
+        assert [line[:7] for line in done.output.splitlines() if line.startswith("run ")] == [
+            "run 1: ",
+            "run 2: ",
+            "run 3: ",
+        ]
         assert ways == [(f"run-{at}", at % 2 == 0, random.Random(f"9/{at}").random()) for at in range(3)]
         (row,) = [line for line in done.output.splitlines() if line.startswith("│")]
         assert [cell.strip() for cell in row.split("│")[1:-1]] == ["3", "2", "2", "0", "30 s"]

@@ -182,8 +182,9 @@ private[data] object Triangle {
       val centre = (place + 0.5) * scale
       val first = math.max(0, (centre - radius + 0.5).toInt)
       val end = math.max(first + 1, math.min(from, (centre + radius + 0.5).toInt))
-      val raw = (first until end).map(i => math.max(0.0, 1 - math.abs((i + 0.5 - centre) / radius)))
-      Window(first, raw.map(weight => (weight / raw.sum).toFloat).toArray)
+      val raw = Array.tabulate(end - first)(i => math.max(0.0, 1 - math.abs((first + i + 0.5 - centre) / radius)))
+      val sum = raw.sum
+      Window(first, raw.map(weight => (weight / sum).toFloat))
     }
   }
 

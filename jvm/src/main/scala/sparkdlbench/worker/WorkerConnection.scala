@@ -36,9 +36,9 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
   def run(): Unit =
     try {
       val patience = endpoint.clock.schedule((() => close()): Runnable, GreetingSeconds, TimeUnit.SECONDS)
-      greet()
-      val first = wire.read()
-      patience.cancel(false)
+      val first =
+        try { greet(); wire.read() }
+        finally patience.cancel(false): Unit
       begin(first)
     } catch {
       case _: EOFException | _: ClosedChannelException => () // it has left

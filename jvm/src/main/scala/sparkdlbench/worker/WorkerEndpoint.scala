@@ -11,7 +11,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.attribute.PosixFilePermissions.{asFileAttribute, fromString}
 import java.nio.file.{Files, Path, Paths, StandardCopyOption}
 import java.security.SecureRandom
-import java.util.concurrent.{ConcurrentHashMap, Executors, ScheduledExecutorService}
+import java.util.concurrent.{ConcurrentHashMap, ScheduledThreadPoolExecutor}
 import scala.collection.immutable.ListMap
 import scala.jdk.CollectionConverters._
 import scala.util.Try
@@ -37,10 +37,18 @@ private[sparkdlbench] final class WorkerEndpoint private (
   private[worker] val socket: Path = folder.resolve(WorkerEndpoint.Socket)
 
   /** Ends what waits too long for a first word. */
-  private[worker] val clock: ScheduledExecutorService = Executors.newSingleThreadScheduledExecutor { work =>
-    val thread = new Thread(work, "sparkdl-worker-clock")
-    thread.setDaemon(true)
-    thread
+  private[worker] val clock: ScheduledThreadPoolExecutor = {
+    val clock = new ScheduledThreadPoolExecutor(
+      1,
+      (work: Runnable) => {
+        val thread = new Thread(work, "sparkdl-worker-clock")
+        thread.setDaemon(true)
+        thread
+      }
+    )
+    // Else each connection's memory would be held until its time is over, though it has long ended.
+    clock.setRemoveOnCancelPolicy(true)
+    clock
   }
   private val owner = Files.getOwner(socket).getName
 

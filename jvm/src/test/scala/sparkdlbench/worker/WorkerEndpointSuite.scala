@@ -160,6 +160,7 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
       assert(client.isEnded, s"attack $number")
       client.close()
     }
+    assert(endpoint.clock.getQueue.isEmpty, "what has ended holds memory")
     good.send(WorkerConnection.Tell, 2, tell("alive", "{}")).send(WorkerConnection.Meet, 3, "still")
     assert(good.receive() == ((Answer.Done, 3L, """["still"]""")))
     assert(told == Seq((0, "alive")))

@@ -155,7 +155,7 @@ def conclude(outcomes: list[tuple[str, Outcome, Outcome | None]], strict: bool =
             note = " (no test ran)" if totals == Totals() else f" (exit status {first.status})"
         lines.append(f"{name}: {totals}{note}")
         total += totals
-    # Last, for whoever reads only the end.
+    # Last, as many read the end alone.
     print("\n".join(lines))
     print(total, f"{unstable} of them passed only alone" if unstable else "", sep=", " if unstable else "", flush=True)
     return int(bad or (strict and unstable > 0))

@@ -11,7 +11,7 @@ _MOST_DECIMALS = 9
 
 def number(value: float, digits: int = 3) -> str:
     """Three significant digits, without powers of ten: 0.0123, 1.23, 12.3, 1,234; less than 0.0000000005 is 0."""
-    if abs(value) < 5e-10:
+    if abs(value) < 0.5 * 10**-_MOST_DECIMALS:
         return "0"
     text = f"{value:.{digits}g}"
     if abs(value) >= 1000 or "e+" in text:

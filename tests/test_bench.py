@@ -347,13 +347,17 @@ class TestContestants:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], ours_ms: float, above: str, verdict: str
     ) -> None:
         file = store.create(tmp_path, "torch", {"trials": 1})
-        for name, ms in {"block-stream": 1.0, "torch-block-stream": ours_ms}.items():
-            file.add(f"{name}-2x814090", 1, Trial([ms] * 3, 1, {}))
+        names = {"block-stream-2x814090": 1.0, "torch-block-stream-2x814090": ours_ms}
+        for name, ms in {**names, "torch-block-stream-2x814090-shared": 1.125}.items():
+            file.add(name, 1, Trial([ms] * 3, 1, {}))
         torch_suite.show_above(file)
-        (line,) = capsys.readouterr().out.splitlines()
+        line, shared = capsys.readouterr().out.splitlines()
         assert above in line
         assert line.endswith(verdict)
         assert file.content["above_jvm_ms"] == pytest.approx(ours_ms - 1)
+        assert "-shared: +0.12 ms" in shared
+        assert shared.endswith("met.")
+        assert file.content["above_jvm_ms_shared"] == pytest.approx(0.125)
 
     def test_the_torch_suite_refuses_a_row_that_it_has_not(self) -> None:
         with pytest.raises(ConfigurationError, match=r"no row called 'tall'. Valid: long, short, mlp, resnet-18"):

@@ -218,6 +218,27 @@ class TestKinds:
         assert "which is no file" in str(step.obstacle())
         (tmp_path / "none.so").touch()
         assert step.obstacle() is None
+        suited = {way.name for way in WAYS.values() if step.suits(way)}
+        assert {"tcp-sliced", "shuffle-two"} <= suited
+        assert not {"numpy-engine", "mpi-sliced"} & suited
+
+    def test_the_variables_of_a_java_are_its_alone(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = tmp_path / "real"
+        (real / "bin").mkdir(parents=True)
+        (real / "lib").mkdir()
+        for program in ("java", "keytool"):
+            (real / "bin" / program).write_text(f'#!/bin/sh\necho {program} "$STEP" "$@"\n')
+            (real / "bin" / program).chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(real))
+        home = clock.java_with({"STEP": "two words"}, tmp_path / "home")
+
+        def said(program: str) -> str:
+            words = [str(home / "bin" / program), "-x", "a b"]
+            return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+        assert said("java") == "java two words -x a b"
+        assert said("keytool") == "keytool  -x a b"
+        assert (home / "lib").samefile(real / "lib")
 
     @pytest.mark.parametrize("name", [each.name for each in checkpoints.KINDS])
     def test_a_damaged_checkpoint_is_another_one(self, tmp_path: Path, name: str) -> None:

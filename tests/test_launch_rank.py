@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -340,6 +342,27 @@ def test_a_script_runs_as_main_also_where_only_the_driver_has_it(tmp_path: Path,
     assert (str(script) in line) != elsewhere
     assert "beside" not in sys.modules
     assert "package" not in sys.modules
+
+
+def test_what_lies_beside_a_script_may_be_old_or_a_link_to_nowhere(tmp_path: Path) -> None:
+    script = write_script(tmp_path)
+    os.utime(script.parent / "beside.py", (0, 0))  # before any time that an archive can hold
+    (script.parent / ".#train.py").symlink_to("somebody@here.1:2")  # of an editor with unsaved changes
+    _, endpoint = run(scripts.read(script, []))
+    assert "8 package" in endpoint.lines[0]
+
+
+def test_what_cannot_be_read_beside_a_script_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = write_script(tmp_path)
+
+    def refuse(self: zipfile.ZipFile, file: Path, name: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    monkeypatch.setattr(zipfile.ZipFile, "write", refuse)
+    with pytest.raises(
+        ConfigurationError, match=r"beside.py', which lies beside .* Permission denied\. Make it readable"
+    ):
+        scripts.read(script, [])
 
 
 def test_a_script_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -101,6 +101,29 @@ def test_ddp_on_a_gpu_has_the_same_losses_by_gloo_and_in_band(spark: SparkSessio
         assert other == pytest.approx(one, abs=1e-5)
 
 
+def test_names_that_were_imported_before_the_launch_join_its_group(spark: SparkSession, tmp_path: Path) -> None:
+    """As of modules with `from torch.distributed import …`; in Python workers that are used again, too."""
+    space: dict[str, Any] = {"__name__": "by_name"}
+    exec(
+        textwrap.dedent("""
+            import os
+            import torch
+            from torch.distributed import all_reduce, get_backend, init_process_group, is_initialized, new_group
+
+            def train():
+                init_process_group("gloo")
+                value = torch.ones(1)
+                all_reduce(value, group=new_group(backend="gloo"))
+                return os.getpid(), get_backend(), value.item()
+        """),
+        space,
+    )
+    assert space["init_process_group"] is torch.distributed.init_process_group
+    first, second = (sparkdl_bench.launch(space["train"], spark, results=tmp_path) for _ in range(2))
+    assert [each[1:] for each in (*first, *second)] == [("sparkdl", 2.0)] * 4
+    assert {each[0] for each in first} & {each[0] for each in second}, "no Python worker was used again"
+
+
 @pytest.mark.parametrize("backend", ["gloo", "nccl", "cpu:sparkdl,cuda:nccl"])
 def test_groups_within_one_in_band_are_in_band(spark: SparkSession, tmp_path: Path, backend: str) -> None:
     """Whatever they name: others would look for each other in a store that is each process's own."""

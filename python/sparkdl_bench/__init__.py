@@ -19,6 +19,7 @@ from sparkdl_bench.errors import (
     RunCancelledError,
     RunFailedError,
     SparkDLError,
+    WriteError,
 )
 from sparkdl_bench.version import __version__
 
@@ -72,6 +73,7 @@ __all__ = [
     "SparkDLError",
     "SparkDLRegressor",
     "Trainer",
+    "WriteError",
     "__version__",
     "check_session",
     "compare",

@@ -31,8 +31,8 @@ def save(state: Any, folder: str, keep: int = 2) -> int:
 
     Args:
         state: what `torch.save` takes, such as a dictionary of state_dicts and numbers.
-        folder: of any Hadoop file system that all executors see, such as `hdfs:///user/me/run-7`. It holds the
-            checkpoints of one training.
+        folder: of any Hadoop file system that all executors see, such as `hdfs:///user/me/run-7`; of the hosts' own
+            file system with its whole path. It holds the checkpoints of one training.
         keep: how many there are at most afterwards, the newest ones; 1 or more.
 
     Returns:
@@ -40,7 +40,8 @@ def save(state: Any, folder: str, keep: int = 2) -> int:
 
     Raises:
         ConfigurationError: this process is no rank of a launch, or an argument is not valid.
-        RunFailedError: the file system refuses it; what was there before still is.
+        RunFailedError: the file system refuses it; what was there before still is. Or it takes longer than the
+            launch's `timeout` and 15 s; then it may still become whole.
     """
     endpoint = _endpoint("save")
     if keep < 1:
@@ -62,8 +63,8 @@ def load(folder: str, map_location: Any = "cpu", weights_only: bool = True) -> A
         weights_only: as of `torch.load`: refuses what is neither tensors nor plain values.
 
     Raises:
-        ConfigurationError: this process is no rank of a launch.
-        RunFailedError: the file system refuses it.
+        ConfigurationError: this process is no rank of a launch, or the folder is not valid.
+        RunFailedError: the file system refuses it, or takes too long.
     """
     endpoint = _endpoint("load")
     found = endpoint.newest(str(folder))

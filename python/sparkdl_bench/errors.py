@@ -63,7 +63,7 @@ class RunTimedOutError(RunFailedError):
 
 
 class RunCancelledError(RunFailedError):
-    """A run that was cancelled, by `RunHandle.cancel` or Ctrl-C; its `summary.json` says so."""
+    """A run that something else than Ctrl-C has cancelled, such as Spark's own page; its `summary.json` says so."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -51,10 +51,10 @@ class Trainer:
               folder that `FitResult.decoded_dir` names; it is removed when the session ends. A DataFrame alone is
               standardised unless `normalize` says otherwise.
         workers: number of ranks, each one Spark task; or a range, `"2..8"`: as many as there are slots while it trains
-            (docs/how-to/failures.md).
+            (docs/how-to/elastic.md).
         batch: rows per step over all workers, any number ≥ workers.
         epochs: passes over the training rows.
-        settings: any other key of a run (`sparkdl-bench list` shows all):
+        settings: any other key of a run (`sparkdl-bench list keys` shows all):
 
             - by its name: `keep_best="accuracy"`, `seed=7`;
             - by its last part where only one key ends so: `learning_rate=0.1` is `optimizer.learning_rate`;

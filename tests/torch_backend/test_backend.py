@@ -192,6 +192,48 @@ def test_ranks_reduce_buckets_where_they_lie_or_not(on_ranks: Callable[[Body], l
         assert mixed[1] == copied[1] == over_sockets[1]
 
 
+def test_shared_tensors_of_the_users_own_are_reduced_where_they_lie(on_ranks: Callable[[Body], list[Any]]) -> None:
+    """On both ranks, or on one alone; views of them and plain tensors of the same length in between."""
+
+    def script() -> Any:
+        from sparkdl_bench.torch import homes
+
+        rank, values = dist.get_rank(), torch.arange(40_000.0)
+        seen: list[bool] = []
+        original = homes.Homes.of
+
+        def noted(*given: Any) -> Any:
+            home = original(*given)
+            seen.append(home is not None)
+            return home
+
+        homes.Homes.of = noted
+        shared, plain, sums = torch.empty(40_000).share_memory_(), torch.empty(40_000), []
+        try:
+            for step in range(8):
+                for tensor in (shared, shared[1:], shared.view(200, 200).t(), plain):
+                    tensor.copy_(values[: tensor.numel()].view(tensor.shape) + rank + step)
+                    dist.all_reduce(tensor, async_op=True).wait()
+                    sums.append(tensor.double().sum().item())
+        finally:
+            homes.Homes.of = original
+        return seen, sums
+
+    def body(endpoint: worker.Endpoint) -> Any:
+        one = with_sparkdl_set(endpoint, script, {"SPARKDL_COPY_BUCKETS": "1"} if endpoint.rank else {})
+        return with_sparkdl(endpoint, script), one, with_sparkdl(endpoint, script, host_local="off")
+
+    expected = [
+        sum(2.0 * value + 1 + 2 * step for value in range(length))
+        for step in range(8)
+        for length in (40_000, 39_999, 40_000, 40_000)
+    ]
+    for rank, answers in enumerate(on_ranks(body)):
+        for (seen, sums), is_on in zip(answers, (True, not rank, True), strict=True):
+            assert sums == expected
+            assert seen == [is_on and step > 0 and kind == 0 for step in range(8) for kind in range(4)]
+
+
 def with_sparkdl_set(endpoint: worker.Endpoint, body: Callable[[], Any], variables: dict[str, str]) -> Any:
     import os
 

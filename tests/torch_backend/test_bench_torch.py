@@ -16,6 +16,7 @@ from sparkdl_bench.peers import CollectiveCase, TrainCase
     ("sync", "case", "secured", "backend"),
     [
         ("block-stream", CollectiveCase(1000, 2, False, 2, 5), "off", "sparkdl"),
+        ("block-stream", CollectiveCase(20_000, 2, False, 2, 5, in_shared_memory=True), "off", "sparkdl"),
         ("block-stream", TrainCase(hidden=(16,), workers=2, warmup_steps=2, steps=5, rows=256), "crypto", "sparkdl"),
         ("gloo", TrainCase(hidden=(16,), workers=2, warmup_steps=2, steps=5, rows=256), "off", "gloo"),
     ],

@@ -91,7 +91,7 @@ def test_a_file_system_that_refuses_is_named(spark: SparkSession, tmp_path: Path
         from sparkdl_bench.errors import SparkDLError
 
         texts = []
-        for folder in (str(Path(str(at), "file", "below")), "nosuch://host/folder"):
+        for folder in (str(Path(str(at), "file", "below")), "nosuch://host/folder", "checkpoints"):
             for call in (
                 lambda folder=folder: checkpoint.save({}, folder),
                 lambda folder=folder: checkpoint.load(folder),
@@ -106,7 +106,8 @@ def test_a_file_system_that_refuses_is_named(spark: SparkSession, tmp_path: Path
     (texts,) = sparkdl_bench.launch(body, spark, workers=1, sync="none", results=tmp_path / "results", timeout=60)
     assert "could not be written" in texts[0]
     assert texts[1] == "None" or "could not be" in texts[1]
-    assert all("nosuch" in text and "could not be" in text for text in texts[2:]), texts
+    assert all("nosuch" in text and "could not be" in text for text in texts[2:4]), texts
+    assert all("'checkpoints' for checkpoints would be another one on each executor" in text for text in texts[4:])
 
 
 def test_a_checkpoint_comes_back_as_it_was_and_old_ones_go(spark: SparkSession, tmp_path: Path) -> None:

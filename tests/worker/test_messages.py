@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_memory_stays_until_the_jvm_has_opened_it(made: tuple[Any, Line]) -> Non
     assert sent.result(0) == 1
     assert not is_memory(first)
     assert is_memory(second)
+
+
+def test_no_memory_is_larger_than_the_jvm_can_map(monkeypatch: pytest.MonkeyPatch, made: tuple[Any, Line]) -> None:
+    monkeypatch.setattr("os.posix_fallocate", lambda descriptor, _, size: os.ftruncate(descriptor, size))
+    found, line = made
+    data = np.empty(1 << 29, np.uint8)  # whose pages nobody touches
+    for tag in range(5):
+        found.receive(data, 1, tag)
+    sizes = [struct.unpack("<iq", body)[1] for kind, body in line.sent if kind == 20]
+    assert sizes[1:] == [1 << 29, 1 << 30, 1 << 30]
 
 
 def test_memory_that_nobody_closes_goes_with_its_object() -> None:

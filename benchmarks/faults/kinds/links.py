@@ -79,6 +79,9 @@ class _Link(Kind):
         folder.mkdir()
         with namespaces.two_hosts(_MEGABITS) as hosts, namespaces.cluster(hosts, folder, "1g") as properties:
             self._hosts = hosts
+            if self._seconds is None:
+                # An executor that cannot reach its driver ends by itself; by Spark's default after two minutes here.
+                scene.spark |= {"spark.executor.heartbeat.maxFailures": "10"}
             of_host = namespaces.environment(hosts[0])
             scene.prefix = tuple(hosts[0].command())
             scene.environment |= {key: value for key, value in of_host.items() if os.environ.get(key) != value}

@@ -45,7 +45,10 @@ class LaunchContestant:
 
     @property
     def name(self) -> str:
-        of = f"x{self.case.elements}" if isinstance(self.case, CollectiveCase) else f"-ddp-{self.case.model}"
+        if isinstance(self.case, CollectiveCase):
+            of = f"x{self.case.elements}" + ("-shared" if self.case.in_shared_memory else "")
+        else:
+            of = f"-ddp-{self.case.model}"
         secured = "" if self.encryption == encryption.OFF else f"-{self.encryption}"
         return f"torch-{self.sync}{secured}-{self.case.workers}{of}"
 

@@ -38,6 +38,16 @@ class Endpoint(Protocol):
     def close(self) -> None: ...
 
 
+def prepare(sync: str, place: Place) -> None:
+    """Has names that the user's code imports from `torch.distributed` mean what they do in a launch.
+
+    Raises:
+        ConfigurationError: PyTorch is missing.
+    """
+    if sync != NONE:
+        _calls_of(_distributed(sync, place))
+
+
 @contextmanager
 def ready(sync: str, endpoint: Endpoint, place: Place, timeout_s: float, settings: Mapping[str, str]) -> Iterator[None]:
     """A group over all ranks while it lasts, destroyed at its end.
@@ -103,7 +113,7 @@ def _gloo(dist: Any, endpoint: Endpoint, place: Place, timeout_s: float) -> Call
         nonlocal made
         made += 1
         own = dist.PrefixStore(f"sparkdl-{made}", store)
-        dist.init_process_group("gloo", store=own, rank=place.rank, world_size=place.size, timeout=timeout)
+        _calls_of(dist).init_process_group("gloo", store=own, rank=place.rank, world_size=place.size, timeout=timeout)
 
     return make
 
@@ -116,7 +126,7 @@ def _sparkdl(
     backend.attach(endpoint, settings)
 
     def make() -> None:
-        dist.init_process_group(
+        _calls_of(dist).init_process_group(
             backend.BACKEND,
             store=dist.HashStore(),
             rank=place.rank,
@@ -127,19 +137,16 @@ def _sparkdl(
     return make
 
 
-@contextmanager
-def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None]:
-    """While it lasts, `init_process_group` of the user's code joins the group, or makes it again after its end."""
-    original, original_new_group = dist.init_process_group, dist.new_group
-    said: set[str] = set()
+class _Joined:
+    """What the calls of the user's code find while a launch lasts."""
 
-    def say(call: str, given: Any, what: str) -> None:
-        if call not in said and place.rank == 0:
-            said.add(call)
-            named = "" if given is None else repr(given)
-            sys.stderr.write(f"sparkdl-bench: {call}({named}) {what} (backend {dist.get_backend()}).\n")
+    def __init__(self, dist: Any, place: Place, make: Callable[[], None]) -> None:
+        self._dist, self._place, self._make = dist, place, make
+        self._said: set[str] = set()
 
-    def init_process_group(backend: str | None = None, *rest: Any, **named: Any) -> None:
+    def init_process_group(self, backend: str | None = None, *rest: Any, **named: Any) -> None:
+        """Joins the group, or makes it again after its end."""
+        place = self._place
         given = {**dict(zip(("init_method", "timeout", "world_size", "rank"), rest, strict=False)), **named}
         size, rank = given.get("world_size", -1), given.get("rank", -1)
         if size not in (-1, place.size) or rank not in (-1, place.rank):
@@ -147,31 +154,66 @@ def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None
                 f"init_process_group was called with rank {rank} and world_size {size}, and this is rank {place.rank} "
                 f"of {place.size}. Leave both out, or take them from the environment variables RANK and WORLD_SIZE."
             )
-        if not dist.is_initialized():
-            with _swapped(dist, "init_process_group", original):
-                make()
-        say("init_process_group", backend, "joins the group of the launch")
+        if not self._dist.is_initialized():
+            self._make()
+        self._say("init_process_group", backend, "joins the group of the launch")
 
-    @wraps(original_new_group)
-    def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *rest: Any, **named: Any) -> Any:
-        own = dist.get_backend() if dist.is_initialized() else GLOO
-        if own != GLOO and backend is not None and str(backend).lower() != own:
-            say("new_group", backend, "makes a group of the launch's own backend")
-            backend = None
-        return original_new_group(ranks, timeout, backend, *rest, **named)
+    def backend_of_new(self, backend: Any) -> Any:
+        """The backend of a group that the user's code makes."""
+        own = self._dist.get_backend() if self._dist.is_initialized() else GLOO
+        if own == GLOO or backend is None or str(backend).lower() == own:
+            return backend
+        self._say("new_group", backend, "makes a group of the launch's own backend")
+        return None
 
-    with _swapped(dist, "init_process_group", init_process_group), _swapped(dist, "new_group", new_group):
-        yield
+    def _say(self, call: str, given: Any, what: str) -> None:
+        if call not in self._said and self._place.rank == 0:
+            self._said.add(call)
+            named = "" if given is None else repr(given)
+            sys.stderr.write(f"sparkdl-bench: {call}({named}) {what} (backend {self._dist.get_backend()}).\n")
+
+
+class _Calls:
+    """PyTorch's `init_process_group` and `new_group`, and in their places ours, for the rest of the process.
+
+    A name that was imported (`from torch.distributed import init_process_group`) keeps what it meant at that time, so
+    ours are there before the user's code is loaded, and stay: outside a launch they do what PyTorch's do.
+    """
+
+    def __init__(self, dist: Any) -> None:
+        self.joined: _Joined | None = None
+        self.init_process_group, self.new_group = init, new = dist.init_process_group, dist.new_group
+
+        @wraps(init)
+        def init_process_group(*given: Any, **named: Any) -> Any:
+            return (init if self.joined is None else self.joined.init_process_group)(*given, **named)
+
+        @wraps(new)
+        def new_group(ranks: Any = None, timeout: Any = None, backend: Any = None, *rest: Any, **named: Any) -> Any:
+            if self.joined is not None:
+                backend = self.joined.backend_of_new(backend)
+            return new(ranks, timeout, backend, *rest, **named)
+
+        for home in (dist, dist.distributed_c10d):
+            home.init_process_group, home.new_group = init_process_group, new_group
+
+
+_calls: _Calls | None = None
+
+
+def _calls_of(dist: Any) -> _Calls:
+    global _calls
+    if _calls is None:
+        _calls = _Calls(dist)
+    return _calls
 
 
 @contextmanager
-def _swapped(dist: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
-    homes = [dist, dist.distributed_c10d]
-    before = [getattr(home, name) for home in homes]
-    for home in homes:
-        setattr(home, name, function)
+def _joining(dist: Any, place: Place, make: Callable[[], None]) -> Iterator[None]:
+    """While it lasts, `init_process_group` of the user's code joins the group, or makes it again after its end."""
+    calls = _calls_of(dist)
+    calls.joined = _Joined(dist, place, make)
     try:
         yield
     finally:
-        for home, was in zip(homes, before, strict=True):
-            setattr(home, name, was)
+        calls.joined = None

@@ -101,6 +101,7 @@ class _Rank:
         os.environ.update(visible_devices(gpus, met, place.host))
         traces.know_sources(job.sources)
         collective.attach(self._endpoint, None if job.sync == GLOO else job.settings)
+        groups.prepare(job.sync, place)
         train_fn, args, kwargs = _unpickled(job.call, place)
         with groups.ready(job.sync, self._endpoint, place, job.timeout_s, job.settings):
             try:

@@ -102,13 +102,20 @@ def _zipped(script: Path) -> bytes:
         files.update(package.parent.rglob("*.py"))
     size = 0
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(files):
-            size += file.stat().st_size
-            if size > _MOST_BYTES:
+    # Files may be older than any that an archive can hold: builds that are to be the same again set their time to 0.
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
+        for file in sorted(each for each in files if each.is_file()):  # no links of an editor's that lead nowhere
+            try:
+                size += file.stat().st_size
+                if size > _MOST_BYTES:
+                    raise ConfigurationError(
+                        f"The folder of the script '{script}' holds more than {_MOST_BYTES >> 20} MiB of Python files, "
+                        "and they travel to every worker. Put the script into a folder with the files that it needs."
+                    )
+                archive.write(file, file.relative_to(script.parent))
+            except OSError as error:
                 raise ConfigurationError(
-                    f"The folder of the script '{script}' holds more than {_MOST_BYTES >> 20} MiB of Python files, and "
-                    "they travel to every worker. Put the script into a folder with the files that it needs."
-                )
-            archive.write(file, file.relative_to(script.parent))
+                    f"'{file}', which lies beside the script and would travel to every worker, cannot be read: "
+                    f"{error.strerror}. Make it readable, or put the script into a folder of its own."
+                ) from error
     return data.getvalue()

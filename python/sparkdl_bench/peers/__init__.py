@@ -139,6 +139,7 @@ class CollectiveCase:
         host_local: whether shared memory may be used; False forces sockets (TCP on loopback).
         warmup: all-reduces before the first sample.
         iterations: measured all-reduces.
+        in_shared_memory: of `torch.distributed`: whether the vector lies in memory that processes share.
     """
 
     elements: int = 814_090
@@ -146,6 +147,7 @@ class CollectiveCase:
     host_local: bool = False
     warmup: int = 200
     iterations: int = 500
+    in_shared_memory: bool = False
     kind: str = field(default="allreduce", init=False)
 
     def __post_init__(self) -> None:

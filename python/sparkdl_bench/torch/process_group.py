@@ -18,6 +18,7 @@ from sparkdl_bench.torch import all_reduce, sparse
 from sparkdl_bench.torch import tensors as t
 from sparkdl_bench.torch.homes import Homes, is_called_by_reducer
 from sparkdl_bench.torch.operations import Begun, Operations, Work
+from sparkdl_bench.torch.stages import Stages
 from sparkdl_bench.worker import Group
 from sparkdl_bench.worker.vectors import Home
 
@@ -38,7 +39,7 @@ class SparkDLProcessGroup(dist.ProcessGroup):
     def __init__(self, group: Group) -> None:
         super().__init__(group.rank, group.size)
         self._group = group
-        self._homes = Homes()
+        self._homes, self._stages = Homes(), Stages()
         self._operations = Operations(group.name, all_reduce.patience_s(group))
         self._rank, self._size = group.rank, group.size
         self._recent: deque[Work] = deque(maxlen=_HELD_WORKS)
@@ -119,8 +120,8 @@ class SparkDLProcessGroup(dist.ProcessGroup):
         if any(sparse.is_sparse(each) for each in tensors):
             return self._sum_sparse(tensors, opts)
         op, kinds = _reduction(opts), [t.elements(each) for each in tensors]
-        is_one = len(kinds) == 1 and tensors[0].is_cpu
-        home = self._home_of(tensors[0]) if is_one and is_called_by_reducer() else None
+        is_one = len(kinds) == 1 and tensors[0].is_cpu and tensors[0].layout == torch.strided
+        home = self._home_of(tensors[0], is_called_by_reducer()) if is_one else None
         begin = partial(all_reduce.begin, self._group, tensors, kinds[0], op, home) if is_one else None
         return self._run(lambda: self._all_reduce(tensors, kinds, op, home), opts, tensors, begin=begin)
 
@@ -134,8 +135,8 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
         return self._run(operation, opts)
 
-    def _home_of(self, bucket: Tensor) -> Home | None:
-        home = self._homes.of(bucket)
+    def _home_of(self, tensor: Tensor, may_move: bool = False) -> Home | None:
+        home = self._homes.of(tensor, may_move)
         if home is not None and home.vector is None:
             for gone in self._homes.gone():
                 self._group.leave(gone)
@@ -146,8 +147,10 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
     def _all_reduce(self, tensors: Sequence[Tensor], kinds: Sequence[str], op: str, home: Home | None) -> list[Tensor]:
         for tensor, kind in zip(tensors, kinds, strict=True):
-            with t.written(tensor) as data:
-                self._group.all_reduce(data, op, kind, home)
+            stage = self._stages.of(tensor)
+            place = home if stage is None else self._home_of(stage)
+            with t.written(tensor, stage) as data:
+                self._group.all_reduce(data, op, kind, place)
         return list(tensors)
 
     def reduce(self, tensors: Sequence[Tensor], opts: Any) -> Work:
@@ -319,15 +322,21 @@ class SparkDLProcessGroup(dist.ProcessGroup):
 
     def recv(self, tensors: Sequence[Tensor], source: int | None, tag: int = 0) -> Work:
         t.check(tensors)
-        own, settled = tensors[0].detach(), t.settled(tensors)
-        flat = t.flat(own)
+        settled = t.settled(tensors)
+        flat = t.flat(tensors[0].detach())
+        lies_there = flat.data_ptr() == tensors[0].data_ptr()
         work = Work(devices=t.devices(tensors))
 
         def finish(done: Future[int]) -> None:
             error = done.exception()
-            if error is None and flat is not own:
-                settled()
-                own.copy_(flat)
+            if error is None and not lies_there:
+                try:
+                    settled()
+                    # In this thread the caller's inference mode does not hold, and its tensors are written in it alone.
+                    with torch.inference_mode(tensors[0].is_inference()):
+                        tensors[0].detach().copy_(flat)
+                except Exception as refused:  # what a callback of a future raises nobody would hear of
+                    error = refused
             work.finish(list(tensors), error, -1 if error else done.result())
 
         self._group.receive(t.read(flat), source, tag).add_done_callback(finish)

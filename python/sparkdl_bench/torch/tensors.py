@@ -115,10 +115,14 @@ def read(tensor: torch.Tensor) -> Bytes:
 
 
 @contextmanager
-def written(tensor: torch.Tensor) -> Iterator[Bytes]:
-    """Bytes to write into, which become the tensor's values at the end."""
+def written(tensor: torch.Tensor, stage: torch.Tensor | None = None) -> Iterator[Bytes]:
+    """Bytes to write into, which become the tensor's values at the end.
+
+    Args:
+        stage: they lie in this one, of the tensor's type and shape.
+    """
     own = tensor.detach()
-    held = flat(own)
+    held = flat(own) if stage is None else stage.copy_(own)
     yield read(held)
     if held is not own:
         own.copy_(held)

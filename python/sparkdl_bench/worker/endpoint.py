@@ -263,8 +263,12 @@ class Endpoint:
             with self._sending:
                 self._check()
                 expected = self._wire.send(kind, body)
-            number, answer = self._wire.receive()
-            if number != expected:  # of a request whose answer came too late
+            number, answer, error = self._wire.receive_any()
+            while 0 < number < expected:  # of requests whose answers came too late
+                number, answer, error = self._wire.receive_any()
+            if error is not None:
+                raise error
+            if number != expected:
                 raise RunFailedError(f"The executor's JVM answered request {number} in place of {expected}.")
             return answer
 

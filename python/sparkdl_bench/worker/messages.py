@@ -119,7 +119,7 @@ class Messages:
         at = self._arena.take(size)
         if at is None:
             # What is under way keeps its place in the old one.
-            before, self._arena = self._arena, _Arena(max(2 * self._arena.memory.size, size))
+            before, self._arena = self._arena, _Arena(max(min(2 * self._arena.memory.size, MOST_BYTES), size))
             self._close_if_done(before)
             self._tell_memory()
             at = self._arena.take(size)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.worker._memory import Memory
 from sparkdl_bench.worker._wire import Wire
 
@@ -16,6 +17,8 @@ _MEMORY = struct.Struct("<iq")
 _STEP = struct.Struct("<qi")
 _ROWS = struct.Struct("<i")
 _SLOTS = 2
+# What a JVM can map at once.
+_MOST_BYTES = (1 << 31) - 1
 
 
 class Taken(NamedTuple):
@@ -53,6 +56,11 @@ class Rows:
         self._slot_bytes = self._capacity * (4 * self._width + 8 + 4)
         self._under_way: _Asked | None = None
         self._slot = 0
+        if _SLOTS * self._slot_bytes > _MOST_BYTES:
+            raise ConfigurationError(
+                f"A rank's part of a batch, {self._capacity} rows of {self._width} values, takes {self._slot_bytes} "
+                f"bytes; valid are up to {_MOST_BYTES // _SLOTS}. Make the batch smaller, or train with more workers."
+            )
         self._memory = Memory(_SLOTS * self._slot_bytes)
         try:
             self._wire.ask(_MAP, _MEMORY.pack(self._memory.descriptor, self._memory.size))

@@ -15,6 +15,7 @@ import sparkdlbench.train.{
   RankReports,
   RendezvousClient
 }
+import sparkdlbench.transport.mpi.MpiJob
 import sparkdlbench.worker.{DriverLink, Launches, WorkerEndpoint, WorkerFlush, WorkerMessage}
 
 import java.util.{Collections, Map => JMap}
@@ -38,7 +39,9 @@ final class SparkDLPlugin extends SparkPlugin {
     override def init(context: SparkContext, plugin: PluginContext): JMap[String, String] = {
       ShuffleManagers.wrapBeforeItIsMade(plugin.conf)
       TrainingTab.attach(context)
-      WorkerEndpoint.removeLeft() // of a run that ends before its first task no executor would
+      // Of a run that ends before its first task no executor would.
+      WorkerEndpoint.removeLeft()
+      MpiJob.removeLeft()
       Collections.emptyMap()
     }
 

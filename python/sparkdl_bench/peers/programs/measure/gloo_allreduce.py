@@ -43,6 +43,8 @@ def measured(rank: int, case: dict[str, Any]) -> tuple[list[float], bool]:
     # Zeros stay zeros when summed in place, so nothing needs to be refilled between the timed calls; written once, so
     # that every page really is memory of its own.
     values = torch.ones(case["elements"]).mul_(0)
+    if case.get("in_shared_memory"):
+        values.share_memory_()
     dist.barrier()
     samples_ms = time_steps(lambda _: dist.all_reduce(values), case["warmup"], case["iterations"])
     correct = _is_correct(rank, case) and correct

@@ -1,7 +1,8 @@
 package sparkdlbench.ml
 
+import org.apache.spark.internal.Logging
 import org.apache.spark.ml.linalg.SQLDataTypes
-import org.apache.spark.sql.functions.{coalesce, col, isnan, lit, max}
+import org.apache.spark.sql.functions.{coalesce, col, collect_set, floor, isnan, lit, max, size, when}
 import org.apache.spark.sql.types.{ArrayType, BooleanType, DataType, NumericType, StringType, StructType}
 import org.apache.spark.sql.{Column, DataFrame, Dataset, SparkSession}
 import sparkdlbench.common.{ConfigurationException, Json}
@@ -15,7 +16,7 @@ import scala.jdk.CollectionConverters._
 import scala.util.Try
 
 /** Trains on the rows of a DataFrame, as the estimators of Spark ML do; Python's `sparkdl_bench.ml` goes by the same rules. */
-object NetTraining {
+object NetTraining extends Logging {
   private val Features = "features"
   private val Label = "label"
   private val Validation = "validation"
@@ -216,7 +217,9 @@ object NetTraining {
     val label = own.getLabelCol
     val ignored = asked.get("loss.ignore_label").flatMap(text => Try(text.trim.toInt).toOption)
     val counted = ignored.fold(rows)(label => rows.filter(col(Label) =!= label))
-    val found = counted.filter(!isnan(col(Label))).agg(max(Label)).head()
+    val isClass = col(Label) >= 0 && col(Label) < MostCounted && col(Label) === floor(col(Label))
+    val different = size(collect_set(when(isClass, col(Label)))) // ids and years are not collected
+    val found = counted.filter(!isnan(col(Label))).agg(max(Label), different).head()
     if (found.isNullAt(0))
       throw new ConfigurationException(
         s"No row has a label in the column '$label' (labelCol), so there is nothing to learn."
@@ -227,8 +230,17 @@ object NetTraining {
         s"The largest label in the column '$label' (labelCol) is $largest. Labels are 0, 1, … up to ${MostCounted - 1}. Number them with StringIndexer of " +
           "Spark ML; to predict numbers, use SparkDLRegressor; for more classes, say how many: key 'data.classes' of the parameter settings."
       )
+    gaps(label, found.getInt(1), largest.toInt).foreach(told => logWarning(told))
     largest.toInt + 1
   }
+
+  /** What to say of labels that count from 1, or are numbers of something else; `present`: how many different ones there are. */
+  private[ml] def gaps(column: String, present: Int, largest: Int): Option[String] =
+    Option.when(present < largest + 1)(
+      s"The column '$column' (labelCol) holds $present different labels and the largest is $largest, so ${largest + 1 - present} of the ${largest + 1} " +
+        s"classes, 0 to $largest, have no row: the net learns never to answer them. Number the labels without gaps, for instance with StringIndexer of " +
+        "Spark ML, if they are not meant."
+    )
 
   private def typeOf(schema: StructType, name: String): Option[DataType] =
     schema.fields.find(_.name == name).map(_.dataType)

@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import org.apache.spark.sparkdlbench.BarrierMeeting
+import org.apache.spark.sparkdlbench.{BarrierMeeting, SparkCodecs}
 import org.apache.spark.{BarrierTaskContext, SparkEnv}
 import sparkdlbench.algorithm.RankAlgorithm
 import sparkdlbench.collective.{Announcements, VectorGather, VectorMean}
@@ -93,6 +93,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
     checkComplete()
     val executor = ExecutorRuns.acquire(setup)
     val done = Outcome.of {
+      SparkCodecs.load()
       tell("builds its engine and opens its data")
       val rank = new RankState(setup, group.rank, executor)
       val trained = Outcome.of {

@@ -1,5 +1,6 @@
 package sparkdlbench.train
 
+import org.apache.spark.sparkdlbench.SparkCodecs
 import org.apache.spark.{BarrierTaskContext, HashPartitioner, SparkContext, TaskContext}
 import sparkdlbench.common.Failures
 import sparkdlbench.config.RunKeys
@@ -136,6 +137,7 @@ final class StageLoop(sc: SparkContext) extends TrainingLoop {
 
   /** The results leave through a shuffle, because Spark retries a failed barrier stage only where it is not the last. */
   private def runStage(setup: RunSetup): Array[RankOutcome] = {
+    SparkCodecs.load()
     sc.setJobGroup(setup.runId, "sparkdl-bench training", interruptOnCancel = false)
     val shipped = sc.broadcast(setup)
     try

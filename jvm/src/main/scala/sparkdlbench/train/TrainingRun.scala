@@ -2,6 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.spark.SparkContext
+import org.apache.spark.internal.Logging
 import org.apache.spark.sparkdlbench.{ShuffleManagers, SparkFacts}
 import org.apache.spark.util.SerializableConfiguration
 import sparkdlbench.algorithm.Algorithm
@@ -301,7 +302,7 @@ final class TrainingRun private (
   )
 }
 
-object TrainingRun {
+object TrainingRun extends Logging {
 
   /** Longest wait for Spark's listeners at a run's end. */
   private val ListenersMillis = 20000L
@@ -320,6 +321,8 @@ object TrainingRun {
     val choice = TransportChoice.in(sc, wanted)
     val checked = choice.settings
     SessionCheck.check(sc, checked)
+    if (choice.isSlower)
+      logWarning(s"Each step takes Spark jobs, many times as long as without them; ${choice.line.get}.")
     val (startNanos, startMillis) = (System.nanoTime(), System.currentTimeMillis()) // before the data are touched
     val range = RunKeys.workerRange(checked)
     val (setup, memory) = plan(sc, SessionCheck.numbered(sc, checked), range)

@@ -20,6 +20,9 @@ import sparkdlbench.transport.TransportVariant.Auto
 final case class TransportChoice(settings: Settings, asked: String, reason: Option[String]) {
   def name: String = settings(RunKeys.transport)
 
+  /** Whether each step takes Spark jobs, and nobody has asked for that. */
+  def isSlower: Boolean = asked == Auto && TransportChoice.isOfJobs(name)
+
   /** For a terminal; None where the user named it. */
   def line: Option[String] = reason.map(why => s"transport $name: $why")
 }
@@ -30,6 +33,8 @@ object TransportChoice {
 
   /** The fastest first. */
   private[train] val candidates: Seq[String] = streams +: jobs
+
+  private def isOfJobs(name: String): Boolean = jobs.contains(name)
 
   /** In a session that runs. */
   def in(sc: SparkContext, settings: Settings): TransportChoice =

@@ -3,7 +3,7 @@ package sparkdlbench.worker
 import com.fasterxml.jackson.databind.JsonNode
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import sparkdlbench.common.{Json, RunFailedException}
+import sparkdlbench.common.{ConfigurationException, Json, RunFailedException}
 import sparkdlbench.train.CheckpointFolder
 
 import java.io.IOException
@@ -62,8 +62,15 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
 
   private def in(words: JsonNode, done: String)(use: CheckpointFolder => String): String = {
     val folder = WorkerConnection.text(words, "folder")
-    try use(new CheckpointFolder(new Path(folder), hadoop))
-    catch {
+    try {
+      val path = new Path(folder)
+      // Relative to the executor's working folder, which is another one for each executor.
+      if (!path.isAbsolute && path.getFileSystem(hadoop).getUri.getScheme == "file")
+        throw new ConfigurationException(
+          s"The folder '$folder' for checkpoints would be another one on each executor. Give its whole path, or a URI such as hdfs:///user/me/run-7."
+        )
+      use(new CheckpointFolder(path, hadoop))
+    } catch {
       // An IllegalArgumentException is a path or a file system that is none.
       case cause @ (_: IOException | _: IllegalArgumentException) if !cause.isInstanceOf[ProtocolException] =>
         throw new RunFailedException(

@@ -1,5 +1,9 @@
 package sparkdlbench.ml
 
+import org.apache.logging.log4j.core.appender.AbstractAppender
+import org.apache.logging.log4j.core.config.{Configurator, Property}
+import org.apache.logging.log4j.core.{LogEvent, Logger}
+import org.apache.logging.log4j.{Level, LogManager}
 import org.apache.spark.ml.classification.LogisticRegression
 import org.apache.spark.ml.evaluation.{MulticlassClassificationEvaluator, RegressionEvaluator}
 import org.apache.spark.ml.feature.{IndexToString, StringIndexer, VectorAssembler}
@@ -14,6 +18,8 @@ import sparkdlbench.LocalSpark
 import sparkdlbench.common.{ConfigurationException, Json}
 
 import java.nio.file.{Files, Path}
+import java.util.concurrent.ConcurrentLinkedQueue
+import scala.jdk.CollectionConverters._
 
 /** The estimators of a JVM team beside Spark ML's own: the same idioms on the same rows. */
 class SparkMlSuite extends AnyFunSuite with LocalSpark {
@@ -50,6 +56,22 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
 
   private def accuracy(frame: DataFrame): Double =
     new MulticlassClassificationEvaluator().setMetricName("accuracy").evaluate(frame)
+
+  /** What NetTraining says in the log meanwhile. */
+  private def logged(what: => Any): Seq[String] = {
+    val lines = new ConcurrentLinkedQueue[String]
+    val name = NetTraining.getClass.getName.stripSuffix("$")
+    Configurator.setLevel(name, Level.WARN)
+    val logger = LogManager.getLogger(name).asInstanceOf[Logger]
+    val appender = new AbstractAppender("suite", null, null, true, Property.EMPTY_ARRAY) {
+      override def append(event: LogEvent): Unit = lines.add(event.getMessage.getFormattedMessage): Unit
+    }
+    appender.start()
+    logger.addAppender(appender)
+    try what
+    finally logger.removeAppender(appender)
+    lines.asScala.toSeq
+  }
 
   private def refused(what: => Any): String = intercept[ConfigurationException](what).getMessage
 
@@ -254,6 +276,15 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     assert(read.getModel == Map("name" -> "mlp", "hidden" -> "100,50"))
     assert(read.getWorkers == "2..8" && read.getInitialModel == "" && read.getClassWeights == "1.0,2.5")
     assert(read.getSettings == Map("learning_rate" -> "0.1", "schedule.name" -> "cosine", "seed" -> "7"))
+  }
+
+  test("classes that no row has are told") {
+    val plain = rows.select(col("features"), col("label").cast("int").as("label")) // without StringIndexer's names
+    def fitted(frame: DataFrame) = logged(classifier().setEpochs(1).fit(frame))
+    assert(fitted(plain).isEmpty)
+    val told = fitted(plain.withColumn("label", col("label") * 2 + 1)).mkString
+    assert(told.contains("holds 3 different labels and the largest is 5, so 3 of the 6 classes"))
+    assert(told.contains("StringIndexer"))
   }
 
   test("what cannot be trained on is refused by name") {

@@ -21,6 +21,11 @@ class TransportChoiceSuite extends AnyFunSuite {
     assert(chosen(lacking).line.contains("transport block-manager: the session lacks the plugin"))
   }
 
+  test("jobs that nobody asked for are known as such") {
+    assert(chosen(lacking).isSlower && chosen(None, "topology" -> "tree").isSlower)
+    assert(!chosen(None).isSlower && !chosen(lacking, "transport" -> "block-manager").isSlower)
+  }
+
   test("a topology of the driver takes the one transport that carries it") {
     assert(chosen(None, "topology" -> "tree").name == "shuffle")
     assert(chosen(lacking, "topology" -> "tree").name == "shuffle")

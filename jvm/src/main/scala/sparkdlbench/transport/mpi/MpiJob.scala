@@ -64,7 +64,7 @@ private[mpi] final class MpiJob(
   }
 }
 
-private[mpi] object MpiJob extends Logging {
+private[sparkdlbench] object MpiJob extends Logging {
   private val CloseMillis = 3000L
   private val SaidMillis = 15000L
   private val PollMillis = 10L
@@ -85,10 +85,14 @@ private[mpi] object MpiJob extends Logging {
       |printf '%s' "$*" > "$folder/.launch-$host" && mv "$folder/.launch-$host" "$folder/launch-$host"
       |""".stripMargin
 
-  /** Starts the job; a collective call. It returns when all ranks of MPI have proved to each other that they know the run's secret. */
-  def start(group: GroupContext, python: Path, launcher: () => Path, options: Seq[String]): MpiJob = {
-    val executor = ExecutorAddress.here
+  /** Removes what ranks of this host that were killed have left. */
+  def removeLeft(): Unit =
     MappedFile.removeLeftFolders(Paths.get(System.getProperty("java.io.tmpdir")), FolderPrefix)
+
+  /** Starts the job; a collective call. It returns when all ranks of MPI have proved to each other that they know the run's secret. */
+  private[mpi] def start(group: GroupContext, python: Path, launcher: () => Path, options: Seq[String]): MpiJob = {
+    val executor = ExecutorAddress.here
+    removeLeft()
     val folder = Files.createTempDirectory(
       FolderPrefix,
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"))

@@ -130,6 +130,8 @@ MUTANTS = (
     ),
     Listed(INTERVAL, "statistics/__init__.py", "CONFIDENCE = 0.95", "CONFIDENCE = 0.5", ("tests/statistics", RULER)),
     Listed(INTERVAL, "statistics/__init__.py", "(1 - CONFIDENCE) / 2 * 100", "(1 - 0.5) / 2 * 100"),
+    Listed(INTERVAL, "statistics/__init__.py", "np.interp(CONFIDENCE", "np.interp(0.5", ("tests/statistics",)),
+    Listed(INTERVAL, "statistics/__init__.py", "FEWEST_RESAMPLED = 5", "FEWEST_RESAMPLED = 2", ("tests/statistics",)),
     Listed(
         INTERVAL,
         "statistics/inference.py",

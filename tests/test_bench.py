@@ -90,12 +90,21 @@ class TestStatistics:
         assert statistics.blocks([1], 2) == []
 
     def test_the_interval_of_constant_trials_is_a_point(self) -> None:
-        interval = statistics.ratio_interval([2, 2, 2], [4, 4])
-        assert (interval.low, interval.high) == (0.5, 0.5)
+        for few in (statistics.ratio_interval([2, 2, 2], [4, 4]), statistics.ratio_interval([2] * 5, [4] * 6)):
+            assert few is not None
+            assert (few.low, few.high) == (0.5, 0.5)
+
+    def test_few_trials_that_differ_are_no_point(self) -> None:
+        interval = statistics.ratio_interval([2.0, 2.1], [4.0, 4.0])
+        assert interval is not None
+        assert interval.low < 0.4
+        assert interval.high > 0.6
 
     def test_the_interval_holds_the_ratio_and_widens_with_the_spread(self) -> None:
         narrow = statistics.ratio_interval([9, 10, 11], [20, 20, 20])
         wide = statistics.ratio_interval([5, 10, 15], [20, 20, 20])
+        assert narrow is not None
+        assert wide is not None
         assert narrow.low <= 0.5 <= narrow.high
         assert wide.high - wide.low > narrow.high - narrow.low
 
@@ -167,6 +176,18 @@ class TestTrials:
         assert (outcome.ours_ms, outcome.theirs_ms, outcome.ratio) == (10.0, 20.0, 0.5)
         assert outcome.met
         assert outcome.trials == 2
+
+    def test_few_trials_have_an_interval_by_their_spread_and_one_has_none(self, result_file: ResultFile) -> None:
+        outcomes = []
+        for number, ms in enumerate((9.0, 10.0), start=1):
+            result_file.add("ours", number, Trial([ms], 1, {}))
+            result_file.add("theirs", number, Trial([2 * ms], 1, {}))
+            outcomes.append(trials.compare(Comparison("x", "ours", "theirs", None), result_file))
+        one, two = outcomes
+        assert (one.low, one.high) == (None, None)
+        # A bootstrap would end at 9 / 20 and 10 / 18. By hand: the two means of logarithms have a standard error of
+        # ln(10 / 9) / 2 each, their difference one of 0.0745; t of 2 degrees of freedom is 4.3027.
+        assert (two.low, two.high) == pytest.approx((0.5 * 0.7257, 0.5 * 1.3779), rel=1e-3)
 
     def test_a_target_that_is_missed_says_so(self, result_file: ResultFile) -> None:
         result_file.add("ours", 1, Trial([3.0], 1, {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +42,8 @@ def temporary(folder: Path, named: Path | None = None) -> list[str]:
         named: a folder there that the run has told its user of.
     """
     found = [*sorted(folder.glob("sparkdl*")), *sorted(folder.glob("spark-*/**/sparkdl-*"))]
-    return [f"temporary {each}" for each in found if each != named]
+    kept = folder / f"sparkdl-bench-{getpass.getuser()}"  # unpacked natives, which the user's next session takes
+    return [f"temporary {each}" for each in found if each not in (named, kept)]
 
 
 def partial(folder: Path) -> list[str]:

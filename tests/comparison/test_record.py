@@ -396,9 +396,10 @@ def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made
     facts = {"threads": 1, "seconds_total": 4.0, "seconds_prepare": 0.5, "seconds_evaluation": 0.3, "history": []}
     rates = [
         of_peer(tmp_path, plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
-        for rows in ({}, {"train_rows": 20}, {"train_rows": 200})
+        for rows in ({}, {"train_rows": 20}, {"train_rows": 192}, {"train_rows": 200})
     ]
-    assert rates == [128.0, 80.0, 128.0]
+    # An epoch's last step has what is left: of 200 rows the seventh has 8.
+    assert rates == pytest.approx([128.0, 80.0, 128.0, 200 / 7 / 0.25])
 
 
 def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -> None:

@@ -381,6 +381,14 @@ class TestFactors:
         )
         assert list(apart.two_ways(TOTAL)) == [("variant", "batch")]
 
+    def test_two_ways_of_variance_hold_a_third_factor_still(self) -> None:
+        """Its levels would pass for trials, and what it does for chance."""
+        points = [(variant, workers, batch) for variant in "xy" for workers in "12" for batch in ("16", "256")]
+        names = ("variant", "workers", "batch")
+        assert varied(*points, names=names).two_ways(TOTAL) == {}
+        still = [point for point in points if point[2] == "16"]
+        assert list(varied(*still, names=names).two_ways(TOTAL)) == [("variant", "workers")]
+
     def test_variances_are_of_logarithms_of_groups_with_two_trials(self) -> None:
         found = analysis(
             *(way(name, value, number=at) for name in ("a", "b") for at, value in ((1, 1.0), (2, 2.0))), way("c", 50.0)

@@ -14,7 +14,7 @@ from scipy import stats
 from sparkdl_bench.report import lines, tables
 from sparkdl_bench.report.analysis import Analysis
 from sparkdl_bench.report.answer import answer, break_even
-from sparkdl_bench.report.break_even import BreakEven, _fieller, _kind
+from sparkdl_bench.report.break_even import BreakEven, _break_even, _fieller, _kind
 from sparkdl_bench.report.decision import decide, fixed_and_steady
 from sparkdl_bench.statistics import Interval
 
@@ -134,11 +134,83 @@ def test_where_steps_do_not_vary_fieller_s_interval_is_welch_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "less", "kind"),
-    [(0.0, 1.0, "from the first step"), (-1.0, 0.0, "from the first step"), (1.0, 0.0, "never"), (0.0, -1.0, "never")],
+    ("start", "step", "kind"),
+    [
+        ((-2.0, -1.0), (-2.0, -1.0), "from the first step"),
+        ((1.0, 2.0), (1.0, 2.0), "never"),
+        # Who is equal in one part is ahead by the other.
+        ((0.0, 0.0), (-2.0, -1.0), "from the first step"),
+        ((-2.0, -1.0), (0.0, 1e-10), "from the first step"),
+        ((1.0, 2.0), (-1e-10, 0.0), "never"),
+        ((0.0, 0.0), (1.0, 2.0), "never"),
+        ((0.0, 0.0), (0.0, 0.0), "unknown"),
+        # An interval that holds 0 tells nothing, however clear the other is.
+        ((-2.0, -1.0), (-2.0, 0.01), "unknown"),
+        ((-2.0, 0.0), (-2.0, -1.0), "unknown"),
+        ((1.0, 2.0), (-1e-8, 2.0), "unknown"),
+        ((-0.01, 2.0), (1.0, 2.0), "unknown"),
+        ((0.0, 0.0), (-1e-10, 1.0), "unknown"),
+    ],
 )
-def test_who_is_equal_in_one_part_is_ahead_by_the_other(more: float, less: float, kind: str) -> None:
-    assert _kind(more, less, None, None) == kind
+def test_who_seems_ahead_in_both_parts_is_where_both_intervals_say_so(
+    start: tuple[float, float], step: tuple[float, float], kind: str
+) -> None:
+    assert _kind(Interval(*start), Interval(*step), None) == kind
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "high", "kind"),
+    [
+        ((1.0, 2.0), (-2.0, -1.0), 9.0, "after"),
+        ((-2.0, -1.0), (1.0, 2.0), 9.0, "until"),
+        # It may have been ahead from the first step on: the interval of the steps begins at 0.
+        ((-1.0, 2.0), (-2.0, -1.0), 9.0, "after"),
+        ((1.0, 2.0), (-2.0, -1.0), float("inf"), "unknown"),
+        ((1.0, 2.0), (-2.0, 0.1), 9.0, "unknown"),
+        # A difference by rounding is none that somebody has to make up for.
+        ((0.0, 1e-10), (-2.0, -1.0), 9.0, "from the first step"),
+        ((1.0, 2.0), (-1e-10, 0.0), 9.0, "never"),
+    ],
+)
+def test_one_overtakes_the_other_where_steps_differ(
+    start: tuple[float, float], step: tuple[float, float], high: float, kind: str
+) -> None:
+    assert _kind(Interval(*start), Interval(*step), Interval(0.0, high)) == kind
+
+
+@pytest.mark.parametrize(("trials", "together"), [(2, 0.0), (5, 0.0), (5, 1.0), (10, -1.0)])
+def test_of_equal_ways_about_one_in_twenty_seems_to_differ(trials: int, together: float) -> None:
+    """8 ± 0.5 s to start, 5 ± 0.2 ms per step; a trial that starts late has slow steps, quick ones, or either."""
+    random = np.random.default_rng(11)
+    group = beside((8.0, 5.0), (8.0, 5.0), trials=1).groups[0]
+    kinds = []
+    for _ in range(500):
+        noise = random.normal(0.0, 1.0, (2, trials, 2))
+        noise[:, :, 1] = noise[:, :, 1] if together == 0 else together * noise[:, :, 0]
+        sides = np.array([8.0, 5e-3]) + noise * np.array([0.5, 0.2e-3])
+        kinds.append(_break_even(group, group, *sides).kind)
+    assert len(kinds) - kinds.count("unknown") <= 0.07 * len(kinds)
+
+
+def test_one_clock_times_all_groups() -> None:
+    """Cells that share an application do not know how long their user waited; peers beside them do."""
+    random = np.random.default_rng(12)
+    records = []
+    for name, workers, waited in (("peer", 1, True), ("ours", 2, False)):
+        for number in range(1, 6):
+            seconds = float(random.normal(2.0, 0.001)) + 0.006 * STEPS
+            # The peer's command has taken 6 s before its clock began.
+            metrics = {"seconds_total": seconds, "seconds_waited": seconds + 6.0 if waited else None}
+            record = trained(name, workers, 0.0, 5.0, number)
+            records.append({**record, "metrics": {**record["metrics"], **metrics}})
+    analysis = comparisons.comparison(records)
+    assert [row.fixed_s for row in fixed_and_steady(analysis)] == pytest.approx([2.0, 2.0], abs=0.01)
+    assert [row.ms_per_step for row in fixed_and_steady(analysis)] == pytest.approx([6.0, 6.0])
+    assert only(analysis).more_to_start_s == pytest.approx(0.0, abs=0.01)
+    assert "by the runs' own clocks" in tables.fixed_and_steady(analysis).note
+    # Where all of them know it, from the command.
+    peers = comparisons.comparison(records[:5])
+    assert [row.fixed_s for row in fixed_and_steady(peers)] == pytest.approx([8.0], abs=0.01)
 
 
 def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter() -> None:
@@ -167,6 +239,8 @@ def test_two_workers_win_after_so_many_steps_and_rows_though_the_run_was_shorter
         ((3.0, 4.0), "from the first step", "two is ahead of one from the first step: 1 s less to start, 1 ms less"),
         ((3.0, 9.0), "until", "two is ahead of one for about the first 250 steps"),
         ((9.8, 4.99), "unknown", "When two overtakes one is not known: 5.8 s more to start, 0.01 ms less per step"),
+        ((3.0, 4.99), "unknown", "When two overtakes one is not known: 1 s less to start, 0.01 ms less per step"),
+        ((4.01, 5.5), "unknown", "When two overtakes one is not known: 0.01 s more to start, 0.5 ms more per step"),
     ],
 )
 def test_where_there_is_no_such_number_it_says_why(two: tuple[float, float], kind: str, said: str) -> None:

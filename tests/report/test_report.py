@@ -1173,6 +1173,62 @@ def test_runs_that_differ_in_a_key_are_no_trials_of_one_group(tmp_path: Path) ->
     assert not any("shared one machine" in line for line in findings.recommendation(analysis))
 
 
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ({"host": {"cpu": "B", "cores": 64}}, "several machines"),
+        ({"commit": "b" * 40}, "commit several"),
+        ({"versions": {"spark": "3.5.9"}}, "A, 2 cores"),
+    ],
+)
+def test_runs_of_other_machines_commits_and_sparks_are_no_trials_of_one_group(
+    tmp_path: Path, where: dict[str, Any], told: str
+) -> None:
+    first = {"host": {"cpu": "A", "cores": 2}, "commit": "a" * 40, "versions": {"spark": "4.1.4"}}
+    for name, more in (("one", {}), ("two", {}), ("other", where)):
+        folder = tmp_path / f"20260102-{name}"
+        _write_run(folder, "block-stream")
+        run = {"configuration": {"name": "x"}, "threads_per_worker": 1, **first, **more}
+        (folder / "run.json").write_text(json.dumps(run))
+    analysis = analyse(load([tmp_path]).comparisons[0])
+    assert sorted(len(group.records) for group in analysis.groups) == [1, 2]
+    assert told in " · ".join(findings.circumstances(analysis.comparison.content))
+
+
+def test_what_a_run_does_not_say_of_itself_makes_no_group(tmp_path: Path) -> None:
+    for name, more in (("one", {"host": {"cpu": "A", "cores": 2}, "commit": "a" * 40}), ("two", {})):
+        folder = tmp_path / f"20260102-{name}"
+        _write_run(folder, "block-stream")
+        (folder / "run.json").write_text(json.dumps({"configuration": {"name": "x"}, "threads_per_worker": 1, **more}))
+    assert len(analyse(load([tmp_path]).comparisons[0]).groups[0].records) == 2
+
+
+def test_a_peer_as_it_is_and_tuned_are_two_groups(tmp_path: Path) -> None:
+    for name, tuned in (("one", False), ("two", True)):
+        folder = tmp_path / f"20260102-{name}"
+        _write_run(folder, "block-stream")
+        run = {"configuration": {"name": "x"}, "kind": "peer", "peer": "pytorch", "tuned": tuned}
+        (folder / "run.json").write_text(json.dumps({**run, "commit": name}))
+    analysis = analyse(load([tmp_path]).comparisons[0])
+    assert sorted(group.factors["variant"] for group in analysis.groups) == ["pytorch", "pytorch, tuned"]
+
+
+def test_a_launch_stands_beside_runs_of_several_batches(tmp_path: Path) -> None:
+    for name, batch in (("launch", 32), ("one", 32), ("two", 64)):
+        folder = tmp_path / f"20260102-{name}"
+        _write_run(folder, "block-stream")
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps({**summary, "batch": batch}))
+        if name == "launch":
+            run = {"configuration": {"name": "x"}, "kind": "launch", "function": "train.py"}
+            (folder / "run.json").write_text(json.dumps(run))
+    results = load([tmp_path])
+    analysis = analyse(results.comparisons[0])
+    assert len(analysis.groups) == 3
+    assert analysis.two_ways("seconds_total") == {}
+    assert "train.py by launch" in html.page(results)
+
+
 @pytest.mark.parametrize("written", [True, False])
 def test_a_cancelled_run_is_cancelled_in_the_report(written: bool, tmp_path: Path) -> None:
     """Args: written: whether the JVM could still write the summary, with variant and workers."""

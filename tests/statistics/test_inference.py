@@ -146,6 +146,47 @@ def test_the_geometric_mean_s_interval_covers_the_truth(trials: int) -> None:
     assert 0.93 <= covered / 1000 <= 0.97
 
 
+@pytest.mark.parametrize("df", [1, 1.01, 1.5, 2, 2.7, 3, 4, 8, 30.5, 200])
+def test_student_s_t_as_scipy(df: float) -> None:
+    assert statistics.student_t(df) == pytest.approx(float(stats.t.ppf(0.975, df)), rel=1e-5)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(2, 2), (3, 3), (4, 4), (2, 3), (4, 9), (9, 3)])
+def test_of_fewer_than_five_trials_the_interval_is_welch_s(ours: int, theirs: int) -> None:
+    random = np.random.default_rng(13)
+    sides = [random.lognormal(1.0, spread, trials).tolist() for spread, trials in ((0.05, ours), (0.2, theirs))]
+    found, expected = statistics.ratio_interval(*sides), inference.ratio(*sides)
+    assert found is not None
+    assert expected is not None
+    assert (found.low, found.high) == pytest.approx((expected.interval.low, expected.interval.high), rel=1e-4)
+
+
+def test_of_five_trials_the_interval_is_a_bootstrap() -> None:
+    found = statistics.ratio_interval([1.0, 1.1, 1.2, 1.3, 9.0], [1.0] * 5)
+    assert found is not None
+    # It ends at what was seen.
+    assert 1.0 <= found.low < found.high <= 9.0
+    assert statistics.ratio_interval([1.0], [1.0] * 5) is None
+    assert statistics.ratio_interval([1.0] * 5, [1.0]) is None
+    assert statistics.ratio_interval([0.0, 1.0], [1.0, 1.0]) is None  # zero has no logarithm
+    assert statistics.ratio_interval([0.0] * 5, [1.0] * 5) == statistics.Interval(0.0, 0.0)
+
+
+@pytest.mark.parametrize("trials", [2, 3, 4, 5])
+@pytest.mark.parametrize("spreads", [(0.05, 0.05), (0.02, 0.1)])
+def test_the_interval_of_a_ratio_covers_the_truth(
+    trials: int, spreads: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
+    random = np.random.default_rng(14)
+    covered = 0
+    for _ in range(1000):
+        found = statistics.ratio_interval(*(random.lognormal(0.0, spread, trials).tolist() for spread in spreads))
+        assert found is not None
+        covered += found.low <= 1.0 <= found.high
+    assert 0.92 <= covered / 1000 <= 0.99
+
+
 @pytest.mark.parametrize("trials", [5, 10])
 @pytest.mark.parametrize("kind", ["normal", "lognormal"])
 def test_equal_variants_differ_in_3_to_7_of_100_repetitions(trials: int, kind: str) -> None:

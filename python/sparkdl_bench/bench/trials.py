@@ -32,7 +32,8 @@ class Outcome:
     """A comparison's numbers. Milliseconds per step; p90 over all blocks of all trials.
 
     Attributes:
-        low, high: 95 % bootstrap interval of the ratio over the trials; None where a side has one trial alone.
+        low, high: 95 % interval of the ratio over the trials, by `statistics.ratio_interval`: a bootstrap with five
+            trials and more, Welch's on logarithms with fewer; None where a side has one trial alone.
         trials: of the side that has fewer.
         ours_drift, theirs_drift: median over the trials of each trial's drift.
     """
@@ -102,7 +103,7 @@ def compare(comparison: Comparison, file: ResultFile) -> Outcome:
     )
     ours_ms, theirs_ms = statistics.median(ours_medians), statistics.median(theirs_medians)
     trials = min(len(ours), len(theirs))
-    interval = statistics.ratio_interval(ours_medians, theirs_medians) if trials > 1 else None
+    interval = statistics.ratio_interval(ours_medians, theirs_medians)
     return Outcome(
         title=comparison.title,
         ours=comparison.ours,

@@ -97,6 +97,7 @@ def write(place: Path, peer: Peer, case: FitCase, settings: Mapping[str, str], d
             "name": settings.get("name", peer.name),
             "kind": "peer",
             "peer": peer.name,
+            "tuned": case.tuned,
             "peer_facts": own,
             "requirements": list(peer.requirements),
             "needs": peer.needs,

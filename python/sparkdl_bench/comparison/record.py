@@ -90,7 +90,7 @@ def of_run(
     history = _history(results.history, times)
     workers, threads = int(summary["workers"]), int(run.get("threads_per_worker", 1))
     final, batch = summary["final"], int(summary["batch"])
-    rows = _rows_per_step(batch, run.get("data", {}))
+    rows, steps_an_epoch = _rows_per_step(batch, run.get("data", {}))
     waits = Waits(times.start - begun_s, ended_s - begun_s) if is_fresh and begun_s is not None else None
     return {
         **_head(plan, cell, workers, threads, batch, int(summary.get("servers", 0))),
@@ -101,9 +101,7 @@ def of_run(
         "history": history,
         "phases_ms": summary["phases_ms"],
         "phase_drift": phase_drift(folder, plan.warmup_steps, workers),
-        "epoch_phases": epoch_phases(
-            folder, -(-int(run.get("data", {}).get("train_rows", 0)) // max(1, rows)), workers
-        ),
+        "epoch_phases": epoch_phases(folder, steps_an_epoch, workers),
         "ranks": summary.get("ranks", []),
         "layers_s": _layers(summary, times, results.history, len(steps_ms), begun_s, ended_s),
         "bytes": summary["bytes"],
@@ -147,7 +145,7 @@ def of_peer(plan: Plan, cell: Cell, trained: peer_run.Trained, place: Path) -> d
             steps_ms,
             history,
             float(facts["seconds_total"]),
-            _rows_per_step(batch, facts),
+            _rows_per_step(batch, facts)[0],
             Waits(before_s, seconds),
         ),
         "history": history,
@@ -195,15 +193,15 @@ def metrics(
     steps_ms: Sequence[float],
     history: Sequence[Mapping[str, Any]],
     seconds_total: float,
-    rows: int,
+    rows: float,
     waits: Waits | None = None,
 ) -> dict[str, float | None]:
     """The numbers that comparisons are made of; None for what this run does not have.
 
     `ms_per_step` is the median after the warm-up, `seconds_to_accuracy` counts from the start of the run's own clock,
     evaluations included, to the end of the first one that reached the target, and `epochs_to_accuracy` are the epochs
-    until then. `rows` are those of a step. `seconds_waited` and `seconds_waited_to_accuracy` count from the command,
-    `seconds_before_clock` lie between it and the run's clock; without `waits`, as for cells that share an
+    until then. `rows` are those of a step, on average. `seconds_waited` and `seconds_waited_to_accuracy` count from the
+    command, `seconds_before_clock` lie between it and the run's clock; without `waits`, as for cells that share an
     application, nobody knows.
     """
     measured = steps_ms[plan.warmup_steps :] or steps_ms
@@ -295,9 +293,13 @@ def epoch_phases(folder: Path, steps_per_epoch: int, workers: int) -> list[dict[
     ]
 
 
-def _rows_per_step(batch: int, data: Mapping[str, Any]) -> int:
-    """A set of fewer rows than the batch is one step an epoch, with all of them."""
-    return min(batch, int(data.get("train_rows", batch)))
+def _rows_per_step(batch: int, data: Mapping[str, Any]) -> tuple[float, int]:
+    """Rows of a step on average, and steps of an epoch: its last step has what is left; 0 where nobody knows."""
+    rows = int(data.get("train_rows", 0))
+    if rows <= 0 or batch <= 0:
+        return batch, 0
+    steps = -(-rows // batch)
+    return rows / steps, steps
 
 
 def _head(plan: Plan, cell: Cell, workers: int, threads: int, batch: int, servers: int = 0) -> dict[str, Any]:

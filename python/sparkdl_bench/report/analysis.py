@@ -382,16 +382,26 @@ class Analysis:
         return inference.tukey(self._values(metric)) or []
 
     def two_ways(self, metric: str) -> dict[tuple[str, str], list[inference.AnovaRow]]:
-        """Every pair of factors whose combinations were all measured more than once."""
+        """Every pair of factors whose combinations were all measured more than once, with all other factors held still:
+        what a third one does would be taken for chance.
+        """
         found = {}
         for first, second in itertools.combinations(self.factors, 2):
+            groups = [
+                group
+                for group in self.groups
+                if NOT_VARIED not in (group.factors.get(first, NOT_VARIED), group.factors.get(second, NOT_VARIED))
+            ]
+            others = {
+                tuple((name, value) for name, value in sorted(group.factors.items()) if name not in (first, second))
+                for group in groups
+            }
             rows = [
                 (math.log(value), group.factors[first], group.factors[second])
-                for group in self.groups
-                if NOT_VARIED not in (group.factors.get(first), group.factors.get(second))
+                for group in groups
                 for value in group.values(metric)
             ]
-            if not rows:
+            if not rows or len(others) > 1:
                 continue
             table = inference.two_way(
                 [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows], (first, second)

@@ -16,11 +16,13 @@ from scipy import stats
 
 from sparkdl_bench import statistics
 from sparkdl_bench.report.analysis import TOTAL, WAITED, Analysis, Group
-from sparkdl_bench.statistics import CONFIDENCE, Interval
+from sparkdl_bench.statistics import CONFIDENCE, Interval, inference
 
 _RECURRING = ("evaluation", "checkpoint", "idle")
 # Of each group. One has no spread, so that noise alone may turn any answer round.
 FEWEST_TRIALS = 2
+# An interval within so many seconds of 0 is that of two equal numbers, rounded.
+_ROUNDING_S = 1e-9
 Kind = Literal["after", "from the first step", "until", "never", "unknown", "one trial"]
 
 
@@ -29,7 +31,8 @@ class FixedAndSteady:
     """One group's time in two parts: means over its trials.
 
     Attributes:
-        fixed_s: seconds that do not grow with the steps, from the command (by the run's clock in older records).
+        fixed_s: seconds that do not grow with the steps, from the command; of all groups by the runs' own clocks where
+            one of the trials does not say how long its user waited.
         ms_per_step: what each step adds, its share of evaluations and checkpoints included.
         fixed_interval, steady_interval: at 95 % by Student's t; None for one trial.
     """
@@ -46,10 +49,10 @@ class BreakEven:
     """When `group` overtakes `other`, which costs less, both with the same global batch.
 
     Attributes:
-        kind: `after` so many `steps`; `from the first step`: it neither starts later nor steps slower; `until`: it
-            starts sooner, and is overtaken after `steps`; `never`: it starts later and its steps are not shorter;
-            `unknown`: whether its steps are shorter, or how long both take to start, cannot be told; `one trial`: of
-            either, from which none of these can be told.
+        kind: `after` so many `steps`; `from the first step`: it neither starts later nor steps slower, and is ahead in
+            one of the two at least; `until`: it starts sooner, and is overtaken after `steps`; `never`: the opposite of
+            `from the first step`; `unknown`: at least one of the two differences that this depends on may be chance, by
+            Welch's intervals at 95 % or Fieller's; `one trial`: of either, from which none of these can be told.
         more_to_start_s, less_per_step_ms: of means; negative where it is the other way round.
         steps: None unless the kind is `after` or `until`.
         interval: of `steps`, by Fieller's theorem at 95 %; the upper end may be infinite.
@@ -107,8 +110,8 @@ def _break_even(group: Group, other: Group, ours: np.ndarray, theirs: np.ndarray
     less = float(theirs[:, 1].mean() - ours[:, 1].mean())
     steps = more / less if less != 0 and more / less > 0 else None
     interval = _fieller(ours, theirs, more, less) if steps is not None else None
-    few = min(len(ours), len(theirs)) < FEWEST_TRIALS
-    kind: Kind = "one trial" if few else _kind(more, less, steps, interval)
+    start, step = (inference.welch(ours[:, part].tolist(), theirs[:, part].tolist()) for part in (0, 1))
+    kind: Kind = "one trial" if start is None or step is None else _kind(start.interval, step.interval, interval)
     if kind not in ("after", "until"):
         steps = interval = None
     rows = None if steps is None else steps * _rows_per_step(group)
@@ -117,12 +120,30 @@ def _break_even(group: Group, other: Group, ours: np.ndarray, theirs: np.ndarray
     return BreakEven(group, other, kind, more, less * 1e3, steps, interval, rows, passes)
 
 
-def _kind(more: float, less: float, steps: float | None, interval: Interval | None) -> Kind:
-    if steps is None:
-        return "from the first step" if more <= 0 and less >= 0 else "never"
-    if interval is not None and not math.isfinite(interval.high) and interval.low <= 0:
+def _kind(start: Interval, step: Interval, crossing: Interval | None) -> Kind:
+    """What holds although the differences that were seen are chance in part.
+
+    Args:
+        start, step: ours - theirs, of the seconds to start and of the seconds per step.
+        crossing: of the steps after which both take as long; None where one of the two is ahead all the time.
+    """
+    later, slower = _sign(start), _sign(step)
+    if crossing is not None and later != 0 and slower != 0:
+        if slower is None or not math.isfinite(crossing.high):
+            return "unknown"
+        return "until" if slower > 0 else "after"
+    if later is None or slower is None or later == slower == 0:
         return "unknown"
-    return "after" if less > 0 else "until"
+    return "never" if max(later, slower) > 0 else "from the first step"
+
+
+def _sign(difference: Interval) -> int | None:
+    """-1 below 0, 1 above it, 0 where both are equal but for rounding; None where the interval does not tell."""
+    if max(abs(difference.low), abs(difference.high)) <= _ROUNDING_S:
+        return 0
+    if difference.low <= 0 <= difference.high:
+        return None
+    return 1 if difference.low > 0 else -1
 
 
 def _fieller(ours: np.ndarray, theirs: np.ndarray, more: float, less: float) -> Interval | None:
@@ -151,15 +172,19 @@ def _fieller(ours: np.ndarray, theirs: np.ndarray, more: float, less: float) -> 
 
 
 def _parts(analysis: Analysis, group: Group) -> np.ndarray | None:
-    """Fixed seconds and seconds per step, a row a trial; None where one of the records lacks what that needs."""
-    rows = [_of_trial(record, analysis.warmup_steps) for record in group.records]
+    """Fixed seconds and seconds per step, a row per trial; None where one of the records lacks what that needs.
+
+    All groups are timed by one clock: from the command where every trial says how long its user waited, by the runs'
+    own clocks otherwise. A record that has both must not be compared by another one than the rest.
+    """
+    clock = WAITED if analysis.knows_waits else TOTAL
+    rows = [_of_trial(record, clock, analysis.warmup_steps) for record in group.records]
     known = [row for row in rows if row is not None]
     return np.array(known, dtype=np.float64) if known and len(known) == len(rows) else None
 
 
-def _of_trial(record: Mapping[str, Any], warmup_steps: int) -> tuple[float, float] | None:
-    metrics, steps = record.get("metrics", {}), record.get("steps_ms") or []
-    seconds = metrics.get(WAITED) or metrics.get(TOTAL)
+def _of_trial(record: Mapping[str, Any], clock: str, warmup_steps: int) -> tuple[float, float] | None:
+    seconds, steps = record.get("metrics", {}).get(clock), record.get("steps_ms") or []
     measured = steps[warmup_steps:]
     if seconds is None or not measured:
         return None

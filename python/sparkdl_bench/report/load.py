@@ -209,11 +209,17 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
     described = [(folder, RunResults(folder)) for folder in folders]
     plan = Plan("runs", "Runs", RunFile(), (Variant(""),), {}, warmup_steps=0)
     varied = _varied([results.run for _, results in described])
+    around = [_surroundings(results.run) for _, results in described]
+    changing = [key for key in around[0] if len({each[key] for each in around} - {NOT_VARIED}) > 1]
     records: list[dict[str, Any]] = []
     trials: dict[str, int] = {}
-    for folder, results in described:
+    for (folder, results), surroundings in zip(described, around, strict=True):
         summary = results.summary
-        factors = {**_factors(summary, results.run), **{key: _configured(results.run, key) for key in varied}}
+        factors = {
+            **_factors(summary, results.run),
+            **{key: _configured(results.run, key) for key in varied},
+            **{key: surroundings[key] for key in changing},
+        }
         name = json.dumps(factors)
         trials[name] = trials.get(name, 0) + 1
         settings = {key: str(value) for key, value in results.run.get("configuration", {}).items()}
@@ -228,14 +234,26 @@ def _side_by_side(folders: Sequence[Path]) -> Comparison:
                 made["status"] = record.CANCELLED
         records.append({**made, "schema": store.SCHEMA, "started": folder.name, "seconds": ended - begun, "load": {}})
     first = described[0][1].run
-    machine = first.get("host", {})
+    host = first.get("host", {})
+    machine = {"cpu": host.get("cpu"), "cores": host.get("cores"), "kernel": host.get("os")}
     content = {
         "plan": store.describe(plan),
-        "commit": first.get("commit", "unknown"),
+        "commit": "several" if "commit" in changing else first.get("commit", "unknown"),
         "started": folders[0].name,
-        "machine": {"cpu": machine.get("cpu"), "cores": machine.get("cores"), "kernel": machine.get("os")},
+        "machine": {"cpu": "several machines"} if "machine" in changing else machine,
     }
     return Comparison(content, records)
+
+
+def _surroundings(run: Mapping[str, Any]) -> dict[str, str]:
+    """What trials of one group have in common besides their configuration: a run on another machine is none."""
+    host = run.get("host", {})
+    commit = "" if run.get("kind") == "peer" else str(run.get("commit", ""))  # a peer has a release of its own
+    return {
+        "machine": f"{host['cpu']}, {host.get('cores', '?')} cores" if host.get("cpu") else NOT_VARIED,
+        "commit": commit[:12] if commit not in ("", "unknown") else NOT_VARIED,
+        "Spark": str(run.get("versions", {}).get("spark", NOT_VARIED)),
+    }
 
 
 def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
@@ -247,7 +265,7 @@ def _factors(summary: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, st
         function = str(run.get("function", "launch"))
         return {VARIANT: f"{function} by launch, sync {chosen['transport']}", "workers": str(summary["workers"])}
     if run.get("kind") == "peer":
-        return {VARIANT: str(run["peer"]), **_size(summary, run)}
+        return {VARIANT: str(run["peer"]) + (", tuned" if run.get("tuned") else ""), **_size(summary, run)}
     name = f"{chosen['transport']} {chosen['topology']} {chosen['codec']}"
     if chosen.get("algorithm", "sync-sgd") != "sync-sgd":
         name = f"{chosen['algorithm']} {name}"

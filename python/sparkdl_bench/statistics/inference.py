@@ -6,6 +6,7 @@ Every function takes one number a trial. What a sample is too small or too even 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,10 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch | None:
         same = math.isclose(difference, 0.0, abs_tol=1e-12 * max(1.0, abs(float(a.mean()))))
         t = 0.0 if same else math.copysign(math.inf, difference)
         return Welch(t, len(a) + len(b) - 2, 1.0 if same else 0.0, difference, Interval(difference, difference))
-    found = stats.ttest_ind(a, b, equal_var=False)
+    with warnings.catch_warnings():
+        # One of them may have no spread: SciPy warns of its variance, which is 0 as it should be.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = stats.ttest_ind(a, b, equal_var=False)
     interval = found.confidence_interval(CONFIDENCE)
     return Welch(
         float(found.statistic),

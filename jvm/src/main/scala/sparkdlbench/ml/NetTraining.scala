@@ -236,11 +236,13 @@ object NetTraining extends Logging {
 
   /** What to say of labels that count from 1, or are numbers of something else; `present`: how many different ones there are. */
   private[ml] def gaps(column: String, present: Int, largest: Int): Option[String] =
-    Option.when(present < largest + 1)(
-      s"The column '$column' (labelCol) holds $present different labels and the largest is $largest, so ${largest + 1 - present} of the ${largest + 1} " +
-        s"classes, 0 to $largest, have no row: the net learns never to answer them. Number the labels without gaps, for instance with StringIndexer of " +
-        "Spark ML, if they are not meant."
-    )
+    if (present == largest + 1) None
+    else
+      Some(
+        s"The column '$column' (labelCol) holds $present different labels and the largest is $largest, so ${largest + 1 - present} of the ${largest + 1} " +
+          s"classes, 0 to $largest, have no row: the net learns never to answer them. Number the labels without gaps, for instance with StringIndexer of " +
+          "Spark ML, if they are not meant."
+      )
 
   private def typeOf(schema: StructType, name: String): Option[DataType] =
     schema.fields.find(_.name == name).map(_.dataType)

@@ -9,6 +9,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -306,3 +307,26 @@ def test_tensorflow_s_chief_and_first_worker_are_two_ranks() -> None:
 
     assert [rank("chief", 0, "chief", "worker"), rank("worker", 0, "chief", "worker")] == [0, 1]
     assert [rank("worker", number, "worker") for number in (0, 1)] == [0, 1]
+
+
+@pytest.mark.parametrize("name", ["elephas_fit", "dl4j_fit"])
+def test_a_sample_of_an_epoch_is_of_all_its_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """And it is written before Spark is stopped: what comes after is none of its clock's."""
+    program = importlib.import_module(f"{PROGRAMS}.{name}")
+    out, written = tmp_path / "out.jsonl", []
+    facts = {"steps_per_sample": 469}
+
+    @contextmanager
+    def session(*_: Any) -> Iterator[Any]:
+        yield MagicMock()
+        written.append(out.is_file())
+
+    monkeypatch.setattr(program, "read_arguments", lambda: ({"threads": 1}, out))
+    monkeypatch.setattr(program, "session", session)
+    monkeypatch.setattr(program, "_train", lambda *_: ([8.0, 9.0], facts))
+    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES"):
+        monkeypatch.setenv(variable, "sync")
+    program.main()
+    assert written == [True]
+    measured = _process._read("peer", out)
+    assert [(each.ms, each.steps) for each in measured.samples] == [(8.0, 469), (9.0, 469)]

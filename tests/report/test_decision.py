@@ -222,6 +222,8 @@ class TestVerdict:
         assert answer(comparisons.comparison(peer)).next_steps[0] == (
             "Train with two, without Spark, while the rows fit on one machine."
         )
+        on_spark = [{**each, "facts": {"spark": "3.5.8"}} if each["group"] == "two" else each for each in peer]
+        assert answer(comparisons.comparison(on_spark)).next_steps[0] == "Train with two, which runs on Spark, too."
 
     def test_the_number_of_trials_that_is_named_is_enough_in_most_comparisons(self) -> None:
         random = np.random.default_rng(6)
@@ -318,3 +320,24 @@ def test_more_trials_are_those_that_settle_what_is_open() -> None:
     assert _more(group, [other("open", 1), other("faster", 7)]) == 7
     assert _more(group, [other("open", 1), other("open", None)]) is None
     assert _more(group, [settled]) == sequential.ENOUGH_TRIALS - 2
+
+
+class TestWhatTheDataSupport:
+    def test_a_peer_that_took_more_cores_than_it_was_given_is_named(self) -> None:
+        def told(used: float | None) -> list[str]:
+            trials = [
+                comparisons.trial("PyTorch", number, 10.0 + number / 10, 1, facts={"cores_in_use": used})
+                for number in range(1, 6)
+            ] + [comparisons.trial("ours", number, 16.0 + number / 10, 2) for number in range(1, 6)]
+            found = answer(comparisons.comparison(trials))
+            return [line for line in found.details if "cores while it trained" in line]
+
+        (line,) = told(1.9)
+        assert line.startswith("PyTorch used 1.9 cores while it trained, and was given 1 core: its times are")
+        assert told(1.0) == told(None) == []
+
+    def test_where_every_trial_failed_nothing_is_said_of_clocks(self) -> None:
+        failed = [
+            {**comparisons.trial("one", number, 1.0, 1), "status": "failed", "error": "It broke."} for number in (1, 2)
+        ]
+        assert not any("fresh = true" in line for line in answer(comparisons.comparison(failed)).next_steps)

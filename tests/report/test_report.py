@@ -9,10 +9,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import comparisons
 import fakes
 import pytest
 from click.testing import CliRunner
@@ -1292,3 +1294,36 @@ def test_one_file_for_several_pictures_is_refused(folder: store.ComparisonFolder
     done = CliRunner().invoke(command, [str(folder.path), "--output", str(tmp_path / "page.png")])
     assert isinstance(done.exception, ConfigurationError)
     assert "--format png" in str(done.exception)
+
+
+def test_names_of_factors_are_text_wherever_they_stand(tmp_path: Path) -> None:
+    """Records may be somebody else's: their names become ids, links and file names."""
+    strange = 'x"><img src=x onerror=alert(1)> /../y'
+    trials = [
+        comparisons.trial(
+            f"{variant} {level}",
+            number,
+            10.0 + number,
+            1,
+            factors={"variant": variant, strange: level},
+            error="<b>",
+            facts={"spark": "<i>"},
+        )
+        for variant in ("a", 'b"><script>alert(2)</script>')
+        for level in ("1", '2"><svg onload=alert(3)>')
+        for number in range(1, 4)
+    ]
+    analysis = comparisons.comparison(trials)
+    assert any("two-way" in table.name for table in tables.all_tables(analysis))
+    assert all(re.fullmatch(r"[\w.-]+", table.name) for table in tables.all_tables(analysis))
+    assert all(re.fullmatch(r"[\w.-]+", plot.name) for plot in plots.all_plots(analysis))
+    text = html.page(Results([analysis.comparison], []))
+
+    class Tags(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            assert tag not in ("img", "b", "i")
+            assert not any(name.startswith("on") for name, _ in attrs)
+
+    Tags().feed(text)
+    assert "<script>alert" not in text
+    assert "alert(2)" in text

@@ -71,10 +71,15 @@ def cores_in_use(place: Path, facts: Mapping[str, Any], begun_s: float) -> float
     return round(statistics.median(during), 3) if len(during) >= 4 else None
 
 
+def takes_more_cores(used: float, given: int) -> bool:
+    """Whether a peer that used so many cores did not keep to those that it was given."""
+    return used > given * _MOST_OF_ITS_CORES
+
+
 def too_many_cores(case: FitCase, used: float | None) -> str | None:
     """What to say of a peer that did not keep to its workers' threads."""
     given = case.workers * case.threads
-    if used is None or used <= given * _MOST_OF_ITS_CORES:
+    if used is None or not takes_more_cores(used, given):
         return None
     return (
         f"It used {used:.2f} cores while it trained, and {case.workers} workers of {case.threads} threads are {given}: "

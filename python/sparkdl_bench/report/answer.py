@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkdl_bench import machine
+from sparkdl_bench import machine, statistics
+from sparkdl_bench.comparison import peer_run
 from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
 from sparkdl_bench.report.break_even import FEWEST_TRIALS, BreakEven
@@ -262,7 +263,8 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
             "Repeat this on the cluster's own machines: all workers shared one machine here, and between machines the "
             "network counts too (sparkdl-bench net measures it)."
         )
-    if not analysis.is_from_command and all(group.batch for group in analysis.groups):
+    trained = [group for group in analysis.groups if group.records]
+    if trained and not analysis.is_from_command and all(group.batch for group in analysis.groups):
         lines.append(
             "Compare again, with fresh = true, to have the time that a user waits: these records count by the runs' "
             "own clocks, without the start of Python, the JVM and the executors."
@@ -273,6 +275,8 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
 def _train_so(analysis: Analysis, chosen: Group) -> str:
     """How to train as the chosen group did: the settings in which it differs from the others."""
     if chosen.first.get("variant", {}).get("peer"):
+        if chosen.first.get("facts", {}).get("spark"):  # whose version peers on Spark tell
+            return f"Train with {chosen.name}, which runs on Spark, too."
         return f"Train with {chosen.name}, without Spark, while the rows fit on one machine."
     mine = chosen.first.get("settings", {})
     others = [group.first.get("settings", {}) for group in analysis.groups if group is not chosen]
@@ -324,8 +328,8 @@ def break_even(found: BreakEven) -> str:
         return f"{one} {ahead} ahead of {other} from the first step: {start}, {step}."
     if found.kind == "unknown":
         return (
-            f"When {one} {overtakes} {other} is not known: {start}, {step}, and the data cannot tell whether the steps "
-            "differ."
+            f"When {one} {ahead} ahead of {other} is not known: {start}, {step}, and at least one of these two "
+            "differences may be chance."
         )
     if found.kind == "one trial":
         return (
@@ -367,6 +371,7 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
             f"The host has {counted(analysis.host_cores, 'core')}; these ask for more and share them: "
             f"{', '.join(f'{group.name} ({group.cores})' for group in over)}."
         )
+    lines += _more_cores(analysis)
     if analysis.unsteady:
         names = ", ".join(group.name for group in analysis.unsteady)
         lines.append(f"Not steady, steps became faster or slower by more than a tenth while measured: {names}.")
@@ -384,6 +389,20 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
             f"The epochs to the target ({number(min(found))} to {number(max(found))}) are those of one seed: set "
             "seed_per_trial = true to know how they vary."
         )
+    return lines
+
+
+def _more_cores(analysis: Analysis) -> list[str]:
+    """Peers that did not keep to the cores that they were given."""
+    lines = []
+    for group in analysis.groups:
+        seen = [float(record.get("facts", {}).get("cores_in_use") or 0.0) for record in group.records]
+        used = statistics.median(seen) if seen else 0.0
+        if peer_run.takes_more_cores(used, group.cores):
+            lines.append(
+                f"{group.name} used {used:.1f} cores while it trained, and was given {counted(group.cores, 'core')}: "
+                "its times are those of more cores than the others had."
+            )
     return lines
 
 

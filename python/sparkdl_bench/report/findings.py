@@ -145,9 +145,10 @@ def _about(analysis: Analysis) -> str:
     count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}" if trials else "no"
     asked = len(analysis.contrasts)
     adjusted = f" Two differ where p < 0.05, adjusted by Holm for {asked} comparisons." if asked > 1 else ""
+    one = trials == [1]
     return (
-        f"{len(analysis.groups)} combinations, {count} measured trials each, compared by the time {clock(analysis)} "
-        f"(geometric means).{adjusted}"
+        f"{counted(len(analysis.groups), 'combination')}, {count} measured trial{'' if one else 's'} each, compared by "
+        f"the time {clock(analysis)} (geometric means).{adjusted}"
     )
 
 

@@ -28,6 +28,7 @@ from sparkdl_bench.report.analysis import (
     Group,
 )
 from sparkdl_bench.report.decision import decide
+from sparkdl_bench.report.naming import plain
 from sparkdl_bench.report.numbers import number
 from sparkdl_bench.results import describe_bytes
 from sparkdl_bench.statistics import Interval, inference, sequential
@@ -51,6 +52,9 @@ class Table:
     note: str
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", plain(self.name))
 
 
 NONE = Cell("–", float("inf"))
@@ -322,7 +326,7 @@ def resources(analysis: Analysis) -> Table:
             _memory(_middle(_most(_of_processes(each, "resident_bytes_max")) for each in found)),
             _memory(_middle(_most(_of_processes(each, "heap_bytes_max")) for each in found)),
             _memory(_middle(_most(_of_processes(each, "direct_bytes_max")) for each in found)),
-            number_cell(_middle(sum(_of_processes(each, "gc_ms")) / 1e3 for each in found)),
+            number_cell(_middle(sum(spent) / 1e3 for each in found if (spent := _of_processes(each, "gc_ms")))),
             _interfaces(found),
         ]
         if has_gpus:
@@ -331,7 +335,7 @@ def resources(analysis: Analysis) -> Table:
     note = (
         "Medians over the trials. Resident memory is that of driver and executors together, at most 120 moments of a "
         "run; GC seconds are summed over them. Bytes by network interface, and GPUs, are of the whole host, all its "
-        "programs together. Peers are not sampled."
+        "programs together. Of a peer all processes are sampled; heap, direct buffers and GC only JVMs of ours tell."
     )
     return Table("resources", "Resources", note, headings, rows)
 

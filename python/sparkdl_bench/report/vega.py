@@ -15,6 +15,7 @@ from html import escape
 from typing import Any
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.report.naming import plain
 
 try:
     import vl_convert
@@ -119,6 +120,9 @@ class Plot:
     spec: Spec
     series: Sequence[Series] = ()
     note: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", plain(self.name))
 
 
 def live(plot: Plot) -> str:

@@ -40,7 +40,8 @@ def main() -> None:
         **{f"spark.executorEnv.{name}": threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     }
     with session(case, "dl4j", settings) as spark, tempfile.TemporaryDirectory(prefix="sparkdl-dl4j-") as folder:
-        write(out, *_train(spark, case, os.environ["SPARKDL_DL4J"], Path(folder)))
+        samples_ms, facts = _train(spark, case, os.environ["SPARKDL_DL4J"], Path(folder))
+        write(out, samples_ms, facts, steps=facts["steps_per_sample"])
 
 
 def _train(spark: Any, case: dict[str, Any], mode: str, folder: Path) -> tuple[list[float], dict[str, Any]]:

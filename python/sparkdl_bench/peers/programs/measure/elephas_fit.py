@@ -23,7 +23,8 @@ def main() -> None:
     pinned = {"TF_NUM_INTRAOP_THREADS": threads, "TF_NUM_INTEROP_THREADS": "1", "OMP_NUM_THREADS": threads}
     settings = {f"spark.executorEnv.{name}": value for name, value in {**quiet, **pinned}.items()}
     with session(case, "elephas", settings) as spark:
-        write(out, *_train(spark.sparkContext, case, os.environ["SPARKDL_ELEPHAS"]))
+        samples_ms, facts = _train(spark.sparkContext, case, os.environ["SPARKDL_ELEPHAS"])
+        write(out, samples_ms, facts, steps=facts["steps_per_sample"])
 
 
 def _train(context: Any, case: dict[str, Any], mode: str) -> tuple[list[float], dict[str, Any]]:

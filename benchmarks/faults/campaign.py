@@ -109,7 +109,7 @@ class Campaign:
             moment, verdict, behind = disturb(kind, scene, expected)
             if not verdict.held and self._keep:
                 kept = self._keep / f"{fault.number}-{fault.kind}-{fault.way}"
-                shutil.copytree(folder, kept, ignore=_natives, dirs_exist_ok=True)
+                shutil.copytree(folder, kept, ignore=_natives, symlinks=True, dirs_exist_ok=True)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         seconds = round(time.monotonic() - began, 1)

@@ -725,8 +725,10 @@ class _ModelWriter(MLWriter):
                 for content in [file.read_bytes()]
                 for at in range(0, len(content), _PART_BYTES)
             ]
-        frame = self.sparkSession.createDataFrame(rows, "file string, part int, content binary")
-        frame.coalesce(1).write.parquet(f"{path}/data")
+        # A task each: rows travel within tasks, whose size Spark limits (spark.rpc.message.maxSize, 128 MiB).
+        each = self.sc.parallelize(rows, max(1, len(rows)))
+        frame = self.sparkSession.createDataFrame(each, "file string, part int, content binary")
+        frame.write.parquet(f"{path}/data")
 
 
 class _ModelReader(MLReader[Any]):

@@ -45,6 +45,8 @@ class _Step(Kind):
             "FAKETIME_CACHE_DURATION": "1",  # seconds until a process looks into the file again
             # A step of the time of day leaves the clock alone by which processes wait, and the files' times.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # With it waits for that clock go by the other one, and a JVM waits ten times as long.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
             "NO_FAKE_STAT": "1",
             "FAKETIME_DISABLE_SHM": "1",
         }

@@ -3,6 +3,8 @@ package sparkdlbench.config
 import scala.collection.immutable.ListMap
 import sparkdlbench.common.ConfigurationException
 
+import java.util.Locale
+
 /**
  * What people write for a key or a value: accepted where it can mean one thing alone, and recorded by the name that it stands for.
  *
@@ -114,7 +116,7 @@ object Aliases {
   }
 
   /** The letters and digits of a word, in lower case. */
-  def letters(text: String): String = text.toLowerCase.replaceAll("[^a-z0-9]", "")
+  def letters(text: String): String = text.toLowerCase(Locale.ROOT).replaceAll("[^a-z0-9]", "")
 
   /** The key that a name stands for; the name itself where it is none or stands for no key. */
   def key(written: String): String =

@@ -1,5 +1,6 @@
 package sparkdlbench.config
 
+import java.util.Locale
 import scala.util.Try
 
 /**
@@ -106,7 +107,7 @@ object Key {
     )
 
   /** `engine.blasThreads` and `engine.blas_threads` are the same key. */
-  def snakeCase(name: String): String = name.replaceAll("([a-z0-9])([A-Z])", "$1_$2").toLowerCase
+  def snakeCase(name: String): String = name.replaceAll("([a-z0-9])([A-Z])", "$1_$2").toLowerCase(Locale.ROOT)
 
   def camelCase(name: String): String =
     "_([a-z0-9])".r.replaceAllIn(name, found => found.group(1).toUpperCase)

@@ -71,7 +71,7 @@ private[data] object FrameRows {
         test.map(frame => decoded(same(pick(frame, settings), picked), testing = true)).toSeq
       train.sparkSession.sparkContext.union(parts)
     }
-    RecordPlan(layout, identity, ordered = false, () => work())
+    RecordPlan(layout, identity, ordered = false, () => work(), testsNamed = test.isDefined)
   }
 
   /** Whether the frame's columns are the same is told before any job. */
@@ -158,6 +158,13 @@ private[data] object FrameRows {
       if (settings(TableKeys.columns).nonEmpty) settings(TableKeys.columns)
       else names.filterNot(name => labels.contains(name) || weight.contains(name))
     values.find(!names.contains(_)).foreach(unknown(TableKeys.columns.name, _))
+    values.find(name => labels.contains(name) || weight.contains(name)).foreach { name =>
+      val (whose, key) =
+        if (labels.contains(name)) ("the label's", TableKeys.label) else ("the weights'", TableKeys.weight)
+      throw new ConfigurationException(
+        s"Configuration key '${TableKeys.columns.name}' names the column '$name', which is $whose (`${key.name}`). Leave it out there, or name another one."
+      )
+    }
     if (values.isEmpty)
       throw new ConfigurationException(
         s"There is no column besides the label's, '${labels.mkString("', '")}'${weight

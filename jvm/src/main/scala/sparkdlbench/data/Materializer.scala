@@ -54,10 +54,17 @@ private[data] object Materializer {
       outcomes.flatMap(_.failure).headOption.foreach(reason => throw new ConfigurationException(reason))
       val skipped = Skipped.limited(outcomes.map(_.skipped), settings)
       val parts = outcomes.map(_.part)
-      checkNotEmpty(parts, skipped, settings, plan.layout.description)
+      checkNotEmpty(parts, skipped, settings, plan)
       val seconds = (System.nanoTime() - start) / 1e9
       val manifest =
-        RowsManifest(source.name, plan.layout, parts.filter(_.rows > 0), skipped, seconds, identity(plan, outcomes))
+        RowsManifest(
+          source.name,
+          ofValues(plan.layout, settings),
+          parts.filter(_.rows > 0),
+          skipped,
+          seconds,
+          identity(plan, outcomes)
+        )
       write(fileSystem, new Path(partial, RowsFolder.Manifest), manifest.toJson)
       removeOthers(fileSystem, partial, parts)
       publish(fileSystem, partial, folder)
@@ -131,11 +138,17 @@ private[data] object Materializer {
   def noRows(description: String, skipped: String): String =
     s"The $description has no rows$skipped. Look at what fills it (DataFrame.count() is 0): a filter or a join that keeps nothing, or an empty source."
 
-  private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings, description: String): Unit = {
+  /** Which of a file's columns are a row's values, a later run that takes the decoded rows need not say. */
+  private def ofValues(layout: RecordLayout, settings: Settings): RecordLayout =
+    if (layout.column.nonEmpty || layout.columns.size <= layout.width) layout
+    else layout.copy(columns = TableKeys.valueColumns(layout.columns, settings))
+
+  private def checkNotEmpty(parts: Seq[RowsPart], skipped: Skipped, settings: Settings, plan: RecordPlan): Unit = {
     val rows = parts.map(_.rows.toLong).sum
     val leftOut =
       if (skipped.count > 0) s" (${skipped.count} bad records were left out, the first: ${skipped.listed.head})" else ""
-    if (rows == 0 && settings(DataKeys.path).isEmpty) throw new ConfigurationException(noRows(description, leftOut))
+    if (rows == 0 && settings(DataKeys.path).isEmpty)
+      throw new ConfigurationException(noRows(plan.layout.description, leftOut))
     if (rows == 0)
       throw new ConfigurationException(
         s"The data set at '${settings(DataKeys.path)}' has no rows" +
@@ -143,13 +156,15 @@ private[data] object Materializer {
            else ".") +
           " Set `data.path` to files that hold some."
       )
-    if (parts.exists(_.test) && !parts.exists(part => part.test && part.rows > 0))
+    if ((plan.testsNamed || parts.exists(_.test)) && !parts.exists(part => part.test && part.rows > 0)) {
+      val path = settings(FileSource.testPath)
+      val (where, remedy) =
+        if (path.nonEmpty) (s", at '$path',", "Set `data.test_path` to files that hold some")
+        else ("", "Give a DataFrame (`data.test_table`, or the rows of validationIndicatorCol) that holds some")
       throw new ConfigurationException(
-        s"The rows to test on, at '${settings(FileSource.testPath)}', are none" +
-          (if (skipped.count > 0) s" (${skipped.count} bad records were left out, the first: ${skipped.listed.head})."
-           else ".") +
-          " Set `data.test_path` to files that hold some, or leave it out: then a part of the training rows tests."
+        s"The rows to test on$where are none$leftOut. $remedy, or leave it out: then a part of the training rows tests."
       )
+    }
     if (rows > Int.MaxValue)
       throw new ConfigurationException(
         s"The data set at '${settings(DataKeys.path)}' has $rows rows; at most ${Int.MaxValue} are supported."

@@ -7,6 +7,7 @@ import sparkdlbench.loss.Target
 
 import java.io.{BufferedOutputStream, OutputStream}
 import java.nio.{ByteBuffer, ByteOrder}
+import java.util.Locale
 import scala.collection.mutable.ArrayBuilder
 
 /**
@@ -70,7 +71,8 @@ private[data] object PartWriter {
       policy: BadRecords,
       hadoop: Configuration
   ): PartOutcome = {
-    val file = f"part-$index%05d-${Option(TaskContext.get()).fold(0L)(_.taskAttemptId())}"
+    val attempt = Option(TaskContext.get()).fold(0L)(_.taskAttemptId())
+    val file = "part-%05d-%d".formatLocal(Locale.ROOT, index, attempt) // in digits that readers know
     val path = new Path(folder, file)
     val stream = new BufferedOutputStream(path.getFileSystem(hadoop).create(path, true), StreamBytes)
     var closed = false

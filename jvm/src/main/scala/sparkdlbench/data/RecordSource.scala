@@ -17,12 +17,15 @@ import sparkdlbench.config.{Key, RunKeys, Settings, Variants}
  *   whether files and settings tell the order of the rows, too: not where the session cuts the files, as it does for frames
  * @param work
  *   one element a partition, in the order of the rows; evaluated lazily, by tasks
+ * @param testsNamed
+ *   whether rows to test on are named, however few they are: a frame that filters keep nothing of may have no partition
  */
 private[data] final case class RecordPlan(
     layout: RecordLayout,
     identity: Option[Seq[String]],
     ordered: Boolean,
-    work: () => RDD[DecodeWork]
+    work: () => RDD[DecodeWork],
+    testsNamed: Boolean = false
 )
 
 /**

@@ -68,7 +68,9 @@ private[ml] object NetFiles {
       val content = Files.readAllBytes(file)
       content.grouped(PartBytes).zipWithIndex.map { case (part, at) => (file.getFileName.toString, at, part) }
     }
-    spark.createDataFrame(rows).toDF("file", "part", "content").coalesce(1).write.parquet(path)
+    // A task each: rows travel within tasks, whose size Spark limits (spark.rpc.message.maxSize, 128 MiB).
+    val each = spark.sparkContext.parallelize(rows, math.max(1, rows.size))
+    spark.createDataFrame(each).toDF("file", "part", "content").write.parquet(path)
   }
 
   def read(spark: SparkSession, path: String): SavedModel = inFolder { folder =>

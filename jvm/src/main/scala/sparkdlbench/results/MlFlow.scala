@@ -12,7 +12,9 @@ import java.net.http.{HttpClient, HttpRequest}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Duration
 import java.util.Base64
+import java.util.concurrent.{ExecutionException, TimeUnit, TimeoutException}
 import scala.collection.immutable.ListMap
+import scala.util.Try
 
 /**
  * A run on an MLflow tracking server, by its REST API 2.0: the configuration as parameters, losses and accuracy by epoch as
@@ -77,10 +79,13 @@ object MlFlow {
       val parameters = settings.shown.toSeq.sorted.map { case (key, value) =>
         ListMap("key" -> key, "value" -> value.take(LongestParameter))
       }
-      parameters
-        .grouped(MostParameters)
-        .foreach(some => server.post("runs/log-batch", "run_id" -> id, "params" -> some))
-      new MlFlow(server, id)
+      val run = new MlFlow(server, id)
+      try
+        parameters
+          .grouped(MostParameters)
+          .foreach(some => server.post("runs/log-batch", "run_id" -> id, "params" -> some))
+      catch { case error: IOException => Try(run.ended("failed")); throw error }
+      run
     } catch {
       case error: IOException =>
         throw new ConfigurationException(
@@ -145,11 +150,18 @@ object MlFlow {
 
     private def send(what: String, request: HttpRequest.Builder): (Int, String) =
       try {
-        val answer = client.send(request.build(), BodyHandlers.ofString(UTF_8))
-        (answer.statusCode, answer.body)
+        // The request's own bound ends where the answer's body begins.
+        val sent = client.sendAsync(request.build(), BodyHandlers.ofString(UTF_8))
+        try {
+          val answer = sent.get(TimeoutSeconds, TimeUnit.SECONDS)
+          (answer.statusCode, answer.body)
+        } finally sent.cancel(true): Unit
       } catch {
-        case error: IOException =>
-          throw new IOException(s"$what got no answer (${error.getClass.getSimpleName}).", error)
+        case error: ExecutionException =>
+          val cause = Option(error.getCause).getOrElse(error)
+          throw new IOException(s"$what got no answer (${cause.getClass.getSimpleName}).", cause)
+        case error: TimeoutException =>
+          throw new IOException(s"$what got no answer within $TimeoutSeconds s.", error)
       }
 
     private def refused(what: String, status: Int, answer: String) =

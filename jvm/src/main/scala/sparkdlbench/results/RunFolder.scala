@@ -66,7 +66,7 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
   def writeBelow(name: String)(use: Path => Unit): Unit = kept(use(current.resolve(name)))
 
   private def open(): Writer = {
-    val file = current.resolve("events.jsonl")
+    val file = current.resolve(RunFolder.Events)
     val writer = Files.newBufferedWriter(file, UTF_8, StandardOpenOption.CREATE, StandardOpenOption.APPEND)
     RunFolder.hideFromOthers(file)
     writer
@@ -107,12 +107,22 @@ final class RunFolder private[results] (first: Path, spare: () => Path) extends 
   }
 
   override def close(): Unit = kept(events.close())
+
+  /** Of a run that could not begin: nothing is left, unless something was written. */
+  def discard(): Unit = {
+    close()
+    Try {
+      val file = path.resolve(RunFolder.Events)
+      if (Files.size(file) == 0) { Files.delete(file); Files.delete(path) }
+    }: Unit
+  }
 }
 
 object RunFolder {
 
   /** Version of the files' layout (docs/reference/metrics.md). */
   val Schema = 1
+  private val Events = "events.jsonl"
   private val stamp = DateTimeFormatter.ofPattern("yyyyMMdd-HHmmss-SSS").withZone(ZoneOffset.UTC)
 
   private def hideFromOthers(file: Path): Unit =

@@ -7,6 +7,7 @@ import sparkdlbench.common.ConfigurationException
 import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, Snapshot}
 
 import java.io.IOException
+import java.util.Locale
 import java.util.concurrent.ConcurrentHashMap
 
 /**
@@ -191,7 +192,7 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
   private[train] def refusals: Seq[String] =
     begun.flatMap(step => load(step).left.toOption.map(why => s"after step $step, $why"))
 
-  private def stepFolder(step: Long) = new Path(files.root, f"step-$step%012d")
+  private def stepFolder(step: Long) = new Path(files.root, "step-%012d".formatLocal(Locale.ROOT, step))
 }
 
 object CheckpointStore {

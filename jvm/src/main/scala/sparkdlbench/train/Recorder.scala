@@ -8,6 +8,7 @@ import sparkdlbench.results.{RunFolder, RunLogger}
 import sparkdlbench.transport.RankGroups
 
 import scala.collection.immutable.ListMap
+import scala.collection.mutable
 import scala.collection.mutable.ArrayBuffer
 
 /**
@@ -52,6 +53,9 @@ final class Recorder(
   private val epochs = ArrayBuffer.empty[EpochRecord]
   private val stepNanos = ArrayBuffer.empty[Long]
   private val phases = Array.fill(Phase.names.size)(0L)
+
+  /** Of each logger, how often in a row: one whose server is gone must not keep the training waiting at every epoch. */
+  private val failures = mutable.Map.empty[RunLogger, Int].withDefaultValue(0)
 
   /** The setup of the newest submission, which may have another number of workers. */
   private var current = setup
@@ -285,12 +289,16 @@ final class Recorder(
   def close(): Unit = logging(_.close())
 
   /** A logger that fails ends no run; the events say what it lost. */
-  private def logging(use: RunLogger => Unit): Unit = loggers.foreach { logger =>
-    try use(logger)
-    catch {
-      case error: java.io.IOException => folder.event("logging_failed", logger.name, "reason" -> error.getMessage)
+  private def logging(use: RunLogger => Unit): Unit =
+    loggers.filter(failures(_) < Recorder.MostFailures).foreach { logger =>
+      try { use(logger); failures(logger) = 0 }
+      catch {
+        case error: java.io.IOException =>
+          failures(logger) += 1
+          val last = if (failures(logger) < Recorder.MostFailures) "" else " Nothing more is sent to it."
+          folder.event("logging_failed", logger.name, "reason" -> s"${error.getMessage}$last")
+      }
     }
-  }
 
   /** `final` of the summary. */
   def finals: ListMap[String, Any] = {
@@ -378,6 +386,8 @@ final class Recorder(
 }
 
 object Recorder {
+  private val MostFailures = 3
+
   def median(values: scala.collection.Seq[Double]): Option[Double] =
     if (values.isEmpty) None
     else {

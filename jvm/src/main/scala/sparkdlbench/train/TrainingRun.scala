@@ -343,14 +343,18 @@ object TrainingRun extends Logging {
     val progress = new RunProgress
     progress.planned(setup.settings(RunKeys.epochs), setup.totalSteps)
     progress.resultsAt(folder.path.toString)
-    val loggers = openLoggers(setup.settings, folder.path.getFileName.toString)
+    val loggers =
+      try openLoggers(setup.settings, folder.path.getFileName.toString)
+      catch { case error: Throwable => folder.discard(); throw error }
     new TrainingRun(sc, setup, choice, memory, folder, loggers, progress, startNanos, startMillis)
   }
 
   private def openLoggers(settings: Settings, run: String): Seq[RunLogger] = {
     val board =
       if (settings(TensorBoard.folder).isEmpty) None else Some(TensorBoard.create(settings(TensorBoard.folder), run))
-    val server = if (settings(MlFlow.uri).isEmpty) None else Some(MlFlow.start(settings, run))
+    val server =
+      try if (settings(MlFlow.uri).isEmpty) None else Some(MlFlow.start(settings, run))
+      catch { case error: Throwable => board.foreach(_.close()); throw error }
     board.toSeq ++ server
   }
 

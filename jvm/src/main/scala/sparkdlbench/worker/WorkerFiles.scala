@@ -8,6 +8,7 @@ import sparkdlbench.train.CheckpointFolder
 
 import java.io.IOException
 import java.nio.channels.{Channels, FileChannel}
+import java.util.Locale
 import scala.collection.immutable.ListMap
 import scala.util.Try
 
@@ -100,5 +101,5 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
 private[worker] object WorkerFiles {
   private val Name = """checkpoint-(\d{10})""".r
   private val Partial = """\.(\d{1,18})-[0-9a-f-]{36}\.partial""".r
-  private def name(number: Long): String = f"checkpoint-$number%010d"
+  private[worker] def name(number: Long): String = "checkpoint-%010d".formatLocal(Locale.ROOT, number)
 }

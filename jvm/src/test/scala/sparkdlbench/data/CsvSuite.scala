@@ -103,6 +103,15 @@ class CsvSuite extends AnyFunSuite with SourceFixture {
     assertSays(refused("age,plan", header = true), "column 2 ('plan') is 'free', which is no finite number")
   }
 
+  test("decoded rows that are taken again know which columns are values, whatever the label's key says then") {
+    val path = write("last.csv", "a,b,y\n" + (0 until 10).map(row => s"$row,${2 * row},${row % 2}\n").mkString).toString
+    val base = Seq("data.path" -> path, "data.header" -> "true", "data.label" -> "y", "data.classes" -> "2")
+    val decoded = source.prepare(source.qualified(settings(source, base), hadoop), sc)(RecordSource.decodedDir)
+    val again = settings(source, Seq(RecordSource.decodedDir.name -> decoded, "data.classes" -> "2"))
+    val facts = source.inspect(source.prepare(again, sc), hadoop)
+    assert(facts.input.columns == Seq("a", "b"))
+  }
+
   test("one class is nothing to learn") {
     val path = write("one.csv", "cat,0\ncat,1\n").toString
     assert(

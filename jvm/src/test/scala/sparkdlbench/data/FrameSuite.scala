@@ -96,6 +96,31 @@ class FrameSuite extends AnyFunSuite with SourceFixture {
     )
   }
 
+  test("rows to test on that filters keep nothing of are no reason to take training rows") {
+    val all = numbers(9)
+    val nothing = Seq(all.filter(lit(false)), all.repartition(3).filter(col("a") < 0), all.limit(0))
+    all.createOrReplaceGlobalTempView("all_rows")
+    nothing.foreach { frame =>
+      frame.createOrReplaceGlobalTempView("no_rows")
+      val base = Seq("data.table" -> "global_temp.all_rows", "data.test_table" -> "global_temp.no_rows")
+      val said = refusal(new Table, base ++ Seq("data.label" -> "y", "data.classes" -> "3"): _*)
+      assertSays(said, "The rows to test on are none. Give a DataFrame (`data.test_table`")
+    }
+  }
+
+  test("neither the label nor the weight is one of a row's values") {
+    val path = save("leaks", numbers(9).withColumn("w", lit(1.0)))
+    numbers(9).createOrReplaceGlobalTempView("leaks")
+    def refused(source: DataSource, more: (String, String)*) = refusal(source, more :+ ("data.classes" -> "3"): _*)
+    val table = Seq("data.table" -> "global_temp.leaks", "data.label" -> "y")
+    assertSays(refused(new Table, table :+ ("data.columns" -> "y,a"): _*), "'y', which is the label's (`data.label`)")
+    val files = Seq("data.path" -> path, "data.columns" -> "y,a,w")
+    // By its default, the first column.
+    assertSays(refused(new Parquet, files: _*), "'y', which is the label's")
+    val weighted = Seq("data.path" -> path, "data.label" -> "y", "data.weight" -> "w", "data.columns" -> "a,w")
+    assertSays(refused(new Parquet, weighted: _*), "'w', which is the weights' (`data.weight`)")
+  }
+
   test("a decoded table is removed with its session, and kept where a folder was named for it") {
     numbers(6).createOrReplaceGlobalTempView("short")
     val source = new Table

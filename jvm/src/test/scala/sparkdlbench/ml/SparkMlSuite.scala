@@ -169,6 +169,12 @@ class SparkMlSuite extends AnyFunSuite with LocalSpark {
     val fitted = new Pipeline().setStages(stages).fit(words)
     val path = folder.resolve("pipeline").toString
     fitted.write.overwrite().save(path)
+    val saved = Files.list(
+      Path.of(path, "stages").toFile.listFiles().map(_.toPath).find(_.toString.contains("SparkDL")).get.resolve("data")
+    )
+    // Each file of the net by a task of its own: Spark limits what one may bring along.
+    try assert(saved.filter(_.getFileName.toString.endsWith(".parquet")).count() >= 3)
+    finally saved.close()
     val read = PipelineModel.load(path)
     val (before, after) = (fitted.transform(words).collect(), read.transform(words).collect())
     assert(before.toSeq == after.toSeq)

@@ -16,8 +16,13 @@ import scala.jdk.CollectionConverters._
 /** Against a server that answers as MLflow's REST API 2.0 documents it. */
 class MlFlowSuite extends AnyFunSuite with LocalSpark {
 
-  /** Runs `body` with the server's address; what it was asked. `breaks`: requests that are answered with status 500. */
-  private def served(breaks: Set[String] = Set.empty)(body: String => Unit): Seq[(String, JsonNode)] = {
+  /**
+   * Runs `body` with the server's address; what it was asked. `breaks`: requests that are answered with status 500; `stalls`: those whose
+   * answers have a head and no body.
+   */
+  private def served(breaks: Set[String] = Set.empty, stalls: Set[String] = Set.empty)(
+      body: String => Unit
+  ): Seq[(String, JsonNode)] = {
     val asked = new ConcurrentLinkedQueue[(String, JsonNode)]()
     val server = HttpServer.create(new InetSocketAddress("127.0.0.1", 0), 0)
     server.createContext(
@@ -35,8 +40,10 @@ class MlFlowSuite extends AnyFunSuite with LocalSpark {
         }
         val bytes = answer.getBytes(UTF_8)
         exchange.sendResponseHeaders(status, bytes.length.toLong)
-        exchange.getResponseBody.write(bytes)
-        exchange.close()
+        if (!stalls(what)) {
+          exchange.getResponseBody.write(bytes)
+          exchange.close()
+        }
       }
     )
     server.start()
@@ -86,6 +93,43 @@ class MlFlowSuite extends AnyFunSuite with LocalSpark {
     val lost = events.linesIterator.map(Json.read(_)).filter(_.path("key").asText == "logging_failed").toSeq
     assert(lost.size == 2 && lost.head.path("value").asText == "MLflow")
     assert(lost.head.path("metadata").path("reason").asText.contains("status 500"))
+  }
+
+  test("a server that goes on failing is left alone, so that no training waits for it at each epoch") {
+    var events = ""
+    val asked = served(Set("runs/log-metric", "runs/update")) { uri =>
+      events = Files.readString(train(uri, "epochs" -> "6").resolve("events.jsonl"))
+    }
+    assert(asked.count(_._1 == "runs/log-metric") == 3)
+    val lost = events.linesIterator.map(Json.read(_)).filter(_.path("key").asText == "logging_failed").toSeq
+    assert(lost.size == 3 && lost.last.path("metadata").path("reason").asText.endsWith("Nothing more is sent to it."))
+  }
+
+  test("an answer that stalls after its head ends the run before it starts, within the request's time") {
+    served(stalls = Set("runs/create")) { uri =>
+      val begun = System.nanoTime()
+      val said = intercept[ConfigurationException](train(uri)).getMessage
+      assert(said.contains("got no answer within 10 s"))
+      assert(System.nanoTime() - begun < 60e9)
+    }
+  }
+
+  test("a run that cannot begin leaves neither files nor a run on the server") {
+    val (results, board) = (Files.createTempDirectory("results"), Files.createTempDirectory("board"))
+    def open = Files
+      .list(java.nio.file.Paths.get("/proc/self/fd"))
+      .iterator
+      .asScala
+      .flatMap { each =>
+        scala.util.Try(Files.readSymbolicLink(each).toString).toOption
+      }
+      .count(file => file.startsWith(results.toString) || file.startsWith(board.toString))
+    val asked = served(Set("runs/log-batch")) { uri =>
+      val more = Seq("results" -> results.toString, "tensorboard.dir" -> board.toString)
+      intercept[ConfigurationException](train(uri, more: _*)): Unit
+    }
+    assert(results.toFile.list().isEmpty && open == 0)
+    assert(asked.last._1 == "runs/update" && asked.last._2.path("status").asText == "FAILED")
   }
 
   test("a server that is not there, refuses, or is no address ends the run before it starts") {

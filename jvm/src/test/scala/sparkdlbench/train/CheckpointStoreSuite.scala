@@ -5,6 +5,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
 
 import java.nio.file.{Files, Path, StandardCopyOption}
+import java.util.Locale
 import java.util.concurrent.{BrokenBarrierException, CyclicBarrier, Executors, TimeUnit}
 import scala.util.Try
 
@@ -23,6 +24,17 @@ class CheckpointStoreSuite extends AnyFunSuite {
     )
 
   private def folders(of: Path): Set[String] = of.toFile.list().toSet
+
+  test("names have the digits that are looked for, whatever the locale's are") {
+    val before = Locale.getDefault
+    Locale.setDefault(Locale.forLanguageTag("fa-IR-u-nu-arabext"))
+    try {
+      val folder = Files.createTempDirectory("checkpoints")
+      val store = new CheckpointStore(folder.toUri.toString, new Configuration())
+      (0 until ranks).foreach(rank => store.write(part(7, rank)))
+      assert(folders(folder).contains("step-000000000007") && store.complete == Seq(7L))
+    } finally Locale.setDefault(before)
+  }
 
   test("ranks that prune at the same moment leave the newest checkpoints and nothing else") {
     val folder = Files.createTempDirectory("checkpoints")

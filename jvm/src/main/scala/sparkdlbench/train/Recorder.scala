@@ -286,18 +286,19 @@ final class Recorder(
   def ended(status: String): Unit = logging(_.ended(status))
 
   /** Nothing more comes, for the loggers. */
-  def close(): Unit = logging(_.close())
+  def close(): Unit = loggers.foreach(trying(_)(_.close()))
 
   /** A logger that fails ends no run; the events say what it lost. */
   private def logging(use: RunLogger => Unit): Unit =
-    loggers.filter(failures(_) < Recorder.MostFailures).foreach { logger =>
-      try { use(logger); failures(logger) = 0 }
-      catch {
-        case error: java.io.IOException =>
-          failures(logger) += 1
-          val last = if (failures(logger) < Recorder.MostFailures) "" else " Nothing more is sent to it."
-          folder.event("logging_failed", logger.name, "reason" -> s"${error.getMessage}$last")
-      }
+    loggers.filter(failures(_) < Recorder.MostFailures).foreach(trying(_)(use))
+
+  private def trying(logger: RunLogger)(use: RunLogger => Unit): Unit =
+    try { use(logger); failures(logger) = 0 }
+    catch {
+      case error: java.io.IOException =>
+        failures(logger) += 1
+        val last = if (failures(logger) == Recorder.MostFailures) " Nothing more is sent to it." else ""
+        folder.event("logging_failed", logger.name, "reason" -> s"${error.getMessage}$last")
     }
 
   /** `final` of the summary. */

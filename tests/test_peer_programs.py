@@ -6,6 +6,7 @@ Times are a clock of this file's; every rank does what this one does, so sums ov
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 
+from sparkdl_bench import peers
 from sparkdl_bench.peers import Sample, _process
+from sparkdl_bench.peers._base import EnvironmentPeer
 from sparkdl_bench.peers.programs.measure import _harness
 
 PROGRAMS = "sparkdl_bench.peers.programs.measure"
@@ -330,3 +333,21 @@ def test_a_sample_of_an_epoch_is_of_all_its_steps(monkeypatch: pytest.MonkeyPatc
     assert written == [True]
     measured = _process._read("peer", out)
     assert [(each.ms, each.steps) for each in measured.samples] == [(8.0, 469), (9.0, 469)]
+
+
+def reached(program: str) -> set[str]:
+    """Of the modules beside it those that a program imports, and those that they import."""
+    source = (Path(_harness.__file__).parent / f"{program}.py").read_text(encoding="utf-8")
+    near = set(re.findall(r"^ *from (?:\.|measure\.)(\w+) import", source, re.MULTILINE))
+    return near.union(*(reached(each) for each in near))
+
+
+@pytest.mark.parametrize("name", [name for name, peer in peers.discover().items() if "fit" in peer.kinds])
+def test_a_peer_says_that_it_runs_on_spark_where_its_program_does(name: str) -> None:
+    peer = peers.find(name)
+    assert isinstance(peer, EnvironmentPeer)
+    assert peers.is_on_spark(name) == peer.on_spark == ("_spark" in reached(peer.fit_program))
+
+
+def test_a_peer_that_is_not_there_is_not_said_to_run_on_spark() -> None:
+    assert not peers.is_on_spark("a peer of another version")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import fakes
 import numpy as np
@@ -23,7 +26,7 @@ from sparkdl_bench.comparison import check, peer_case, peer_data, peer_run, reco
 from sparkdl_bench.comparison.cells import NOT_VARIED, cells_of
 from sparkdl_bench.comparison.peer_run import Trained
 from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.peers import FitCase, Measurement, Sample, _sampler
+from sparkdl_bench.peers import FitCase, Measurement, Sample, _process, _sampler
 from sparkdl_bench.peers._abilities import PERCEPTRON, SGD, Abilities
 from sparkdl_bench.peers._base import EnvironmentPeer, Launch
 from sparkdl_bench.peers._environment import Environment
@@ -180,6 +183,52 @@ def test_a_peer_that_cannot_be_told_a_key_does_not_vary_over_it(
     monkeypatch.setattr(peers, "find", lambda _: whole)
     plan = fakes.plan_of(tmp_path, fakes.CONF + '\n[[variant]]\nname = "np"\npeer = "numpy"\n')
     assert {cell.factors["batch"] for cell in cells_of(plan) if cell.peer} == {NOT_VARIED}
+
+
+@pytest.mark.parametrize("name", ["elephas_fit", "dl4j_fit"])
+def test_a_record_counts_the_steps_of_peers_that_tell_an_epoch_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Its program trains with stand-ins for Spark and the library: three epochs of 560 rows, 0.7 s each."""
+    plan = fakes.plan_of(tmp_path, fakes.CONF + '\n[[variant]]\nname = "np"\npeer = "numpy"\n')
+    cell = next(cell for cell in cells_of(plan) if cell.peer)
+    case = peer_case.prepare(settings_of(tmp_path) | {"epochs": "3", "data.share": "1"}, {}, tmp_path / "data")
+    program = importlib.import_module(f"{_fit.__package__}.{name}")
+    clock, out, rows = [0.0], tmp_path / "out.jsonl", 560
+
+    def fit(*_: Any, **__: Any) -> None:
+        clock[0] += 0.7
+
+    def predicted(*_: Any, **__: Any) -> Any:
+        clock[0] += 0.1
+        return np.eye(10)[np.zeros(100, int)]
+
+    network, modules = MagicMock(fit=fit, predict=predicted), ("tensorflow", "elephas", "elephas.spark_model")
+    network.master_network = network.getNetwork.return_value = network
+    for each in (*modules, "elephas.utils", "elephas.utils.rdd_utils"):
+        monkeypatch.setitem(sys.modules, each, MagicMock(SparkModel=lambda *_, **__: network, __version__="2"))
+    made = MagicMock(network=lambda *_: network, read=predicted)
+    told = {"pin_threads": MagicMock(), "images": lambda x, _: x, "model": MagicMock(), "_Dl4j": lambda *_: made}
+    for each, stand_in in {**told, "compiled": lambda *_: network}.items():
+        monkeypatch.setattr(program, each, stand_in, raising=False)
+    session = contextmanager(lambda *_: iter([MagicMock(version="4", sparkContext=MagicMock(version="4"))]))
+    monkeypatch.setattr(program, "session", session)
+    monkeypatch.setattr(program, "read_arguments", lambda: ({**peers.case_to_dict(case), "workers": 2}, out))
+    monkeypatch.setattr(_fit.time, "perf_counter", lambda: clock[0])
+    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES"):
+        monkeypatch.setenv(variable, "synchronous")
+    program.main()
+
+    measured = _process._read(name, out)
+    done = Trained(measured, 100.0, 100.0 + float(measured.facts["seconds_total"]), 0.0)  # type: ignore[arg-type]
+    made_record = record.of_peer(plan, cell, done, tmp_path)
+    steps = -(-rows // 50)
+    assert made_record["steps_ms"] == pytest.approx([700 / steps] * 3 * steps, rel=1e-4)
+    assert made_record["metrics"]["ms_per_step"] == pytest.approx(700 / steps)
+    layers = made_record["layers_s"]
+    assert (layers[record.UNCUT], layers["evaluation"]) == (pytest.approx(2.1), pytest.approx(0.3))
+    assert abs(layers["other"]) < 0.001
+    assert made_record["metrics"]["rows_per_second"] == pytest.approx(rows / 0.7)
 
 
 @pytest.mark.parametrize("tuned", ["1", '"yes"'])

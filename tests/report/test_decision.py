@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.report import findings, tables
 from sparkdl_bench.report.analysis import MARGIN, Analysis
 from sparkdl_bench.report.answer import answer
 from sparkdl_bench.report.decision import Beside, Decision, _more, candidates, decide
@@ -222,8 +223,34 @@ class TestVerdict:
         assert answer(comparisons.comparison(peer)).next_steps[0] == (
             "Train with two, without Spark, while the rows fit on one machine."
         )
-        on_spark = [{**each, "facts": {"spark": "3.5.8"}} if each["group"] == "two" else each for each in peer]
-        assert answer(comparisons.comparison(on_spark)).next_steps[0] == "Train with two, which runs on Spark, too."
+
+    @pytest.mark.parametrize(
+        ("peer", "facts", "on_spark"),
+        [
+            ("pytorch", {}, False),
+            ("keras", {}, False),
+            ("mpi", {"spark": ""}, False),
+            ("bigdl", {}, True),
+            ("elephas-sync", {}, True),
+            ("torch-distributor", {}, True),
+            ("a peer of an older version", {}, False),
+            ("a peer of an older version", {"spark": "3.5.9"}, True),
+        ],
+    )
+    def test_a_peer_on_spark_is_not_said_to_be_without_it(
+        self, peer: str, facts: dict[str, str], on_spark: bool
+    ) -> None:
+        trials = [
+            comparisons.trial(peer, number, 10.0 + number / 100, 2, variant={"peer": peer}, facts=facts)
+            for number in range(1, 6)
+        ] + [comparisons.trial("ours", number, 30.0 + number / 100, 2) for number in range(1, 6)]
+        analysis = comparisons.comparison(trials)
+        assert decide(analysis).verdict == "recommended"
+        assert answer(analysis).next_steps[0] == (
+            f"Train with {peer}, which runs on Spark too."
+            if on_spark
+            else f"Train with {peer}, without Spark, while the rows fit on one machine."
+        )
 
     def test_the_number_of_trials_that_is_named_is_enough_in_most_comparisons(self) -> None:
         random = np.random.default_rng(6)
@@ -323,21 +350,95 @@ def test_more_trials_are_those_that_settle_what_is_open() -> None:
 
 
 class TestWhatTheDataSupport:
-    def test_a_peer_that_took_more_cores_than_it_was_given_is_named(self) -> None:
-        def told(used: float | None) -> list[str]:
-            trials = [
-                comparisons.trial("PyTorch", number, 10.0 + number / 10, 1, facts={"cores_in_use": used})
-                for number in range(1, 6)
-            ] + [comparisons.trial("ours", number, 16.0 + number / 10, 2) for number in range(1, 6)]
-            found = answer(comparisons.comparison(trials))
-            return [line for line in found.details if "cores while it trained" in line]
-
-        (line,) = told(1.9)
-        assert line.startswith("PyTorch used 1.9 cores while it trained, and was given 1 core: its times are")
-        assert told(1.0) == told(None) == []
+    @pytest.mark.parametrize(
+        ("cores", "workers", "said"),
+        [
+            ([1.9] * 5, 1, "1.9 cores while it trained, and was given 1 core"),
+            # So few samples were taken of some trials that nobody knows.
+            ([None, 1.9, None, None, None], 1, "1.9 cores while it trained, and was given 1 core"),
+            ([2.6] * 5, 2, "2.6 cores while it trained, and was given 2 cores"),
+            # The rule is that of `peers run`: a quarter more is still its own.
+            ([2.5] * 5, 2, None),
+            ([1.0, 1.0, 1.0, 1.9, 1.9], 1, None),
+            ([None] * 5, 1, None),
+        ],
+    )
+    def test_a_peer_that_took_more_cores_than_it_was_given_is_named(
+        self, cores: list[float | None], workers: int, said: str | None
+    ) -> None:
+        trials = [
+            comparisons.trial("PyTorch", number, 10.0 + number / 10, workers, facts={"cores_in_use": used})
+            for number, used in enumerate(cores, start=1)
+        ] + [comparisons.trial("ours", number, 16.0 + number / 10, 2) for number in range(1, 6)]
+        analysis = comparisons.comparison(trials)
+        expected = [f"PyTorch used {said}: its times are those of more cores than the others had."] if said else []
+        for lines in (answer(analysis).details, findings.summary(analysis)):
+            assert [line for line in lines if "cores while it trained" in line] == expected
 
     def test_where_every_trial_failed_nothing_is_said_of_clocks(self) -> None:
-        failed = [
-            {**comparisons.trial("one", number, 1.0, 1), "status": "failed", "error": "It broke."} for number in (1, 2)
+        def told(status: str) -> list[str]:
+            trials = [
+                comparisons.trial("one", number, 1.0, 1, status=status, error="It broke.", metrics=metrics)
+                for number in (1, 2)
+            ]
+            return [line for line in answer(comparisons.comparison(trials)).next_steps if "fresh = true" in line]
+
+        metrics = {**comparisons.trial("one", 1, 1.0, 1)["metrics"], "seconds_waited": None}
+        assert told("failed") == []
+        assert len(told("success")) == 1  # of a trial that did not count from the command it is said
+
+    @pytest.mark.parametrize(
+        ("trials", "said"),
+        [
+            ([1], "1 combination, 1 measured trial: the time from the command to its end."),
+            ([3], "1 combination, 3 measured trials: the time from the command to its end (geometric mean)."),
+            ([0], "1 combination; no trial finished."),
+            ([0, 0], "2 combinations; no trial finished."),
+            (
+                [1, 1],
+                "2 combinations, 1 measured trial each, compared by the time from the command to its end "
+                "(geometric means).",
+            ),
+            (
+                [0, 3],
+                "2 combinations, 0 to 3 measured trials each, compared by the time from the command to its end "
+                "(geometric means).",
+            ),
+        ],
+    )
+    def test_the_first_finding_counts_what_there_is(self, trials: list[int], said: str) -> None:
+        """Of a group with none of its trials finished, one that failed."""
+        records = [
+            comparisons.trial(f"way {way}", number, 3.0, 1, status="success" if count else "failed", error="It broke.")
+            for way, count in enumerate(trials)
+            for number in range(1, max(1, count) + 1)
         ]
-        assert not any("fresh = true" in line for line in answer(comparisons.comparison(failed)).next_steps)
+        assert findings.summary(comparisons.comparison(records))[0] == said
+
+    def test_cost_counts_the_cores_that_the_host_has(self) -> None:
+        def told(ours: dict[int, float]) -> list[str]:
+            times = {"single": (1, [10.0, 10.1, 10.2]), **{f"on {n}": (n, [s, 1.01 * s]) for n, s in ours.items()}}
+            trials = [
+                comparisons.trial(
+                    name,
+                    number,
+                    seconds,
+                    workers,
+                    factors={"variant": "ours" if workers > 1 else name, "workers": str(workers)},
+                )
+                for name, (workers, values) in times.items()
+                for number, seconds in enumerate(values, start=1)
+            ]
+            found = comparisons.comparison(trials, host_cores=2)
+            assert {row[0].text: row[1].text for row in tables.groups(found).rows}["on 4"] == "2 (asks for 4)"
+            return [line for line in findings.summary(found) if line.startswith("COST")]
+
+        beaten = "the best process of one thread (single, 10.1 s)"
+        assert told({4: 5.0}) == [f"COST of ours: 2 cores (asks for 4); with these it beats {beaten}."]
+        assert told({2: 12.0, 4: 11.0}) == [
+            f"COST: at no number of cores that was measured do these beat {beaten}: ours (2 cores)."
+        ]
+        (line,) = told({2: 9.99, 4: 5.0})
+        assert line.startswith(f"COST of ours: 2 cores (asks for 4); with these it beats {beaten}. It is faster on 2 ")
+        (line,) = told({4: 10.0})
+        assert line.startswith("COST of ours is not known: on 2 cores (asks for 4, p = ")

@@ -208,6 +208,11 @@ class Peer(Protocol):
         ...
 
     @property
+    def on_spark(self) -> bool:
+        """Whether whole trainings run in Spark's tasks."""
+        ...
+
+    @property
     def fixed(self) -> Mapping[str, str]:
         """Keys of a run that a training of whole epochs cannot be told, and why; empty for most."""
         ...
@@ -279,6 +284,12 @@ def find(name: str) -> Peer:
         f"There is no peer called '{name}'.{suggestion(name, peers)} Valid: {', '.join(peers)}. "
         "`sparkdl-bench peers list` describes them."
     )
+
+
+def is_on_spark(name: str) -> bool:
+    """Whether the peer of that name trains in Spark's tasks; False where there is no such peer (any more)."""
+    peer = discover().get(name)
+    return peer is not None and peer.on_spark
 
 
 def case_to_dict(case: Case) -> dict[str, object]:

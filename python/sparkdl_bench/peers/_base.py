@@ -46,6 +46,7 @@ class EnvironmentPeer:
         fixed: keys of a run that it cannot be told, and why.
         tuning: what `tuned` changes, for people; empty: it has no tuned way, and refuses it.
         workers: processes or tasks of a run of which nobody says how many.
+        on_spark: whether `fit_program` trains in Spark's tasks.
     """
 
     name: str
@@ -59,6 +60,7 @@ class EnvironmentPeer:
     abilities: Abilities | None = None
     fixed: Mapping[str, str] = field(default_factory=dict)
     tuning: str = ""
+    on_spark: bool = False
 
     @property
     def requirements(self) -> tuple[str, ...]:

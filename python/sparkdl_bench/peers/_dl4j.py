@@ -136,5 +136,6 @@ def peer(name: str, mode: str, doc: str, optimizers: Mapping[str, frozenset[str]
             most_workers=None,
             divides=True,
         ),
+        on_spark=True,
         mode=mode,
     )

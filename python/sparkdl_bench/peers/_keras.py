@@ -46,5 +46,6 @@ def elephas(name: str, mode: str, doc: str) -> Elephas:
         program="elephas_fit",
         fit_program="elephas_fit",
         abilities=Abilities(OPTIMIZERS, LAYERS, chain=True, most_workers=None, divides=True),
+        on_spark=True,
         mode=mode,
     )

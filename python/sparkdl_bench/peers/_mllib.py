@@ -41,4 +41,5 @@ def peer(solver: str, doc: str) -> EnvironmentPeer:
             **steps,
         },
         tuning="the JDK's vector module for MLlib's linear algebra, as its guide has it without a native BLAS",
+        on_spark=True,
     )

@@ -34,4 +34,5 @@ def peer(name: str, program: str, doc: str) -> EnvironmentPeer:
         program=program,
         fit_program=program,
         abilities=Abilities(OPTIMIZERS, LAYERS, chain=True, schedules=True, most_workers=None, divides=True),
+        on_spark=True,
     )

@@ -74,4 +74,5 @@ PEER = BigDL(
         most_threads=1,
         divides=True,
     ),
+    on_spark=True,
 )

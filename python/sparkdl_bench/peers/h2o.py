@@ -27,4 +27,5 @@ PEER = EnvironmentPeer(
         {"sgd": frozenset({"momentum", "nesterov", "weight_decay"})}, PERCEPTRON, chain=True, most_workers=None
     ),
     fixed={"batch": _ROW, "batch_per_worker": _ROW},
+    on_spark=True,
 )

@@ -23,6 +23,7 @@ class MemoryCopy:
     workers: int = 2
     requirements: tuple[str, ...] = ()
     needs: str = ""
+    on_spark: bool = False
     fixed: Mapping[str, str] = field(default_factory=dict)
 
     def unable(self) -> str | None:

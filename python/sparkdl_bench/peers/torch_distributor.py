@@ -25,4 +25,5 @@ PEER = EnvironmentPeer(
     program="torch_distributor",
     fit_program="torch_distributor",
     abilities=replace(TRAINS, most_workers=None),
+    on_spark=True,
 )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkdl_bench import machine, statistics
+from sparkdl_bench import machine, peers, statistics
 from sparkdl_bench.comparison import peer_run
 from sparkdl_bench.comparison.plan import QUICK
 from sparkdl_bench.report.analysis import EPOCHS, MARGIN, Analysis, Group
@@ -274,9 +274,10 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
 
 def _train_so(analysis: Analysis, chosen: Group) -> str:
     """How to train as the chosen group did: the settings in which it differs from the others."""
-    if chosen.first.get("variant", {}).get("peer"):
-        if chosen.first.get("facts", {}).get("spark"):  # whose version peers on Spark tell
-            return f"Train with {chosen.name}, which runs on Spark, too."
+    if peer := chosen.first.get("variant", {}).get("peer"):
+        # A record tells Spark's version, also one of a peer that is no longer there.
+        if peers.is_on_spark(str(peer)) or chosen.first.get("facts", {}).get("spark"):
+            return f"Train with {chosen.name}, which runs on Spark too."
         return f"Train with {chosen.name}, without Spark, while the rows fit on one machine."
     mine = chosen.first.get("settings", {})
     others = [group.first.get("settings", {}) for group in analysis.groups if group is not chosen]
@@ -371,7 +372,7 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
             f"The host has {counted(analysis.host_cores, 'core')}; these ask for more and share them: "
             f"{', '.join(f'{group.name} ({group.cores})' for group in over)}."
         )
-    lines += _more_cores(analysis)
+    lines += more_cores(analysis)
     if analysis.unsteady:
         names = ", ".join(group.name for group in analysis.unsteady)
         lines.append(f"Not steady, steps became faster or slower by more than a tenth while measured: {names}.")
@@ -392,11 +393,12 @@ def _reservations(analysis: Analysis, decision: Decision) -> list[str]:
     return lines
 
 
-def _more_cores(analysis: Analysis) -> list[str]:
-    """Peers that did not keep to the cores that they were given."""
+def more_cores(analysis: Analysis) -> list[str]:
+    """Peers that did not keep to the cores that they were given, by the trials in which that was seen."""
     lines = []
     for group in analysis.groups:
-        seen = [float(record.get("facts", {}).get("cores_in_use") or 0.0) for record in group.records]
+        told = [record.get("facts", {}).get("cores_in_use") for record in group.records]
+        seen = [float(used) for used in told if used is not None]
         used = statistics.median(seen) if seen else 0.0
         if peer_run.takes_more_cores(used, group.cores):
             lines.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -19,7 +19,7 @@ from sparkdl_bench.report.analysis import (
     Cost,
     Group,
 )
-from sparkdl_bench.report.answer import accuracies, answer, clock
+from sparkdl_bench.report.answer import accuracies, answer, clock, more_cores
 from sparkdl_bench.report.numbers import between, counted, number
 from sparkdl_bench.statistics import Interval
 
@@ -88,6 +88,7 @@ def summary(analysis: Analysis) -> list[str]:
     lines += _one_seed(analysis)
     lines += _failed(analysis)
     lines += _left_out(analysis)
+    lines += more_cores(analysis)
     lines += _spoilt(analysis)
     return lines
 
@@ -141,15 +142,17 @@ def recommendation(analysis: Analysis) -> list[str]:
 
 
 def _about(analysis: Analysis) -> str:
-    trials = sorted({len(group.records) for group in analysis.groups if group.records})
-    count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}" if trials else "no"
+    combinations = counted(len(analysis.groups), "combination")
+    trials = [len(group.records) for group in analysis.groups]
+    fewest, most = min(trials, default=0), max(trials, default=0)
+    if most == 0:
+        return f"{combinations}; no trial finished."
+    measured = counted(most, "measured trial") if fewest == most else f"{fewest} to {most} measured trials"
+    if len(analysis.groups) == 1:
+        return f"{combinations}, {measured}: the time {clock(analysis)}{' (geometric mean)' if most > 1 else ''}."
     asked = len(analysis.contrasts)
     adjusted = f" Two differ where p < 0.05, adjusted by Holm for {asked} comparisons." if asked > 1 else ""
-    one = trials == [1]
-    return (
-        f"{counted(len(analysis.groups), 'combination')}, {count} measured trial{'' if one else 's'} each, compared by "
-        f"the time {clock(analysis)} (geometric means).{adjusted}"
-    )
+    return f"{combinations}, {measured} each, compared by the time {clock(analysis)} (geometric means).{adjusted}"
 
 
 def _how_far(contrast: Contrast) -> str:
@@ -249,27 +252,42 @@ def _costs(analysis: Analysis) -> list[str]:
     slower: list[str] = []
     for cost in analysis.costs:
         single = f"the best process of one thread ({cost.single.name}, {_seconds(cost.single, analysis.metric)})"
-        untold = _lower_by_chance(cost)
-        if cost.cores is not None:
+        untold = _lower_by_chance(analysis, cost)
+        if cost.beats is not None:
             also = f" It is faster on {untold} too, which may be chance." if untold else ""
-            lines.append(f"COST of {cost.variant}: {cost.cores} cores; with these it beats {single}.{also}")
+            asked = _asks(analysis, cost.beats.group)
+            used = f"{_cores([analysis.cores_used(cost.beats.group)])}{f' ({asked})' if asked else ''}"
+            lines.append(f"COST of {cost.variant}: {used}; with these it beats {single}.{also}")
         elif untold:
             lines.append(
                 f"COST of {cost.variant} is not known: on {untold} it is faster than {single}, which may be chance."
             )
         else:
-            slower.append(f"{cost.variant} ({', '.join(map(str, cost.tried))} cores)")
+            had = dict.fromkeys(min(cores, analysis.host_cores or cores) for cores in cost.tried)
+            slower.append(f"{cost.variant} ({_cores(list(had))})")
     if slower:
         lines.append(f"COST: at no number of cores that was measured do these beat {single}: {'; '.join(slower)}.")
     return lines
 
 
-def _lower_by_chance(cost: Cost) -> str:
-    """`2 cores (p = 0.29) and 3 cores (too few trials)`."""
-    return " and ".join(
-        f"{group.cores} cores ({'too few trials' if contrast is None else f'p = {contrast.p:.2f}'})"
-        for group, contrast in cost.untold
-    )
+def _lower_by_chance(analysis: Analysis, cost: Cost) -> str:
+    """`2 cores (p = 0.29) and 3 cores (too few trials)`; on a host with 2 cores `2 cores (asks for 3, p = 0.29)`."""
+    said = []
+    for group, contrast in cost.untold:
+        why = "too few trials" if contrast is None else f"p = {contrast.p:.2f}"
+        inside = ", ".join(filter(None, [_asks(analysis, group), why]))
+        said.append(f"{_cores([analysis.cores_used(group)])} ({inside})")
+    return " and ".join(said)
+
+
+def _asks(analysis: Analysis, group: Group) -> str:
+    """`asks for 4`, as the table of groups has it; nothing where the host has as many cores."""
+    return f"asks for {group.cores}" if analysis.is_oversubscribed(group) else ""
+
+
+def _cores(numbers: Sequence[int]) -> str:
+    """`1 core`, `2, 4 cores`."""
+    return f"{', '.join(map(str, numbers))} core{'' if list(numbers) == [1] else 's'}"
 
 
 def _not_reached(analysis: Analysis) -> list[str]:

@@ -226,7 +226,7 @@ class Cost:
     """At how many cores a variant beats the best process of one thread: its mean is lower, and no test says chance.
 
     Attributes:
-        tried: the numbers of cores that were measured.
+        tried: the numbers of cores that were measured, no more than the host has.
         beats: the way on the fewest cores that does, beside `single`; None: none of them.
         untold: those on fewer cores whose mean is lower as well, each with what cannot tell it from `single`; None
             where a side has fewer than two trials.
@@ -460,7 +460,7 @@ class Analysis:
 
     def _cost(self, name: str, members: Sequence[Group], single: Group, contrasts: Mapping[str, Contrast]) -> Cost:
         bar = single.centre(self.metric) or 0.0
-        tried = tuple(sorted({each.cores for each in members}))
+        tried = tuple(sorted({self.cores_used(each) for each in members}))
         untold: list[tuple[Group, Contrast | None]] = []
         for group in sorted(members, key=lambda each: each.cores):
             contrast = contrasts.get(group.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
@@ -256,15 +256,15 @@ def _costs(analysis: Analysis) -> list[str]:
         if cost.beats is not None:
             also = f" It is faster on {untold} too, which may be chance." if untold else ""
             asked = _asks(analysis, cost.beats.group)
-            used = f"{_cores([analysis.cores_used(cost.beats.group)])}{f' ({asked})' if asked else ''}"
+            used = f"{counted(analysis.cores_used(cost.beats.group), 'core')}{f' ({asked})' if asked else ''}"
             lines.append(f"COST of {cost.variant}: {used}; with these it beats {single}.{also}")
         elif untold:
             lines.append(
                 f"COST of {cost.variant} is not known: on {untold} it is faster than {single}, which may be chance."
             )
         else:
-            had = dict.fromkeys(min(cores, analysis.host_cores or cores) for cores in cost.tried)
-            slower.append(f"{cost.variant} ({_cores(list(had))})")
+            *fewer, most = cost.tried
+            slower.append(f"{cost.variant} ({', '.join([*map(str, fewer), counted(most, 'core')])})")
     if slower:
         lines.append(f"COST: at no number of cores that was measured do these beat {single}: {'; '.join(slower)}.")
     return lines
@@ -276,18 +276,13 @@ def _lower_by_chance(analysis: Analysis, cost: Cost) -> str:
     for group, contrast in cost.untold:
         why = "too few trials" if contrast is None else f"p = {contrast.p:.2f}"
         inside = ", ".join(filter(None, [_asks(analysis, group), why]))
-        said.append(f"{_cores([analysis.cores_used(group)])} ({inside})")
+        said.append(f"{counted(analysis.cores_used(group), 'core')} ({inside})")
     return " and ".join(said)
 
 
 def _asks(analysis: Analysis, group: Group) -> str:
     """`asks for 4`, as the table of groups has it; nothing where the host has as many cores."""
     return f"asks for {group.cores}" if analysis.is_oversubscribed(group) else ""
-
-
-def _cores(numbers: Sequence[int]) -> str:
-    """`1 core`, `2, 4 cores`."""
-    return f"{', '.join(map(str, numbers))} core{'' if list(numbers) == [1] else 's'}"
 
 
 def _not_reached(analysis: Analysis) -> list[str]:

@@ -37,8 +37,8 @@ class _Page:
     @property
     def navigation(self) -> str:
         return "".join(
-            f'<li{" class=top" if is_top else ""}><a href="#{escape(anchor, quote=True)}">{escape(text)}</a></li>'
-            for anchor, text, is_top in self.links
+            f'<li{" class=top" if is_comparison else ""}><a href="#{anchor}">{escape(text)}</a></li>'
+            for anchor, text, is_comparison in self.links
         )
 
 
@@ -151,7 +151,7 @@ def _net(results: Results, made: _Page) -> None:
 
 
 def _heading(level: int, anchor: str, text: str) -> str:
-    return f'<h{level} id="{escape(anchor, quote=True)}">{escape(text)}</h{level}>'
+    return f'<h{level} id="{anchor}">{escape(text)}</h{level}>'
 
 
 def _facts(analysis: Analysis) -> str:

@@ -176,7 +176,7 @@ def two_way(
         first, second: the levels of the two factors, a level for each value.
 
     Returns:
-        None where the interaction cannot be told from the rest: a combination of levels is missing or came once.
+        None where the interaction cannot be separated from the rest: a combination of levels is missing or came once.
     """
     combinations: dict[tuple[str, str], int] = {}
     for pair in zip(first, second, strict=True):

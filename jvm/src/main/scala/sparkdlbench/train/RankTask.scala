@@ -344,7 +344,7 @@ final class RankTask(setup: RunSetup, context: BarrierTaskContext, report: RankR
 
   private def evaluate(rank: RankState, algorithm: RankAlgorithm, epoch: Int, step: Long): Evaluation = {
     val began = System.nanoTime()
-    // One that takes a second or more is told of each time: that is at most once a second, too.
+    // One that takes a second or more is reported each time: that is at most once a second, too.
     if (group.rank == 0 && (began - reportedAt > RankTask.ReportNanos || evaluationNanos > RankTask.ReportNanos)) {
       reportedAt = began
       report(DoingReport(setup.runId, attempt, RunProgress.Evaluating))

@@ -344,7 +344,7 @@ final class Recorder(
     }
   }
 
-  /** `phases.json`: what each rank did in the steps that were kept. None where no step is told of. */
+  /** `phases.json`: what each rank did in the steps that were kept. None where no step was kept. */
   def phaseSteps: Option[ListMap[String, Any]] = {
     val each = records
     if (each.forall(_.keptSteps == 0)) None

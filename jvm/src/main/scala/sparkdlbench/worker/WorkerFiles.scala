@@ -14,7 +14,7 @@ import scala.util.Try
 
 /**
  * Checkpoints of a rank's own in a folder of any Hadoop file system. Each is one file, which has a number greater than those before it, and
- * gets its name when it is whole: whoever looks finds the newest whole one. Content comes from, and goes to, memory of the Python process.
+ * gets its name when it is whole: a reader finds the newest whole one. Content comes from, and goes to, memory of the Python process.
  *
  * @param isClosed
  *   the rank is gone, and must not make anything appear any more
@@ -101,5 +101,5 @@ private[worker] final class WorkerFiles(pid: Long, hadoop: => Configuration, isC
 private[worker] object WorkerFiles {
   private val Name = """checkpoint-(\d{10})""".r
   private val Partial = """\.(\d{1,18})-[0-9a-f-]{36}\.partial""".r
-  private[worker] def name(number: Long): String = "checkpoint-%010d".formatLocal(Locale.ROOT, number)
+  private def name(number: Long): String = "checkpoint-%010d".formatLocal(Locale.ROOT, number)
 }

@@ -26,7 +26,7 @@ LAYERS = (
         "toml_depth",
         "worker",
     ),
-    ("connect", "evaluation", "jars", "spark_install", "spark_properties"),
+    ("connect", "evaluation", "gateway", "jars", "spark_install", "spark_properties"),
     ("peers",),
     ("_jvm", "catalogue", "class_archive", "helper_process", "models", "profiles", "progress", "results"),
     ("checkpoint", "collective", "runfiles", "saved", "torch"),

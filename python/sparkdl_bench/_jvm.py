@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from sparkdl_bench import signals, spark_install
+from sparkdl_bench import gateway, signals, spark_install
 from sparkdl_bench.errors import ConfigurationError, DivergedError, RunFailedError, SparkDLError
 from sparkdl_bench.files import written
 
@@ -207,27 +207,23 @@ def start(properties: Mapping[str, str], jvm_log: IO[bytes] | None = None, inher
     """
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
 
     # pyspark keeps its JVM in these two attributes; there is no public way to start one before the Spark context.
     holder: Any = SparkContext
-    launch: Callable[..., Any] = launch_gateway
     if holder._gateway is None:
         signals.starts_processes()
         _quiet_py4j()
         try:
-            # In a session of its own: a signal to the group of this process, such as Ctrl-C, reaches Python alone,
-            # which ends the run and then the JVM. Where this process ends first, so does the JVM's standard input.
-            more = {"stderr": jvm_log} if jvm_log else {}
-            gateway = launch(None, {"start_new_session": True, "pass_fds": inherited, **more})
-        except (PySparkRuntimeError, OSError) as error:
+            launched = gateway.launch(jvm_log, inherited)
+        except (gateway.GatewayError, PySparkRuntimeError, OSError) as error:
+            ended = not isinstance(error, gateway.GatewayError) or isinstance(error, gateway.EndedError)
             raise ConfigurationError(
                 _too_old(jvm_log)
                 or f"The JVM for Spark (master {properties.get('spark.master', 'not set')!r}) did not start: "
-                f"{_reason(jvm_log) or error}. Check the Spark properties; Spark needs JDK "
+                f"{(_reason(jvm_log) if ended else '') or error}. Check the Spark properties; Spark needs JDK "
                 f"{spark_install.MIN_JAVA} or newer, and JAVA_HOME is {os.environ.get('JAVA_HOME', '')!r}."
             ) from error
-        holder._gateway, holder._jvm = gateway, gateway.jvm
+        holder._gateway, holder._jvm = launched, launched.jvm
     jvm = holder._jvm
     _check_java(jvm)
     return jvm

@@ -32,7 +32,17 @@ MARK = re.compile(r"((?:^\|[^\n]*\n)+)\n*<!-- figures: *(\S+)\n([^>]*?)-->", re.
 # Which of a row's contestants a column is of, by how many the row has.
 PLACES: dict[int, dict[str, int]] = {
     1: {"ms per step": 0},
-    2: {"ours": 0, "peer": 1, "block-stream": 0, "ms": 0, "GPU": 0, "before": 1, "16 threads": 1},
+    2: {
+        "ours": 0,
+        "peer": 1,
+        "block-stream": 0,
+        "ms": 0,
+        "GPU": 0,
+        "in-band": 0,
+        "gloo": 1,
+        "before": 1,
+        "16 threads": 1,
+    },
     3: {"1 worker": 0, "2 workers": 1, "PyTorch": 2},
     5: {
         "MKL, 1 worker": 0,

@@ -45,15 +45,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each case gave: the facts of its all-reduces, or the error's text."""
     folder = tmp_path_factory.mktemp("namespaces")
     cases = {**CASES, **{name: case for name, case in EXTRA.items() if not spark_transport_missing(f"ours:{name}")}}
-    with namespaces.two_hosts() as hosts, namespaces.cluster(hosts, folder) as properties:
-        spark = {**properties, "spark.executor.memory": "1g", "spark.task.maxFailures": "1"}
-        given = {"spark": spark, "cases": {name: {**SMALL, **case} for name, case in cases.items()}}
-        (folder / "cases.json").write_text(json.dumps(given))
+    return _between_hosts(folder, {name: {**SMALL, **case} for name, case in cases.items()})
+
+
+def _between_hosts(folder: Path, cases: dict[str, dict[str, str]], secure: dict[str, str] | None = None) -> Any:
+    """The cases in one session. `secure`: properties that the cluster's processes and the session have in common."""
+    with namespaces.two_hosts() as hosts, namespaces.cluster(hosts, folder, spark=secure) as properties:
+        spark = {**properties, **(secure or {}), "spark.executor.memory": "1g", "spark.task.maxFailures": "1"}
+        (folder / "cases.json").write_text(json.dumps({"spark": spark, "cases": cases}))
         program = [sys.executable, str(HERE / "namespace_run.py"), "cases.json", "out.json"]
         environment = {**namespaces.environment(hosts[0]), "PYTHONPATH": str(HERE.parent / "python")}
         execute(hosts[0].command(*program), environment, folder, timeout=TIMEOUT_SECONDS)
-        results: dict[str, Any] = json.loads((folder / "out.json").read_text())
-        return results
+        return json.loads((folder / "out.json").read_text())
 
 
 def test_sums_across_two_hosts_are_right_and_go_over_sockets(found: dict[str, Any]) -> None:
@@ -74,6 +77,17 @@ def test_an_interface_that_leads_nowhere_is_named_with_the_ranks(found: dict[str
     assert "No address of rank" in said
     assert "can be reached by every rank: 10.77." in said
     assert "Set tcp.interface" in said
+
+
+def test_a_cluster_that_authenticates_takes_a_session_that_has_its_secret(tmp_path: Path) -> None:
+    secure = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "of-the-test",
+        "spark.network.crypto.enabled": "true",
+    }
+    found = _between_hosts(tmp_path, {"in-band": {**SMALL, **CASES["in-band"]}}, secure)
+    assert found["in-band"]["correct"] is True
+    assert (tmp_path / "daemons.conf").stat().st_mode & 0o077 == 0
 
 
 def test_ucx_goes_across_by_the_device_that_it_is_told(found: dict[str, Any]) -> None:

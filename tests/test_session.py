@@ -312,6 +312,15 @@ def test_a_session_that_fits() -> None:
     assert isinstance(session.check_session(_spark()), _jvm.Api)
 
 
+def test_an_application_that_no_master_took_is_told_what_may_differ() -> None:
+    stopped = "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+    told = session._not_taken(stopped, {"spark.authenticate": "true"})
+    assert "did not take the application" in told
+    assert "spark.authenticate (true here)" in told
+    assert "(false (its default) here)" in session._not_taken(stopped, {})
+    assert session._not_taken("no such class", {}) == "no such class"
+
+
 @pytest.mark.parametrize("by", ["Python", "the JVM"])
 def test_a_stopped_session_is_refused(by: str) -> None:
     spark = _spark(stopped=True)

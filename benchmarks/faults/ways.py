@@ -69,6 +69,11 @@ class Way:
         return {**_SPARK, **self.spark}
 
     @property
+    def secure(self) -> dict[str, str]:
+        """What a cluster's own processes need in common with the session, or they refuse each other."""
+        return {key: value for key, value in self.spark.items() if key in _SECURE}
+
+    @property
     def transport(self) -> str:
         return str(self.settings["transport"])
 

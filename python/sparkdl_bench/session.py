@@ -315,8 +315,8 @@ def open_session(settings: Mapping[str, str], tell: Callable[[str], None] = lamb
         if not _jvm.has_ended():
             raise ConfigurationError(
                 f"Spark did not start with master {settings.get('spark.master', 'of its own configuration')!r}. "
-                f"{error} Check the master and the Spark properties: --master, --set spark.…, the [spark] table of a "
-                "run file, spark-defaults.conf."
+                f"{_not_taken(str(error), settings)} Check the master and the Spark properties: --master, "
+                "--set spark.…, the [spark] table of a run file, spark-defaults.conf."
             ) from error
         raise
     try:
@@ -325,6 +325,17 @@ def open_session(settings: Mapping[str, str], tell: Callable[[str], None] = lamb
         # A JVM that has ended has no session, and that of an interrupted command ends with it.
         if signals.number() is None and not _jvm.has_ended():
             spark.stop()
+
+
+def _not_taken(error: str, settings: Mapping[str, str]) -> str:
+    """What the user is told; Spark says no more than that its context was stopped where no master took it."""
+    if "stopped SparkContext" not in error:
+        return error
+    authenticate = settings.get("spark.authenticate", "false (its default)")
+    return (
+        "The master did not take the application: it cannot be reached, or its processes and this session differ in "
+        f"spark.authenticate ({authenticate} here), its secret, or spark.network.crypto.enabled."
+    )
 
 
 def _check_api(jvm: Any, line: str) -> None:

@@ -77,7 +77,10 @@ class _Link(Kind):
     def around(self, scene: Scene) -> Iterator[None]:
         folder = scene.folder / "cluster"
         folder.mkdir()
-        with namespaces.two_hosts(_MEGABITS) as hosts, namespaces.cluster(hosts, folder, "1g") as properties:
+        with (
+            namespaces.two_hosts(_MEGABITS) as hosts,
+            namespaces.cluster(hosts, folder, "1g", spark=scene.way.secure) as properties,
+        ):
             self._hosts = hosts
             if self._seconds is None:
                 # An executor that cannot reach its driver ends by itself; by Spark's default after two minutes here.

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,24 +124,34 @@ def _run(*words: str) -> None:
 
 @contextmanager
 def cluster(
-    hosts: Sequence[Host], folder: Path, memory: str = "2g", cores: Sequence[int] = ()
+    hosts: Sequence[Host],
+    folder: Path,
+    memory: str = "2g",
+    cores: Sequence[int] = (),
+    spark: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, str]]:
     """A standalone cluster: the master on the first host, a worker of one core on each. Gives a driver's properties.
 
     Args:
         cores: processor cores; each host's worker, with its executors, runs on one of these alone. None: on any.
+        spark: properties of the master and the workers. Where a driver authenticates itself (`spark.authenticate`),
+            they must have the same secret, or refuse it.
 
     The driver is a process on the first host: `hosts[0].command(...)` with `environment(hosts[0])`.
     """
     first = hosts[0]
+    properties = folder / "daemons.conf"
+    properties.touch(mode=0o600)
+    properties.write_text("".join(f"{key} {value}\n" for key, value in (spark or {}).items()))
+    common = ["--webui-port", "0", "--properties-file", str(properties)]
     with ExitStack() as stack:
         master = ["org.apache.spark.deploy.master.Master", "--host", first.address(), "--port", str(_PORT)]
-        process = stack.enter_context(_daemon(first, [*master, "--webui-port", "0"], folder / "master.log"))
+        process = stack.enter_context(_daemon(first, [*master, *common], folder / "master.log"))
         _wait_for(process, folder / "master.log", "Starting Spark master at")
         address = f"spark://{first.address()}:{_PORT}"
         for host in hosts:
             log = folder / f"worker-{host.number}.log"
-            worker = ["org.apache.spark.deploy.worker.Worker", "--host", host.address(), "--webui-port", "0"]
+            worker = ["org.apache.spark.deploy.worker.Worker", "--host", host.address(), *common]
             worker += ["--cores", "1", "--memory", memory, "--work-dir", str(folder / f"work-{host.number}"), address]
             process = stack.enter_context(_daemon(host, worker, log, cores[host.number - 1 : host.number]))
             _wait_for(process, log, "Successfully registered with master")

@@ -369,8 +369,8 @@ MUTANTS = (
     Listed(
         WARM_UP,
         "comparison/record.py",
-        "measured = steps_ms[plan.warmup_steps :] or steps_ms",
-        "measured = steps_ms",
+        "    measured = steps_ms[first:]\n",
+        "    measured = steps_ms\n",
         ("tests/comparison/test_record.py",),
     ),
     Listed(

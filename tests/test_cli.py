@@ -26,6 +26,30 @@ def test_commands_are_found_by_scanning() -> None:
         assert command.help, f"{name} has no help"
 
 
+def test_every_command_takes_debug() -> None:
+    def without(group: click.Group, context: click.Context, path: str) -> list[str]:
+        found = []
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            if isinstance(command, click.Group):
+                found += without(command, context, f"{path} {name}")
+            elif command and not any("--debug" in param.opts for param in command.params):
+                found.append(f"{path} {name}".strip())
+        return found
+
+    assert without(cli, click.Context(cli), "") == []
+
+
+def test_what_a_lab_runs_keeps_its_own_options() -> None:
+    group = cli.get_command(click.Context(cli), "lab")
+    assert isinstance(group, click.Group)
+    for name in ("exec", "hdfs"):
+        command = group.get_command(click.Context(group), name)
+        assert command
+        with command.make_context(name, ["--debug", "lab1", "ls", "-l", "--debug", "--help"]) as context:
+            assert context.params == {"name": "lab1", "words": ("ls", "-l", "--debug", "--help")}
+
+
 @pytest.mark.parametrize("words", [(), ("jars",), ("bench",), ("peers",), ("data",)])
 def test_every_command_is_listed_with_a_whole_sentence(words: tuple[str, ...]) -> None:
     listed = run(*words, "--help").stdout

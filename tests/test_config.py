@@ -148,10 +148,17 @@ def test_a_comparison_is_no_run(path: Path) -> None:
         ((1, 2), "1,2"),
         (Path("a/b"), "a/b"),
         (np.int64(7), "7"),
+        ([np.int64(7), np.float32(0.5), np.bool_(True), "x"], "7,0.5,true,x"),
     ],
 )
 def test_values_as_text(value: object, text: str) -> None:
     assert as_text("key", value, "a test") == text
+
+
+def test_an_item_with_a_comma_is_no_item() -> None:
+    with pytest.raises(ConfigurationError, match=r"'data\.columns' in a test is a list with the item 'a,b', and items"):
+        as_text("data.columns", ["c", "a,b"], "a test")
+    assert as_text("data.columns", "a,b", "a test") == "a,b"
 
 
 def test_names_as_spark_writes_them() -> None:
@@ -181,3 +188,26 @@ def test_a_run_file_of_an_editor_that_marks_the_byte_order(tmp_path: Path) -> No
     file = tmp_path / "run.toml"
     file.write_bytes(b"\xef\xbb\xbfworkers = 3\n")
     assert load_run_file(file).settings["workers"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "keys"),
+    [
+        ("batch = 32\nbatch_size = 64", "batch", ("batch", "batch_size")),
+        ("batch_size = 64\nbatch = 32", "batch", ("batch_size", "batch")),
+        ("bs = 64\nbatch_size = 32", "batch", ("bs", "batch_size")),
+        (
+            "[engine]\nthreads = 2\n[spark]\n'spark.sparkdl.engine.nThreads' = 3",
+            "engine.threads",
+            ("spark.sparkdl.engine.nThreads", "engine.threads"),
+        ),
+        ("[spark]\nmaster = 'local[2]'\n'spark.master' = 'local[3]'", "spark.master", ("master", "spark.master")),
+    ],
+)
+def test_a_file_may_not_say_two_things_of_one_key(text: str, name: str, keys: tuple[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match=rf"sets '{name}' twice: as '{keys[0]}' .*as '{keys[1]}'.*Set it once"):
+        parse_run_file(text, "two.toml")
+
+
+def test_a_file_may_say_one_thing_twice() -> None:
+    assert parse_run_file("batch_size = 64\nbatch = 64", "two.toml").settings["batch"] == "64"

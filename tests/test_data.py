@@ -252,3 +252,56 @@ def test_any_data_argument_is_settings_or_an_error_of_ours(data: Any) -> None:
 def test_what_is_no_data_is_named(data: Any) -> None:
     with pytest.raises(ConfigurationError, match=type(data).__name__):
         data_to_settings(data, SOURCES)
+
+
+class Column:
+    """As much of a DataFrame with one column of labels as `frames.classed` looks at."""
+
+    sparkSession = createOrReplaceGlobalTempView = None
+
+    def __init__(self, kind: str, values: list[str]) -> None:
+        self.dtypes, self._values = [("y", kind)], values
+
+    def select(self, *_: str) -> Column:
+        return self
+
+    distinct = select
+
+    def limit(self, _: int) -> Column:
+        return self
+
+    def collect(self) -> list[tuple[str]]:
+        return [(value,) for value in self._values]
+
+
+@pytest.mark.parametrize(
+    ("words", "ignored", "found"),
+    [
+        (["0", "1", "2", "255"], "255", {"data.classes": "3"}),
+        (["0", "1.0", " 2 ", "-1"], "-1", {"data.classes": "3"}),
+        (["cat", "dog", "-1"], "-1", {"data.label_names": "cat,dog"}),
+        (["0", "1", "²"], "", {"data.label_names": "0,1,²"}),
+        (["0", "1", "-1"], "", {"data.label_names": "-1,0,1"}),
+        (["9"], "9", {}),
+    ],
+)
+def test_labels_in_words_are_classes_without_the_ignored_one(
+    words: list[str], ignored: str, found: dict[str, str]
+) -> None:
+    settings = {"data.label": "y", **({"loss.ignore_label": ignored} if ignored else {})}
+    assert frames.classed(settings, Column("string", words)) == {**settings, **found}
+
+
+def test_other_words_for_a_loss_say_whether_there_are_classes() -> None:
+    table = Column("string", ["cat", "dog"])
+    for key, value, has_classes in (
+        ("loss.name", "CrossEntropyLoss", True),
+        ("criterion", "cross_entropy", True),
+        ("loss.name", "BCE", False),
+        ("objective", "mse", False),
+    ):
+        settings = {"data.label": "y", key: value}
+        found = {"data.label_names": "cat,dog"} if has_classes else {}
+        assert frames.classed(settings, table) == {**settings, **found}, (key, value)
+    settings = {"label": "y", "ignore_label": "7"}
+    assert frames.classed(settings, Column("string", ["0", "1", "7"])) == {**settings, "data.classes": "2"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -13,6 +14,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.jars import Coordinates, FetchFailedError
 from sparkdl_bench.peers import FitCase, _dl4j
 from sparkdl_bench.peers._environment import Environment
+from sparkdl_bench.peers.programs.measure import dl4j_fit
 
 
 def case(*kinds: str, workers: int = 2, **optimizer: str) -> FitCase:
@@ -39,6 +41,15 @@ def test_momentum_is_nesterovs() -> None:
     peer.check(case("linear", name="adam"))
     with pytest.raises(ConfigurationError, match="has Nesterov's momentum alone"):
         peer.check(case("linear", momentum="0.9"))
+
+
+def test_the_driver_averages_over_the_workers(tmp_path: Path) -> None:
+    """Not over as many as a batch has rows: DL4J's builder takes the workers, then the rows of each record."""
+    context = MagicMock()
+    dl4j_fit._Dl4j(context, tmp_path).averaging(3, 64)
+    context._jvm.org.deeplearning4j.spark.impl.paramavg.ParameterAveragingTrainingMaster.Builder.assert_called_with(
+        3, 64
+    )
 
 
 def test_it_needs_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

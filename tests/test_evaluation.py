@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import trained
-from sparkdl_bench import ConfigurationError, Model
+from sparkdl_bench import ConfigurationError, Model, evaluation
 
 metrics = pytest.importorskip("sklearn.metrics")
 
@@ -56,7 +56,7 @@ def test_metrics_of_classes(spark: SparkSession, classes: int, weighted: bool) -
     w: Any = values[:, 3] if weighted else None
     measured = model.evaluate(frame_of(spark, found), weight="w" if weighted else "")
     wanted = {
-        "rows": len(found),
+        "rows": np.count_nonzero(values[:, 3]) if weighted else len(found),
         "accuracy": metrics.accuracy_score(true, said, sample_weight=w),
         "log_loss": metrics.log_loss(true, probabilities, sample_weight=w, labels=range(classes)),
     }
@@ -77,7 +77,7 @@ def test_metrics_of_numbers(spark: SparkSession, weighted: bool) -> None:
     w: Any = values[:, 3] if weighted else None
     measured = model.evaluate(frame_of(spark, found), weight="w" if weighted else "")
     wanted = {
-        "rows": len(found),
+        "rows": np.count_nonzero(values[:, 3]) if weighted else len(found),
         "mae": metrics.mean_absolute_error(true, said, sample_weight=w),
         "rmse": math.sqrt(metrics.mean_squared_error(true, said, sample_weight=w)),
         "r2": metrics.r2_score(true, said, sample_weight=w),
@@ -109,7 +109,63 @@ def test_what_cannot_be_measured_is_told(spark: SparkSession) -> None:
         model.evaluate(numbers, label="class")
     with pytest.raises(ConfigurationError, match=r"no column 'much' \(weight\)"):
         model.evaluate(numbers, weight="much")
-    with pytest.raises(ConfigurationError, match="holds words, and the model has no names"):
-        model.evaluate(numbers.withColumn("label", numbers["label"].cast("string")))
+    with pytest.raises(ConfigurationError, match=r"holds cat, and the model tells the classes 0 to 1 apart\. Leave"):
+        model.evaluate(numbers.selectExpr("x", "y", "'cat' AS label"))
+    for label in ("'cat'", "double('Infinity')"):
+        with pytest.raises(ConfigurationError, match=r"holds (cat|Infinity), and labels of a regression are finite"):
+            linear(1).evaluate(numbers.selectExpr("x", "y", f"{label} AS label"))
+    for weight, told in (("null", "null"), ("'NaN'", "NaN"), ("-w - 1", r"-1\.0"), ("'Infinity'", "Infinity")):
+        odd = numbers.selectExpr("x", "y", "label % 2 AS label", f"double({weight}) AS w")
+        for net in (model, linear(1)):
+            with pytest.raises(ConfigurationError, match=rf"Column 'w' \(weight\) holds {told}\. Weights are finite"):
+                net.evaluate(odd, weight="w")
+    with pytest.raises(ConfigurationError, match=r"Column 'w' \(weight\) is of type string"):
+        model.evaluate(numbers.selectExpr("x", "y", "label", "'1' AS w"), weight="w")
+    for net in (model, linear(1)):
+        with pytest.raises(ConfigurationError, match="and a weight above 0, so there is nothing to measure"):
+            net.evaluate(numbers.selectExpr("x", "y", "label", "0 AS w"), weight="w")
     with pytest.raises(ConfigurationError, match="there is nothing to measure"):
         model.evaluate(numbers.filter("x > 100"))
+
+
+@pytest.mark.on_one_line
+def test_labels_find_their_classes_as_in_training(spark: SparkSession) -> None:
+    numbers = frame_of(spark, rows(2))
+    wanted = linear(2).evaluate(numbers)
+    assert linear(2).evaluate(numbers.withColumn("label", numbers["label"].cast("string"))) == pytest.approx(wanted)
+    others = numbers.selectExpr("x", "y", "label + 1 AS label")  # 1.0 and 2.0, with names that are their values
+    for label in ("label", "int(label)", "string(label)", "concat(' ', int(label), '\t')"):
+        assert linear(2, ["1", "2"]).evaluate(others.selectExpr("x", "y", f"{label} AS label")) == pytest.approx(wanted)
+    swapped = linear(2, ["1", "0"]).evaluate(numbers)
+    assert swapped == pytest.approx(linear(2).evaluate(numbers.selectExpr("x", "y", "1 - label AS label")))
+    with pytest.raises(ConfigurationError, match=r"holds 0, and the model tells the classes 0 to 1 apart \(1, 2\)"):
+        linear(2, ["1", "2"]).evaluate(numbers.selectExpr("x", "y", "0 AS label"))
+
+
+@pytest.mark.on_one_line
+def test_rows_of_weight_0_count_as_nothing(spark: SparkSession) -> None:
+    found = frame_of(spark, rows(2)).filter("w > 0")
+    more = found.union(found.selectExpr("x", "y", "7 AS label", "0 AS w"))
+    assert linear(2).evaluate(more, weight="w") == pytest.approx(linear(2).evaluate(found, weight="w"))
+    several = linear(1)
+    assert several.evaluate(more, weight="w") == pytest.approx(several.evaluate(found, weight="w"))
+
+
+def test_names_and_their_values_are_places() -> None:
+    by_name, by_value = evaluation.places(["3", " b", "3.0", "-0.0", "²", "NaN", "1e999", "+-"])
+    assert by_name["3"] == 0
+    assert (by_name[" b"], by_name["b"], by_name["3.0"]) == (1, 1, 2)
+    assert by_value == {3.0: 0, 0.0: 3}
+
+
+def test_odd_labels_and_weights_are_named() -> None:
+    evaluation.refuse_labels("y", 0, None, "")
+    evaluation.refuse_weights("w", 0, None)
+    with pytest.raises(ConfigurationError) as refused:
+        evaluation.refuse_labels("y", 2, "owl", "the model tells the classes 0 to 1 apart (cat, dog)")
+    assert str(refused.value) == (
+        "Column 'y' (label) holds owl, and the model tells the classes 0 to 1 apart (cat, dog). Leave such rows out, "
+        "or name another column."
+    )
+    with pytest.raises(ConfigurationError, match=r"^Column 'w' \(weight\) holds -1\.0\. Weights are finite numbers of"):
+        evaluation.refuse_weights("w", 1, "-1.0")

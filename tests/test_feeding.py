@@ -115,5 +115,11 @@ def test_outside_of_a_launch_and_with_ranks_without_rows_it_is_refused() -> None
     with pytest.raises(ConfigurationError, match="a step has 8"):
         data._check(9)
     RowDataset({**ABOUT, "rows": 17, "drop_last": True}, "numpy")._check(2)
+    for other, steps, rows in ((data.with_empty_shares(), 3, 17), (data.with_whole_steps(), 2, 16)):
+        again = pickle.loads(pickle.dumps(other))
+        again._check(2)
+        assert (len(again), again.rows_per_epoch, again.rows) == (steps, rows, 17)
+        with pytest.raises(ConfigurationError, match="a step has 8"):
+            again._check(9)
     with pytest.raises(ConfigurationError, match="leaves none of them"):
         RowDataset({**ABOUT, "rows": 7, "drop_last": True}, "numpy")._check(2)

@@ -16,7 +16,13 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions
 
 from sparkdl_bench import ConfigurationError
-from sparkdl_bench.ml import SparkDLClassificationModel, SparkDLClassifier
+from sparkdl_bench.ml import (
+    SparkDLClassificationModel,
+    SparkDLClassifier,
+    SparkDLRegressor,
+    _asked,
+    _classes_in,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,6 +192,31 @@ def test_what_cannot_be_learned_from_is_told(ours: SparkDLClassifier, rows: Data
         _ = SparkDLClassificationModel().numClasses
 
 
+def test_the_number_of_classes_in_settings() -> None:
+    asked: dict[str, Any] = {"data__classes": np.int64(5), "seed": 1}
+    assert (_classes_in(asked), asked) == (5, {"seed": 1})
+    assert _classes_in({"classes": "3", "data__classes": 3}) == 3
+    assert _classes_in({"seed": 1}) is None
+    with pytest.raises(ConfigurationError, match="number of classes twice: classes=3, data__classes=5"):
+        _classes_in({"classes": 3, "data__classes": 5})
+    with pytest.raises(ConfigurationError, match="settings has classes=some; it is a whole number"):
+        _classes_in({"classes": "some"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("label", r"is the parameter labelCol: SparkDLRegressor\(labelCol=…\)"),
+        ("data__weight", "is the parameter weightCol"),
+        ("workers", "is the parameter workers"),
+        ("data", "is what fit gets"),
+    ],
+)
+def test_settings_say_nothing_that_a_parameter_says(name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"settings has '{name}', which {said}"):
+        SparkDLRegressor(settings={name: "x", "seed": 1})._keywords()
+
+
 def test_classes_without_a_row_are_told(
     rows: DataFrame, ours: SparkDLClassifier, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,3 +335,17 @@ def test_plain_columns_are_features(ours: SparkDLClassifier, rows: DataFrame, tm
     assert again.transform(plain).collect() == model.transform(plain).collect()
     with pytest.raises(ConfigurationError, match=r"has no column 'z' \(featuresCols\)"):
         ours.setFeaturesCols(["x", "z"]).fit(plain)
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        ({"loss": "bce"}, "binary-cross-entropy"),
+        ({"loss__name": "BCEWithLogitsLoss"}, "binary-cross-entropy"),
+        ({"loss": {"name": "cross_entropy", "delta": 1}}, "cross-entropy"),
+        ({"seed": 3, "criterion": "mse"}, "mean-squared"),
+        ({"seed": 3, "steps": 2}, None),
+    ],
+)
+def test_a_loss_is_known_by_any_of_its_names(settings: dict[str, Any], loss: str | None) -> None:
+    assert _asked(settings, "loss.name") == loss

@@ -335,6 +335,57 @@ def test_a_sample_of_an_epoch_is_of_all_its_steps(monkeypatch: pytest.MonkeyPatc
     assert [(each.ms, each.steps) for each in measured.samples] == [(8.0, 469), (9.0, 469)]
 
 
+def test_h2o_trains_a_row_at_a_time_by_its_own_rate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whatever the run's optimiser is, and to the end; what it tells is one mean over the passes."""
+    program = importlib.import_module(f"{PROGRAMS}.h2o_fit")
+    made = MagicMock()
+    for name in ("pysparkling", "pysparkling.ml"):
+        monkeypatch.setitem(sys.modules, name, made)
+    rows = MagicMock(y_train=np.zeros(9), read=lambda _: rows)
+    start = MagicMock(perceptron=lambda: [(None, np.zeros(5)), (None, np.zeros(2))], read=lambda _: start)
+    clock = MagicMock(seconds=4.0, history=[{}], facts=lambda *_: {})
+    scored = [(0.0, MagicMock(asDict=lambda: {"0": 1.0, "1": 0.0}, __getitem__=lambda _, name: 1.0 - int(name)))]
+    made.H2ODeepLearningClassifier.return_value.fit.return_value.transform.return_value.select.return_value.collect = (
+        lambda: scored
+    )
+
+    @contextmanager
+    def session(*_: Any) -> Iterator[Any]:
+        yield MagicMock(version="3.5")
+
+    for name, stand_in in {"Rows": rows, "Start": start, "Clock": lambda: clock, "session": session}.items():
+        monkeypatch.setattr(program, name, stand_in)
+    monkeypatch.setattr(program, "vector_frame", MagicMock())
+    optimizer = {"name": "sgd", "learning_rate": "0.05", "momentum": "0.9"}
+    case = {"workers": 2, "threads": 1, "epochs": 3, "seed": 0, "optimizer": optimizer}
+    out = tmp_path / "out.jsonl"
+    monkeypatch.setattr(program, "read_arguments", lambda: (case, out))
+    program.main()
+    told = made.H2ODeepLearningClassifier.call_args.kwargs
+    assert {name: told[name] for name in ("rate", "momentumStart", "momentumStable", "stoppingRounds", "epochs")} == {
+        "rate": 0.005,
+        "momentumStart": 0.0,
+        "momentumStable": 0.0,
+        "stoppingRounds": 0,
+        "epochs": 3.0,
+    }
+    assert not told["adaptiveRate"]
+    measured = _process._read("h2o", out)
+    assert measured.samples == (Sample(0.0, 3),)
+    assert "a rate of 0.005 a row, no momentum" in str(measured.facts["optimizer"])
+    assert "a rate of 0.005" in peers.find("h2o").fixed["optimizer.learning_rate"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "host_mb", "memory_mb"), [(2, 24576, 4096), (7, 24576, 1667), (2, 16384, 3379), (2, 4096, 1024)]
+)
+def test_executors_share_the_host_s_memory_with_the_driver(workers: int, host_mb: int, memory_mb: int) -> None:
+    program = importlib.import_module(f"{PROGRAMS}._spark")
+    assert program.executor_mb(workers, host_mb) == memory_mb
+    assert program.DRIVER_MB == 3072
+    assert program.host_mb() > 512
+
+
 def reached(program: str) -> set[str]:
     """Of the modules beside it those that a program imports, and those that they import."""
     source = (Path(_harness.__file__).parent / f"{program}.py").read_text(encoding="utf-8")

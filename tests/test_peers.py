@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from sparkdl_bench import peers
 from sparkdl_bench.commands.peers import command
@@ -135,6 +136,32 @@ class TestProcess:
         with pytest.raises(RunFailedError, match=r"status 3.*no luck"):
             run_to_end("unlucky", [sys.executable, "-c", "print('no luck'); raise SystemExit(3)"], 30)
 
+    def test_a_failure_s_reason_is_not_lost_among_the_lines_of_a_stack(self, tmp_path: Path) -> None:
+        stack = [f"\tat org.apache.spark.Executor$Runner.run{line}(Executor.scala:{line})" for line in range(200)]
+        said = ["java.lang.OutOfMemoryError: Java heap space", *stack, "\t... 12 more", "at least this is no stack"]
+        program = f"print({chr(10).join(said)!r}); raise SystemExit(1)"
+        with pytest.raises(RunFailedError) as failed:
+            measure("deep", [sys.executable, "-c", program], QUICK, 30, out=tmp_path / "peer.jsonl")
+        assert "It last said: java.lang.OutOfMemoryError: Java heap space | at least this is no stack" in str(
+            failed.value
+        )
+        assert "Executor.scala" not in str(failed.value)
+        assert f"All that it said is in {tmp_path.name}/peer.log." in str(failed.value)
+        assert (tmp_path / "peer.log").read_text().splitlines() == said
+
+    def test_temporary_files_are_gone_after_a_timeout(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+        program = (
+            "import os, pathlib, sys, tempfile, time; folder = tempfile.mkdtemp(); "
+            f"pathlib.Path({str(tmp_path / 'where')!r}).write_text(folder + ' ' + os.environ['SPARK_LOCAL_DIRS']); "
+            "time.sleep(60)"
+        )
+        with pytest.raises(RunFailedError, match="did not end within 3 s"):
+            measure("sleeper", [sys.executable, "-c", program], QUICK, 3)
+        left, local = (tmp_path / "where").read_text().split()
+        assert left.startswith(f"{local}/")
+        assert not Path(local).exists()
+
     def test_a_program_that_measured_nothing_is_an_error(self) -> None:
         with pytest.raises(RunFailedError, match="measured nothing"):
             measure("silent", [sys.executable, "-c", "pass"], QUICK, 30)
@@ -156,8 +183,11 @@ _LEAVES_A_DAEMON = (
 
 
 class TestCommand:
-    def test_list_names_every_peer(self, tmp_path: Path) -> None:
-        result = CliRunner().invoke(command, ["list", "--dir", str(tmp_path)], env={"COLUMNS": "200"})
+    def test_list_names_every_peer_on_a_narrow_terminal_too(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("sparkdl_bench.commands.peers.default_console", lambda: Console(width=80))
+        result = CliRunner().invoke(command, ["list", "--dir", str(tmp_path)])
         assert result.exit_code == 0, result.output
         assert all(name in result.output for name in peers.discover())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import trained
 from sparkdl_bench import ConfigurationError, Model, Trainer, load_model, models, saved
 
 if TYPE_CHECKING:
@@ -255,3 +256,18 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
         load_model(tmp_path)
     with pytest.raises(ConfigurationError, match="3 labels, and the model tells 2 classes apart"):
         model.with_labels(["a", "b", "c"])
+
+
+def test_a_frame_of_pandas_is_taken_by_its_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    model = trained.perceptron(columns=["a", "b"])
+    values = np.array([[1.0, 5.0], [2.0, -7.0]])
+    wanted = model.scores(values)
+    frame = pandas.DataFrame({"b": values[:, 1], "id": ["first", "second"], "a": values[:, 0]})
+    np.testing.assert_array_equal(model.scores(frame), wanted)
+    np.testing.assert_array_equal(model.scores(pandas.DataFrame(values)), wanted)  # which has no names
+    with pytest.raises(ConfigurationError, match=r"^The frame has no column 'b', which is .* Its columns are id, a\."):
+        model.scores(frame.drop(columns="b"))
+    lists = trained.perceptron(columns=["features"])
+    np.testing.assert_array_equal(lists.scores(pandas.DataFrame({"id": [1, 2], "features": [*values]})), wanted)
+    np.testing.assert_array_equal(lists.scores(pandas.DataFrame(values, columns=["x", "y"])), wanted)

@@ -98,6 +98,16 @@ def test_a_page_escapes_what_it_shows() -> None:
     assert "1.00 GiB" in page
 
 
+def test_a_page_says_what_a_run_waits_for_and_what_happened_to_it() -> None:
+    assert "starting" in progress.page_of(Progress("running"))
+    waiting = progress.page_of(Progress("running", doing="waiting for 5 slots, 2 registered"))
+    assert "waiting for 5 slots, 2 registered" in waiting
+    assert "starting" not in waiting
+    page = progress.page_of(Progress("running", step=3, steps=4, doing="evaluating", notices=["executor <1> stopped"]))
+    assert "(evaluating)" in page
+    assert "<div>executor &lt;1&gt; stopped</div>" in page
+
+
 def test_decoding_shows_lines_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(progress.time, "monotonic", lambda: now)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkdl_bench import saved
+import trained
+from sparkdl_bench import load_model, saved
 from sparkdl_bench.errors import ConfigurationError
 
 
@@ -83,8 +84,8 @@ def _npy(shape: str, dtype: str = "<f4", data: bytes = bytes(16)) -> bytes:
         (_npy("(-4,)"), "says that it has"),
         (_npy("(4,)", data=bytes(12)), "16 bytes, and there are 12"),
         (_npy("(4,)", data=bytes(20)), "16 bytes, and there are 20"),
-        (_npy("(2,)", "<f8"), "float64"),
-        (_npy("(2,)", "|O"), "object"),
+        (_npy("(2,)", "<f8"), r"w\.npy holds values of float64, and weights are fp32, .*array\.astype\('<f4'\)"),
+        (_npy("(2,)", "|O"), "holds values of object"),
         (b"nonsense", "holds no saved model"),
     ],
 )
@@ -147,3 +148,11 @@ def test_an_archive_that_is_cut_off(tmp_path: Path) -> None:
         (tmp_path / "weights.npz").write_bytes(whole[:length])
         with pytest.raises(ConfigurationError, match="holds no saved model"):
             saved.load(tmp_path)
+
+
+def test_a_model_takes_the_place_of_a_modules(tmp_path: Path) -> None:
+    for name in saved.OF_A_MODULE:
+        (tmp_path / name).write_text("{}")
+    trained.perceptron().save(tmp_path)
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(saved.OF_A_NET)
+    assert repr(load_model(tmp_path)) == repr(trained.perceptron())

@@ -61,6 +61,24 @@ def test_a_key_set_twice() -> None:
         keywords_to_settings({"learning_rate": 0.1, "optimizer": {"learning_rate": 0.2}}, KEYS)
 
 
+@pytest.mark.parametrize(
+    ("data", "keywords", "said"),
+    [
+        ({"source": "idx", "path": "a"}, {"data__path": "b"}, "'data.path' is set twice .* to 'a' by data, and to 'b'"),
+        ({"source": "idx", "path": "a"}, {"path": "b"}, "'data.path' is set twice"),
+        ("digits", {"data__source": "idx"}, "'data.source' is set twice .* to 'digits' by data, and to 'idx'"),
+    ],
+)
+def test_a_keyword_that_contradicts_data(
+    data: Any, keywords: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "load", lambda: None)
+    with pytest.raises(ConfigurationError, match=said):
+        Trainer(data=data, **keywords).settings(KEYS, SOURCES)
+    same = Trainer(data={"source": "idx", "path": "a"}, path="a").settings(KEYS, SOURCES)
+    assert same["data.path"] == "a"
+
+
 def test_a_value_that_no_key_can_have() -> None:
     with pytest.raises(ConfigurationError, match="type object"):
         keywords_to_settings({"seed": object()}, KEYS)
@@ -172,6 +190,17 @@ def test_a_result_shows_itself_in_two_lines(tmp_path: Path) -> None:
     assert repr(fitted(tmp_path, "diverged")).startswith("FitResult(status diverged, test accuracy")
     (tmp_path / "summary.json").unlink()
     assert repr(result) == f"FitResult(results not kept)\n  {tmp_path}"
+
+
+def test_the_folder_of_the_decoded_rows(tmp_path: Path) -> None:
+    result = fitted(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"run\.json"):
+        _ = result.decoded_dir
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1}))
+    with pytest.raises(ConfigurationError, match=r"run\.json' has no configuration, which names the folder"):
+        _ = result.decoded_dir
+    (tmp_path / "run.json").write_text(json.dumps({"schema": 1, "configuration": {"data.decoded_dir": "/rows"}}))
+    assert result.decoded_dir == "/rows"
 
 
 def test_last_and_best_weights(tmp_path: Path) -> None:

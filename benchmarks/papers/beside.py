@@ -6,13 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from papers.published import Value
+from papers.published import Paper, Value
 from sparkdl_bench import statistics
 from sparkdl_bench.report.numbers import number
 from sparkdl_bench.statistics import Interval, inference
 
 # Of the same size where one is no more than so many times the other: other hardware, other versions.
 ALIKE = 2.0
+# Accuracies are alike within so many points: 84 and 99 % are no more than 1.2 times apart, and far from alike.
+ACCURACY_POINTS = 1.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Beside:
         note: what makes the two hard to compare.
         is_p: whether they are p-values, which agree where both are significant or neither is: how small they are is a
             matter of how many trials there were.
+        points: how far apart two that agree may be, in `unit`; None: by how many times one is the other.
     """
 
     label: str
@@ -53,6 +56,7 @@ class Beside:
     neutral: float | None = 1.0
     note: str = ""
     is_p: bool = False
+    points: float | None = None
 
     @property
     def verdict(self) -> str:
@@ -80,6 +84,11 @@ class Beside:
 
     def _size(self, published: Value, measured: Estimate) -> str:
         theirs, ours = published.value, measured.value
+        if self.points is not None:
+            apart = abs(ours - theirs)
+            if apart <= self.points + 1e-9:
+                return "agrees"
+            return f"{number(apart)} points {'more' if ours > theirs else 'less'} here"
         if theirs <= 0 or ours <= 0:
             return "agrees" if math.isclose(theirs, ours, abs_tol=1e-12) else "another size"
         factor = ours / theirs
@@ -160,7 +169,20 @@ def summary(lines: Sequence[Beside]) -> str:
     }
     told = "; ".join(f"{count} {what}" for what, count in counts.items() if count)
     whole = f"Of {len(compared)} of the paper's numbers that were measured here: {told}."
-    return f"{whole} Within a factor of {ALIKE:g} they agree."
+    points = sorted({line.points for line in compared if line.points is not None})
+    told = f", accuracies within {points[-1]:g} point{'' if points[-1] == 1 else 's'}" if points else ""
+    return f"{whole} Within a factor of {ALIKE:g} they agree{told}."
+
+
+def not_measured(paper: Paper, lines: Sequence[Beside]) -> list[Beside]:
+    """A line for each of the paper's numbers that none of these has."""
+    shown = {id(line.theirs) for line in lines}
+    return [
+        Beside(f"{each.quantity}: {value.of}", value, None, each.unit, None)
+        for each in paper.published
+        for value in each.values
+        if id(value) not in shown
+    ]
 
 
 def _is_contrary(line: Beside) -> bool:

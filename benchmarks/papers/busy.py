@@ -19,12 +19,17 @@ _ENDS_S = 20.0
 _READY = "computing"
 
 
+class OtherJobEndedError(RunFailedError):
+    """The second job was not there to the end, so what ran beside it may have had the machine for itself."""
+
+
 @contextmanager
 def busy(cores: int) -> Iterator[None]:
     """A Spark application with so many cores computes until the context ends.
 
     Raises:
-        RunFailedError: it does not come up, or has ended before the context does.
+        RunFailedError: it does not come up.
+        OtherJobEndedError: it has ended before the context does.
     """
     here = Path(__file__).resolve().parents[1]
     path = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH", "")]))
@@ -41,7 +46,10 @@ def busy(cores: int) -> Iterator[None]:
             _wait(process, log.fileno())
             yield
             if process.poll() is not None:
-                raise RunFailedError(f"The second Spark job ended with status {process.returncode} while others ran.")
+                raise OtherJobEndedError(
+                    f"The second Spark job ended with status {process.returncode} while others ran. It said: "
+                    f"{_said(log.fileno())[-500:]}"
+                )
         finally:
             _end(process)
 
@@ -60,13 +68,17 @@ def compute(cores: int) -> None:
 def _wait(process: subprocess.Popen[bytes], log: int) -> None:
     ends = time.monotonic() + _STARTS_S
     while time.monotonic() < ends:
-        said = os.pread(log, 100_000, 0).decode(errors="replace")
+        said = _said(log)
         if _READY in said:
             return
         if process.poll() is not None:
             raise RunFailedError(f"The second Spark job ended with status {process.returncode}. It said: {said[-500:]}")
         time.sleep(0.2)
     raise RunFailedError(f"The second Spark job did not compute within {_STARTS_S:g} s.")
+
+
+def _said(log: int) -> str:
+    return os.pread(log, 100_000, 0).decode(errors="replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -171,4 +171,5 @@ def _chart(layers: list[Spec], points: Sequence[Mapping[str, Any]], height: int)
 
 
 def _slug(text: str) -> str:
-    return {"%": "percent"}.get(text, "".join(each if each.isalnum() else "-" for each in text.lower()).strip("-"))
+    text = text.lower().replace("%", "percent")
+    return "".join(each if each.isalnum() else "-" for each in text).strip("-")

@@ -26,25 +26,36 @@ _ENDING = ".json.gz"
 
 
 def keep(folder: Path, measured: Measured, comparisons: Mapping[str, Comparison]) -> None:
-    """Writes the records; what was there of other parts is removed."""
+    """Writes the records; of the same size those of other parts and jobs stay, which were measured elsewhere."""
     folder.mkdir(parents=True, exist_ok=True)
-    for file in folder.glob(f"*{_ENDING}"):
-        file.unlink()
+    before = _facts(folder) if (folder / FACTS).is_file() else {}
+    if before and before["size"] != measured.size:
+        before = {}
+        for file in folder.glob(f"*{_ENDING}"):
+            file.unlink()
     for name, comparison in comparisons.items():
         kept.write(folder / f"{name}{_ENDING}", [comparison.kept], [])
-    facts = {"schema": _SCHEMA, "size": measured.size, "jobs": measured.jobs, "absent": measured.absent}
+    jobs = {**before.get("jobs", {}), **measured.jobs}
+    there = {file.name.removesuffix(_ENDING) for file in folder.glob(f"*{_ENDING}")} | jobs.keys()
+    absent = {name: why for name, why in {**before.get("absent", {}), **measured.absent}.items() if name not in there}
+    facts = {"schema": _SCHEMA, "size": measured.size, "jobs": jobs, "absent": absent}
     replace_text(folder / FACTS, json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(folder: Path) -> tuple[Measured, dict[str, Comparison]]:
     """What `keep` has written."""
-    facts: dict[str, Any] = load_json(folder / FACTS, _SCHEMA, {}, "the facts of an experiment's page")
+    facts = _facts(folder)
     comparisons = {}
     for file in sorted(folder.glob(f"*{_ENDING}")):
         [found] = kept.read(file)["comparisons"]
         name = file.name.removesuffix(_ENDING)
         comparisons[name] = Comparison(found["content"], found["records"], found["asked"])
     return measuring.of(comparisons, facts["jobs"], facts["absent"], facts["size"]), comparisons
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = load_json(folder / FACTS, _SCHEMA, {}, "the facts of an experiment's page")
+    return found
 
 
 def write_page(folder: Path, experiment: Experiment, paper: Paper) -> Path:

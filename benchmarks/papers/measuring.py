@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from papers.busy import busy
+from papers.busy import OtherJobEndedError, busy
 from papers.experiment import ROOT, Experiment, Job, Measured, Part
 from sparkdl_bench.comparison import store
 from sparkdl_bench.comparison.store import PLAN_FILE
@@ -29,6 +30,9 @@ _SCHEMA = 1
 # Beside which no other run is measured: a job that should take seconds, and does not end.
 _JOB_S = 900.0
 _LEFT_OUT = "no `--minutes` were left for it"
+_NOT_BUSY = "the second Spark job ended while it was measured, so the machine was not busy all the time; it begins anew"
+# In a comparison's folder: why its records say nothing of what they should.
+_SPOILT = "spoilt.txt"
 _NOT_BEGUN = "its command ended with an error before the first run, and said which"
 
 Say = Callable[[str], None]
@@ -57,10 +61,10 @@ class Measuring:
                 reason = "" if self._is_begun(each) else _LEFT_OUT
             elif not reason:
                 self._say(f"{self._experiment.letter}, {each.name}: {each.what}")
-                done = self._job(each) if isinstance(each, Job) else self._part(each, goes_on, retry_failed)
-                if not done:
+                told = self._job(each) if isinstance(each, Job) else self._part(each, goes_on, retry_failed)
+                if told is not None:
                     failed.append(each.name)
-                    reason = "" if self._is_begun(each) else _NOT_BEGUN
+                    reason = "" if self._is_begun(each) else told
             self._note(each.name, reason)
         return failed
 
@@ -73,23 +77,31 @@ class Measuring:
             return f"the set '{needed}' is not in '{self._data}'; --data names another folder"
         return ""
 
-    def _part(self, part: Part, goes_on: bool, retry_failed: bool) -> bool:
+    def _part(self, part: Part, goes_on: bool, retry_failed: bool) -> str | None:
+        """None where all went well, else the reason of a part of which nothing is there."""
         folder = self._results / part.name
         left_s = self._until - time.monotonic()
         words = part.command(self._size, str(self._data))
         words += ["--results", str(folder), "--skip-missing"]
         if left_s != float("inf"):
             words += ["--minutes", f"{left_s / 60:.3f}"]
-        if goes_on:
+        # What is spoilt is the newest, with which it would go on.
+        latest = max(_folders(folder), default=None)
+        if goes_on and not (latest and (latest / _SPOILT).is_file()):
             words.append("--resume")
             if retry_failed:
                 words.append("--retry-failed")
         try:
             with self._around(part):
-                return _ours(words) == 0
+                return None if _ours(words) == 0 else _NOT_BEGUN
+        except OtherJobEndedError as error:
+            self._say(str(error))
+            if latest := max(_folders(folder), default=None):
+                replace_text(latest / _SPOILT, f"{error}\n")
+            return _NOT_BUSY
         except RunFailedError as error:  # of a lab or of the job beside it; other parts need neither
             self._say(str(error))
-            return False
+            return _NOT_BEGUN
 
     @contextmanager
     def _around(self, part: Part) -> Iterator[None]:
@@ -102,33 +114,31 @@ class Measuring:
                 stack.enter_context(busy(len(os.sched_getaffinity(0))))
             yield
 
-    def _job(self, job: Job) -> bool:
-        """A whole command, timed from its start to its end."""
+    def _job(self, job: Job) -> str | None:
+        """A whole command, timed from its start to its end; what went wrong, None where nothing did."""
         words = [word.replace("{data}", str(self._data)) for word in job.words]
         began = time.monotonic()
-        done = subprocess.run(  # noqa: S603 (the command is ours)
-            [sys.executable, "-m", "sparkdl_bench", *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=_JOB_S,
-            check=False,
-        )
+        try:
+            done = _captured(words, _JOB_S)
+        except subprocess.TimeoutExpired:
+            reason = f"it did not end within {_JOB_S:g} s"
+            self._say(f"{job.name}: {reason}")
+            return reason
         seconds = round(time.monotonic() - began, 2)
         if done.returncode:
             self._say(done.stderr.strip())
-            return False
+            return _NOT_BEGUN
         said = [line.strip() for line in done.stdout.splitlines() if line.strip().startswith(tuple(job.shown))]
         known = read_jobs(self._results)
         fact = {"seconds": seconds, "said": said, "started": datetime.now(timezone.utc).isoformat(timespec="seconds")}
         known.setdefault(job.name, []).append(fact)
         replace_text(self._results / _JOBS, json.dumps({"schema": _SCHEMA, "jobs": known}, indent=1) + "\n")
-        return True
+        return None
 
     def _is_begun(self, each: Part | Job) -> bool:
         if isinstance(each, Job):
             return each.name in read_jobs(self._results)
-        return newest(self._results / each.name) is not None
+        return fullest(self._results / each.name) is not None
 
     def _note(self, name: str, reason: str) -> None:
         """Why a part is not there, for the page; nothing where it is."""
@@ -138,11 +148,11 @@ class Measuring:
 
 
 def measured(experiment: Experiment, size: str, results: Path) -> tuple[Measured, dict[str, Comparison]]:
-    """What lies in a folder of results: the newest comparison of each part, and these as they are kept."""
+    """What lies in a folder of results: the fullest comparison of each part, and these as they are kept."""
     comparisons: dict[str, Comparison] = {}
     absent = read_absent(results)
     for part in experiment.parts:
-        folder = newest(results / part.name)
+        folder = fullest(results / part.name)
         records = store.open_folder(folder).records() if folder else []
         if folder and any(record["status"] == "success" for record in records):
             comparisons[part.name] = Comparison(store.open_folder(folder).content, records)
@@ -171,9 +181,18 @@ def of(
     )
 
 
-def newest(folder: Path) -> Path | None:
-    """The newest comparison in a folder."""
-    return max((file.parent for file in folder.glob(f"*/{PLAN_FILE}")), default=None)
+def fullest(folder: Path) -> Path | None:
+    """The comparison in a folder with the most runs that succeeded, of several the newest; none that is spoilt."""
+    whole = [each for each in _folders(folder) if not (each / _SPOILT).is_file()]
+    return max(whole, key=lambda each: (_successes(each), each), default=None)
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [file.parent for file in folder.glob(f"*/{PLAN_FILE}")]
+
+
+def _successes(folder: Path) -> int:
+    return sum(record["status"] == "success" for record in store.open_folder(folder).records())
 
 
 def read_jobs(results: Path) -> dict[str, list[dict[str, Any]]]:
@@ -191,6 +210,25 @@ def _read(file: Path, key: str) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = load_json(file, _SCHEMA, {}, "what an experiment has measured")[key]
     return found
+
+
+def _captured(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """What a command of ours said. Nothing of it is left, not its JVM either.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+    """
+    whole = [sys.executable, "-m", "sparkdl_bench", *words]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(  # noqa: S603 (the command is ours)
+        whole, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            said, failed = process.communicate(timeout=timeout_s)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(whole, process.returncode, said, failed)
 
 
 def _ours(words: Sequence[str]) -> int:

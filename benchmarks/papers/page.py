@@ -126,10 +126,14 @@ def _command(part: Part, size: str) -> str:
 
 def _groups(analysis: Analysis) -> str:
     rows = [_group(group) for group in analysis.groups if group.records]
-    return table(
-        ["group", "cores", "trials", "s an epoch", "ms per step", "steps", "test accuracy", "s from command to end"],
-        rows,
-    )
+    headings = ["group", "cores", "trials", "s an epoch", "ms per step", "steps", "of them to warm up"]
+    notes = {group.name: note for group in analysis.groups for each in group.records if (note := _warmup_note(each))}
+    said = "".join(f"\n- {name}: {note}." for name, note in notes.items())
+    return table([*headings, "test accuracy", "s from command to end"], rows) + (f"\n{said}" if said else "")
+
+
+def _warmup_note(record: Any) -> str:
+    return str(record.get("warmup_note", ""))
 
 
 def _group(group: Group) -> list[str]:
@@ -141,9 +145,16 @@ def _group(group: Group) -> list[str]:
         _spread(epoch_seconds(group)),
         _spread(group.values(STEP)),
         f"{sum(len(record['steps_ms']) for record in group.records) / len(group.records):,.0f}",
+        _left_out(group),
         "–" if accuracy is None else f"{100 * accuracy:.2f} %",
         _spread(group.values(WAITED)),
     ]
+
+
+def _left_out(group: Group) -> str:
+    """Of the steps those that count for no time a step; records from before that was kept do not say."""
+    told = [record["warmup_left_out"] for record in group.records if "warmup_left_out" in record]
+    return f"{sum(told) / len(told):,.0f}" if told else "–"
 
 
 def epoch_seconds(group: Group) -> list[float]:

@@ -27,6 +27,7 @@ PROFILE_KEY = "spark_profile"
 _SPARK_PREFIX = "spark."
 _OWN_SPARK_PREFIX = "spark.sparkdl."
 _ENGINE_KEY = "engine.name"
+_OF_MASTER = ("master", "spark.master")
 # Of files that somebody gives who takes the run file for the data.
 _OF_DATA = (".csv", ".tsv", ".parquet", ".libsvm", ".svm")
 ENGINE_PROPERTY = _OWN_SPARK_PREFIX + _ENGINE_KEY
@@ -152,6 +153,7 @@ def parse_run_file(text: str, origin: str) -> RunFile:
             f"'spark' in the run file '{origin}' has the value {table!r}; it must be a table, headed [spark], that "
             "holds 'master' and Spark properties."
         )
+    written: dict[str, str] = {}
     for key, value in flatten(table, origin).items():
         if key != "master" and not key.startswith(_SPARK_PREFIX):
             raise ConfigurationError(
@@ -159,9 +161,17 @@ def parse_run_file(text: str, origin: str) -> RunFile:
                 f"names that begin with '{_SPARK_PREFIX}': did you mean '{_SPARK_PREFIX}{key}'? Keys of the run stand "
                 "outside that table."
             )
-        _place(key, value, spark, settings)
+        if key.startswith(_OWN_SPARK_PREFIX):
+            _place_once(key, snake_case(key.removeprefix(_OWN_SPARK_PREFIX)), value, settings, written, origin)
+        elif key in _OF_MASTER and spark.get("spark.master", value) != value:
+            raise ConfigurationError(
+                f"The run file '{origin}' sets 'spark.master' twice: as 'master' and as 'spark.master', to "
+                f"'{spark['spark.master']}' and '{value}'. Set it once."
+            )
+        else:
+            _place(key, value, spark, settings)
     for key, value in flatten(document, origin).items():
-        _place_once(key, value, settings, origin)
+        _place_once(key, key, value, settings, written, origin)
     settings.setdefault("name", Path(origin).stem)
     return RunFile(spark, settings)
 
@@ -184,11 +194,29 @@ def as_text(name: str, value: Any, origin: str) -> str:
         return "true" if value else "false"
     if isinstance(value, (int, float, str, Path)):
         return str(value)
-    if isinstance(value, (list, tuple)) and all(isinstance(item, (int, float, str)) for item in value):
-        return ",".join(as_text(name, item, origin) for item in value)
-    if hasattr(value, "item") and callable(value.item) and getattr(value, "ndim", None) == 0:
-        return as_text(name, value.item(), origin)  # a NumPy scalar
+    if isinstance(value, (list, tuple)):
+        items = [item.item() if _is_numpy_scalar(item) else item for item in value]
+        if all(isinstance(item, (int, float, str)) for item in items):
+            return ",".join(_item_as_text(name, item, origin) for item in items)
+    if _is_numpy_scalar(value):
+        return as_text(name, value.item(), origin)
     raise ConfigurationError(_no_value(name, value, origin))
+
+
+def _item_as_text(name: str, item: Any, origin: str) -> str:
+    # The JVM splits a list at its commas, and knows no quotes.
+    if isinstance(item, str) and "," in item:
+        raise ConfigurationError(
+            f"The key '{name}' in {origin} is a list with the item {cut(repr(item))}, and items are separated by "
+            "commas, so none may hold one. Give two items where two are meant; a column whose name has a comma must be "
+            "renamed first."
+        )
+    return as_text(name, item, origin)
+
+
+def _is_numpy_scalar(value: Any) -> bool:
+    """Also an array without dimensions; NumPy is not loaded to find out."""
+    return callable(getattr(value, "item", None)) and getattr(value, "ndim", None) == 0
 
 
 def _no_value(name: str, value: Any, origin: str) -> str:
@@ -219,15 +247,24 @@ def _place(key: str, value: str, spark: dict[str, str], settings: dict[str, str]
         spark[key] = value
 
 
-def _place_once(key: str, value: str, settings: dict[str, str], origin: str) -> None:
-    """A key of a file, by the name that it stands for; the file may not say two things of one key."""
-    name, meant = catalogue.canonical(key, value)
-    if name in settings and name != key and settings[name] != meant:
+def _place_once(
+    key: str, plain: str, value: str, settings: dict[str, str], written: dict[str, str], origin: str
+) -> None:
+    """A key of a file, by the name that it stands for; the file may not say two things of one key.
+
+    Args:
+        key: as the file has it.
+        plain: the same without the prefix of Spark properties.
+        written: as which key the file has set each name so far.
+    """
+    name, meant = catalogue.canonical(plain, value)
+    if settings.get(name, meant) != meant:
         raise ConfigurationError(
-            f"The run file '{origin}' sets '{name}' twice: to '{settings[name]}', and as '{key}' to '{value}'. Set it "
-            "once."
+            f"The run file '{origin}' sets '{name}' twice: as '{written[name]}' to '{settings[name]}', and as '{key}' "
+            f"to '{meant}'. Set it once."
         )
     settings[name] = meant
+    written.setdefault(name, key)
 
 
 def snake_case(name: str) -> str:

@@ -6,7 +6,9 @@ Nothing but sums comes to the driver: for classes one number per pair of label a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +20,16 @@ from sparkdl_bench.frames import quoted
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+# Decimal numbers, as the training reads them (`data/Numbers.scala`): no NaN, no Infinity, no hexadecimal ones.
+_DECIMAL = r"^[0-9+\-.eE]+$"
 # scikit-learn's log_loss keeps probabilities so far from 0.
 _LEAST_PROBABILITY = float(np.finfo(np.float64).eps)
 
 
 def of_model(model: Any, frame: DataFrame, features: str | Sequence[str], label: str, weight: str) -> dict[str, float]:
     """As `Model.evaluate`."""
+    from pyspark.sql import functions
+
     prediction, probability = "sparkdl_prediction", "sparkdl_probability"
     predicted = model.transform(
         with_label(frame, label),
@@ -33,6 +39,9 @@ def of_model(model: Any, frame: DataFrame, features: str | Sequence[str], label:
         probability=probability,
         handle_invalid="skip",
     )
+    if weight:
+        # Rows of weight 0 count as nothing: their labels, too.
+        predicted = predicted.filter(functions.coalesce(_weight(predicted, weight) != 0, functions.lit(True)))
     if model.is_regression:
         return of_numbers(predicted, label, prediction, weight)
     if model.is_multilabel:
@@ -55,16 +64,21 @@ def of_numbers(predicted: DataFrame, label: str, prediction: str, weight: str) -
     """`mae`, `rmse` and `r2` (NaN where all labels are the same), and `rows`."""
     from pyspark.sql import functions
 
-    y, found, w = _label(predicted, label, []), functions.col(prediction), _weight(predicted, weight)
+    y, said = _number(predicted, label)
+    found, w = functions.col(prediction), _weight(predicted, weight)
     error = found - y
-    rows, total, absolute, squared, mean = predicted.agg(
+    wrong, example, wrong_weights, a_weight, rows, total, absolute, squared, weighed = predicted.agg(
+        *_odd(y, said, w),
         functions.count(y),
         functions.sum(w),
         functions.sum(w * functions.abs(error)),
         functions.sum(w * error * error),
-        functions.sum(w * y) / functions.sum(w),
+        functions.sum(w * y),
     ).collect()[0]
+    refuse_weights(weight, wrong_weights, a_weight)
+    refuse_labels(label, wrong, example, "labels of a regression are finite numbers")
     _check(rows, total, label)
+    mean = weighed / total
     # Around the mean, so that large labels cost no digits.
     scatter = predicted.agg(functions.sum(w * (y - mean) * (y - mean))).collect()[0][0]
     return {
@@ -82,24 +96,35 @@ def of_classes(
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions
 
-    y, w = _label(predicted, label, names), _weight(predicted, weight)
+    y, given = _class(predicted, label, names, classes)
+    w = _weight(predicted, weight)
     right = functions.get(vector_to_array(functions.col(probability)), y.cast("int"))
     unlikely = -functions.log(functions.greatest(right, functions.lit(_LEAST_PROBABILITY)))
     cells = (
-        predicted.select(y.alias("y"), functions.col(prediction).alias("p"), w.alias("w"), unlikely.alias("loss"))
+        predicted.select(
+            y.alias("y"),
+            functions.col(prediction).alias("p"),
+            w.alias("w"),
+            unlikely.alias("loss"),
+            given.alias("given"),
+        )
         .groupBy("y", "p")
-        .agg(functions.count("*"), functions.sum("w"), functions.sum(functions.col("w") * functions.col("loss")))
+        .agg(
+            *_odd(functions.col("y"), functions.col("given"), functions.col("w")),
+            functions.count("*"),
+            functions.sum("w"),
+            functions.sum(functions.col("w") * functions.col("loss")),
+        )
         .collect()
     )
+    for _, _, _, _, wrong, example, *_ in cells:
+        refuse_weights(weight, wrong, example)
+    for _, _, wrong, example, *_ in cells:
+        refuse_labels(label, wrong, example, _valid_labels(names, classes))
     counts = np.zeros((classes, classes))
     rows, losses = 0, 0.0
-    for true, said, number, total, loss in cells:
-        if true is None or true != int(true) or not 0 <= true < classes:
-            raise ConfigurationError(
-                f"Column '{label}' (label) holds {true}, and the model tells the classes 0 to {classes - 1} apart"
-                f"{' (' + ', '.join(names[:20]) + ')' if names else ''}. Leave such rows out, or name another column."
-            )
-        counts[int(true), int(said)] += total
+    for true, told, _, _, _, _, number, total, loss in cells:
+        counts[int(true), int(told)] += total
         rows, losses = rows + number, losses + loss
     _check(rows, counts.sum(), label)
     found = {"rows": rows, "accuracy": float(np.trace(counts) / counts.sum()), "log_loss": losses / counts.sum()}
@@ -120,7 +145,12 @@ def of_labels(
 
     y, said, likely = (_list(predicted, name) for name in (label, prediction, probability))
     w = _weight(predicted, weight)
-    wrong = predicted.filter((functions.size(y) != labels) | functions.exists(y, lambda each: each.isNull())).limit(1)
+    if weight:
+        refuse_weights(weight, *predicted.agg(*_odd(w, w, w)[2:]).collect()[0])
+    wrong = predicted.filter(
+        (functions.size(y) != labels)
+        | functions.exists(y, lambda each: each.isNull() | functions.isnan(each) | (each < 0) | (each > 1))
+    ).limit(1)
     if rows_wrong := wrong.select(y).collect():
         raise ConfigurationError(
             f"Column '{label}' (label) holds {rows_wrong[0][0]}, and a row has {labels} labels, each 0 or 1. "
@@ -237,27 +267,143 @@ def _auc(scored: DataFrame) -> float:
         sorted_.unpersist()
 
 
-def _label(frame: DataFrame, name: str, names: Sequence[str]) -> Column:
-    """The label as a number; words by their place among the names of classes."""
-    from pyspark.sql import functions
-    from pyspark.sql.types import StringType
+def places(names: Sequence[str]) -> tuple[dict[str, int], dict[float, int]]:
+    """The classes by their names, and by the values of those names that are numbers; the first of two counts.
 
-    column = _column(frame, name, "label")
-    if not isinstance(frame.schema[name].dataType, StringType):
-        return column.cast("double")
-    if not names:
+    As the training finds a label's class (`data/RecordSink.scala`): by the name that the trimmed text is, then by the
+    number that it says: -1.0 is the class whose name is -1, whatever the class's own number.
+    """
+    by_name: dict[str, int] = {}
+    by_value: dict[float, int] = {}
+    for at, name in enumerate(names):
+        by_name.setdefault(name, at)
+        by_name.setdefault(name.strip(), at)
+        if re.fullmatch(_DECIMAL, name.strip()):
+            try:
+                value = float(name)
+            except ValueError:
+                continue  # +-. and its like
+            if math.isfinite(value):
+                by_value.setdefault(value + 0.0, at)  # -0.0 is 0.0
+    return by_name, by_value
+
+
+def _class(frame: DataFrame, name: str, names: Sequence[str], classes: int) -> tuple[Column, Column]:
+    """The label's class as a number, null where it is none of the model's; and the label as a text, for messages.
+
+    Where no name is a number, labels that are numbers, as StringIndexer makes them, are the classes' own.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import BooleanType, StringType
+
+    value, text = _number(frame, name)
+    kind = frame.schema[name].dataType
+    by_name, by_value = places(names)
+    if names and not isinstance(kind, BooleanType) and (by_value or isinstance(kind, StringType)):
+        found = [_looked_up(by_name, text), _looked_up(by_name, _trimmed(text))]
+        if by_value:
+            # By the text: 0.1 as fp32 is another number than 0.1.
+            found.append(_looked_up(by_value, _parsed(text, name) + functions.lit(0.0)))
+        return functions.coalesce(*found), text
+    valid = (value >= 0) & (value < classes) & (value == functions.floor(value))
+    return functions.when(valid, value), text
+
+
+def _looked_up(classes: Mapping[str, int] | Mapping[float, int], key: Column) -> Column:
+    """The class of a key as a double; null where there is none."""
+    from pyspark.sql import functions
+
+    pairs = functions.create_map(*(functions.lit(each) for key, at in classes.items() for each in (key, float(at))))
+    return pairs[key]
+
+
+def _number(frame: DataFrame, name: str) -> tuple[Column, Column]:
+    """The label as a finite number, also where it is one in a text; null where it is none. And the label as a text."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import BooleanType, NumericType, StringType
+
+    column, kind = _column(frame, name, "label"), frame.schema[name].dataType
+    if not isinstance(kind, (NumericType, BooleanType, StringType)):
         raise ConfigurationError(
-            f"Column '{name}' (label) holds words, and the model has no names of classes. Number the labels as for the "
-            "training."
+            f"Column '{name}' (label) is of type {kind.simpleString()}. Labels are numbers, texts or booleans: cast "
+            "it, or name another column."
         )
-    places = functions.create_map(*(functions.lit(each) for at, text in enumerate(names) for each in (text, float(at))))
-    return places[column]
+    text = column.cast("string")
+    value = _parsed(text, name) if isinstance(kind, StringType) else column.cast("double")
+    return functions.when(functions.abs(value) <= sys.float_info.max, value), text
+
+
+def _parsed(text: Column, name: str) -> Column:
+    """The number that the column's text says; null where it says none."""
+    from pyspark.sql import functions
+
+    # As an expression: Column.try_cast is new in Spark 4. A cast fails at words.
+    number = functions.expr(f"try_cast(cast({quoted(name)} as string) as double)")
+    return functions.when(_trimmed(text).rlike(_DECIMAL), number)
+
+
+def _trimmed(text: Column) -> Column:
+    """As Java trims: Spark's trim takes blanks alone away."""
+    from pyspark.sql import functions
+
+    return functions.regexp_replace(text, r"^[\x00-\x20]+|[\x00-\x20]+$", "")
 
 
 def _weight(frame: DataFrame, name: str) -> Column:
     from pyspark.sql import functions
+    from pyspark.sql.types import NumericType
 
-    return _column(frame, name, "weight").cast("double") if name else functions.lit(1.0)
+    if not name:
+        return functions.lit(1.0)
+    column, kind = _column(frame, name, "weight"), frame.schema[name].dataType
+    if not isinstance(kind, NumericType):
+        raise ConfigurationError(
+            f"Column '{name}' (weight) is of type {kind.simpleString()}. Weights are numbers of at least 0: cast it, "
+            "or name another column."
+        )
+    return column.cast("double")
+
+
+def _odd(label: Column, text: Column, weight: Column) -> list[Column]:
+    """How many labels are null and one of their texts; how many weights are no finite number of at least 0, and one."""
+    from pyspark.sql import functions
+
+    good = functions.coalesce(weight.between(0, sys.float_info.max), functions.lit(False))
+    shown = functions.coalesce(weight.cast("string"), functions.lit("null"))
+    return [
+        functions.count_if(label.isNull()),
+        functions.min(functions.when(label.isNull(), text)),
+        functions.count_if(~good),
+        functions.min(functions.when(~good, shown)),
+    ]
+
+
+def refuse_labels(label: str, wrong: int, example: str | None, valid: str) -> None:
+    """Refuses labels that the model cannot have.
+
+    Args:
+        wrong: how many rows have such a label.
+        example: one of them.
+        valid: which it can have, as a part of a sentence.
+    """
+    if wrong:
+        raise ConfigurationError(
+            f"Column '{label}' (label) holds {example}, and {valid}. Leave such rows out, or name another column."
+        )
+
+
+def refuse_weights(weight: str, wrong: int, example: str | None) -> None:
+    """Refuses weights that are no finite numbers of at least 0; arguments as of `refuse_labels`."""
+    if wrong:
+        raise ConfigurationError(
+            f"Column '{weight}' (weight) holds {example}. Weights are finite numbers of at least 0, and rows of weight "
+            "0 do not count. Leave such rows out, or name another column."
+        )
+
+
+def _valid_labels(names: Sequence[str], classes: int) -> str:
+    told = f"the model tells the classes 0 to {classes - 1} apart"
+    return f"{told} ({', '.join(names[:20])}{', …' if len(names) > 20 else ''})" if names else told
 
 
 def _column(frame: DataFrame, name: str, what: str) -> Column:

@@ -109,6 +109,24 @@ class RowDataset:
         self._epoch, self._step = 0, 0
         self._opened: tuple[worker.Endpoint, worker.Rows] | None = None
 
+    @property
+    def rows_per_epoch(self) -> int:
+        """Rows that an epoch gives: all, or those of whole steps."""
+        return min(self.rows, len(self) * self.batch)
+
+    def with_whole_steps(self) -> RowDataset:
+        """The same set with `drop_last`."""
+        return _made({**self._about, "drop_last": True}, self._kind, self.state_dict())
+
+    def with_empty_shares(self) -> RowDataset:
+        """The same set where a rank may be without rows in an epoch's last step, as in a run of a net by name.
+
+        Without it, ranks refuse a set whose last step has fewer rows than there are ranks. With it, the last ranks get
+        features and labels of no rows in that step. Every rank still takes `len(self)` steps, so a loop that exchanges
+        in each step must do so in that one too; rank 0 always has rows.
+        """
+        return _made({**self._about, "empty_shares": True}, self._kind, self.state_dict())
+
     def __len__(self) -> int:
         """Steps of an epoch, the same on all ranks."""
         whole, rest = divmod(self.rows, self.batch)
@@ -121,7 +139,8 @@ class RowDataset:
         classes and fp32 for numbers. They are the caller's own.
 
         Raises:
-            ConfigurationError: this process is no rank of a launch, or a step would leave a rank without rows.
+            ConfigurationError: this process is no rank of a launch, or a step would leave a rank without rows (but for
+                `with_empty_shares`).
             RunFailedError: rows could not be read.
         """
         rows = self._here()
@@ -179,7 +198,8 @@ class RowDataset:
             raise ConfigurationError(
                 f"The set has {self.rows} rows, fewer than batch = {self.batch}, and drop_last leaves none of them."
             )
-        if self.batch < ranks or (0 < rest < ranks and not self._about["drop_last"]):
+        may_be_empty = self._about["drop_last"] or self._about.get("empty_shares", False)
+        if self.batch < ranks or (0 < rest < ranks and not may_be_empty):
             least = f"the last step of an epoch has {rest} rows" if self.batch >= ranks else f"a step has {self.batch}"
             raise ConfigurationError(
                 f"Some of the {ranks} ranks would be without rows: {least}. Set drop_last=True, or another batch."

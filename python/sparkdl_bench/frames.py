@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sparkdl_bench import catalogue
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.nearest import listed, suggestion
 
@@ -112,24 +113,32 @@ def classed(settings: dict[str, str], data: Any) -> dict[str, str]:
         ConfigurationError: the words cannot be names of classes, or are too many.
     """
     table = _table(data)
-    told = {"data.classes", "data.label_names", "data.decoded_dir"} & set(settings)
-    if table is None or told or settings.get("loss.name", _CLASSES) != _CLASSES:
+    # Other words for keys and values, `loss="CrossEntropyLoss"`, say the same as the catalogue's.
+    meant = dict(catalogue.canonical(key, value) for key, value in settings.items())
+    told = {"data.classes", "data.label_names", "data.decoded_dir"} & set(meant)
+    if table is None or told or meant.get("loss.name", _CLASSES) != _CLASSES:
         return settings
-    column = settings.get("data.label", "")
+    column = meant.get("data.label", "")
     kind = dict(table.dtypes).get(column, "")
+    ignored = ignored_label(meant.get("loss.ignore_label", ""))
     if kind == "string":
-        found = table.select(quoted(column)).distinct().limit(_MOST_CLASSES + 1).collect()
-        return {**settings, **_of_words(column, sorted(row[0] for row in found if row[0] is not None))}
+        # One more than there may be, and the ignored one.
+        found = table.select(quoted(column)).distinct().limit(_MOST_CLASSES + 2).collect()
+        return {**settings, **_of_words(column, sorted(row[0] for row in found if row[0] is not None), ignored)}
     if kind not in _WHOLE and not kind.startswith("decimal"):
         return settings
-    ignored = settings.get("loss.ignore_label", "").strip()
-    counts = kind == "boolean" or not re.fullmatch(r"-?\d+", ignored)
+    counts = kind == "boolean" or ignored is None
     counted = table if counts else table.filter(f"{quoted(column)} != {ignored}")
     largest, present = counted.selectExpr(f"max({quoted(column)})", f"size({seen(quoted(column))})").first()
     if largest is None or not math.isfinite(largest) or not 0 <= largest < _MOST_CLASSES:
         return settings  # the JVM says which label of which row is none
     tell_gaps(column, present, int(largest))
     return {**settings, "data.classes": str(max(2, int(largest) + 1))}
+
+
+def ignored_label(text: str) -> int | None:
+    """The value of `loss.ignore_label`; None where there is none, or no whole number, which the JVM refuses."""
+    return int(text) if re.fullmatch(r"[+-]?[0-9]+", text.strip()) else None
 
 
 def seen(column: str, most: int = _MOST_CLASSES) -> str:
@@ -155,9 +164,18 @@ def tell_gaps(column: str, present: int, largest: int) -> None:
     )
 
 
-def _of_words(column: str, words: list[str]) -> dict[str, str]:
-    if all(word.strip().removesuffix(".0").isdigit() for word in words):
-        largest = max((int(word.strip().removesuffix(".0")) for word in words), default=_MOST_CLASSES)
+def _of_words(column: str, words: list[str], ignored: int | None) -> dict[str, str]:
+    """The key of the classes that a column's texts are.
+
+    Args:
+        words: the different ones.
+        ignored: `loss.ignore_label`, whose rows belong to no class.
+    """
+    numbers = {word: _whole(word) for word in words}
+    words = [word for word in words if ignored is None or numbers[word] != ignored]
+    whole = [number for word in words if (number := numbers[word]) is not None and number >= 0]
+    if len(whole) == len(words):
+        largest = max(whole, default=_MOST_CLASSES)
         return {"data.classes": str(max(2, largest + 1))} if largest < _MOST_CLASSES else {}
     if len(words) > _MOST_CLASSES:
         raise ConfigurationError(
@@ -177,6 +195,12 @@ def _of_words(column: str, words: list[str]) -> dict[str, str]:
             "another column with label='…', or bring rows of another class."
         )
     return {"data.label_names": ",".join(words)}
+
+
+def _whole(text: str) -> int | None:
+    """A whole number in a text, also as 3.0, as the JVM reads it; None where it is none. `²` is none."""
+    found = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", text.strip())
+    return int(found[1]) if found else None
 
 
 def _table(data: Any) -> Any:

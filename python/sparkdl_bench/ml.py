@@ -5,9 +5,9 @@ The JVM's classes of the same names (docs/how-to/jvm.md) read what these write, 
 
 from __future__ import annotations
 
-import copy
 import json
 import math
+import re
 import sys
 import tempfile
 import threading
@@ -43,7 +43,7 @@ from pyspark.ml.wrapper import JavaWrapper
 from pyspark.sql import functions
 from pyspark.sql.types import ArrayType, BooleanType, NumericType
 
-from sparkdl_bench import frames, module_training, outcomes
+from sparkdl_bench import catalogue, frames, module_training, outcomes
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.prediction import Model, load_model
 from sparkdl_bench.trainer import Trainer
@@ -61,7 +61,16 @@ _PART_BYTES = 16 << 20
 # Who has more classes says so: a single stray label, an id or a year, would make a net of its size.
 _MOST_COUNTED = 10_000
 _BINARY = "binary-cross-entropy"
-_BINARY_NAMES = (_BINARY, "bce")
+# Where there is no catalogue to say so.
+_ALIASES = {"loss": ["loss.name"], "ignore_label": ["loss.ignore_label"]}
+# What `settings` may not have, since parameters say it; "" for the rows.
+_PARAMETERS = {
+    **{name: name for name in ("model", "workers", "batch", "epochs")},
+    "label": "labelCol",
+    "columns": "featuresCols",
+    "weight": "weightCol",
+    **dict.fromkeys(("data", "table", "test_table"), ""),
+}
 # A run takes all of its workers' slots for as long as it trains. Two at once might each hold some of what the other
 # waits for, and neither would begin where there are slots for one.
 _TRAINING = threading.Lock()
@@ -236,7 +245,9 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
 
         Args:
             value: what `fit` returned; a `sparkdl_bench.Model`; or the path of a saved model or of its weights, on the
-                driver's host, as `initial_weights` of `Trainer` takes it. None: the weights that the seed gives.
+                driver's host, as `initial_weights` of `Trainer` takes it. Where `model` is a `torch.nn.Module`, any of
+                these with the same names and shapes, or another module. None: the weights that the seed gives, or the
+                module has.
         """
         return self._set(initialModel=value)
 
@@ -321,7 +332,9 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
 
     def _keywords(self) -> dict[str, Any]:
         """What `settings` has, but for what is None."""
-        return {name: value for name, value in self.getSettings().items() if value is not None}
+        given = {name: value for name, value in self.getSettings().items() if value is not None}
+        _refuse_parameters(type(self).__name__, given)
+        return given
 
     def _train(self, rows: DataFrame, data: dict[str, Any], **keywords: Any) -> Model:
         """Trains on what `_rows` returned; the rows with holes by `handleInvalid`."""
@@ -365,23 +378,25 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
         """The same with a PyTorch module: rows become arrays, a row's weight behind its values."""
         initial = self.getInitialModel()
         module = self.getModel()
-        if keywords.get("loss") in _BINARY_NAMES:
+        if _asked(keywords, "loss.name") == _BINARY:
             raise ConfigurationError(
-                f"The loss {keywords['loss']} trains nets by name alone; a PyTorch module learns one class a row here. "
+                f"The loss {_BINARY} trains nets by name alone; a PyTorch module learns one class a row here. "
                 "Train it on several labels in a function of your own: sparkdl_bench.launch."
             )
-        if initial is not None:
-            module = copy.deepcopy(module)
-            start: Any = initial.net if isinstance(initial, _TrainedModel) else initial
-            start = load_model(start) if isinstance(start, (str, Path)) else start
-            module.load_state_dict(start.state_dict())
         settings = {name.replace("__", ".").removeprefix("data."): value for name, value in keywords.items()}
+        if "loss" in settings:
+            settings["loss"] = catalogue.canonical("loss.name", str(settings["loss"]))[1]
         standard = settings.pop("normalize", "standard" if self.getStandardization() else "none")
         if standard not in ("standard", "none"):
             raise ConfigurationError(
                 f"normalize is '{standard}'; of a PyTorch module valid are standard and none. Put other steps before "
                 "it, as stages of the pipeline."
             )
+        sizes: dict[str, Any] = {"workers": self.getWorkers(), "batch": self.getBatch(), "epochs": self.getEpochs()}
+        classes = int(given["classes"]) if "classes" in given else None
+        settings = module_training.checked(settings, **sizes, classes=classes, is_tested=test is not None)
+        if initial is not None:
+            module = module_training.started(module, initial.net if isinstance(initial, _TrainedModel) else initial)
         strict = self.getHandleInvalid() == "error"
         weighted = _WEIGHT in train.columns
         arrays = _as_arrays(train, columns, strict)
@@ -397,19 +412,12 @@ class _Trained(_Shared, HasStandardization, HasValidationIndicatorCol, HasWeight
             None if test is None else _weighed(_as_arrays(test, columns, strict), weighted),
             width,
             weighted,
-            int(given["classes"]) if "classes" in given else None,
+            classes,
             self._features(),
             subtract,
             multiply,
         )
-        trained: Any = module_training.train(
-            module,
-            rows,
-            workers=self.getWorkers(),
-            batch=self.getBatch(),
-            epochs=self.getEpochs(),
-            settings=settings,
-        )
+        trained: Any = module_training.train(module, rows, **sizes, settings=settings)
         return cast(Model, trained)
 
 
@@ -537,17 +545,17 @@ class SparkDLClassifier(
         if weights := self.getClassWeights():
             asked["class_weights"] = weights
         given: dict[str, Any] = {}
-        if several:
-            if asked.setdefault("loss", _BINARY) not in _BINARY_NAMES:
-                raise ConfigurationError(
-                    f"Column '{label}' (labelCol) holds lists, several labels of a row, and settings has the loss "
-                    f"{asked['loss']!r}. Such rows have the loss {_BINARY}: leave it out, or name a column of classes."
-                )
-        elif asked.get("loss") not in _BINARY_NAMES:
-            given["classes"] = max(
-                2,
-                int(asked.pop("classes", None) or len(names) or _count_classes(rows, label, asked.get("ignore_label"))),
+        loss = _asked(asked, "loss.name")
+        if several and loss is None:
+            asked["loss"] = _BINARY
+        elif several and loss != _BINARY:
+            raise ConfigurationError(
+                f"Column '{label}' (labelCol) holds lists, several labels of a row, and settings has the loss "
+                f"'{loss}'. Such rows have the loss {_BINARY}: leave it out, or name a column of classes."
             )
+        elif not several and loss != _BINARY:
+            ignored = frames.ignored_label(_asked(asked, "loss.ignore_label") or "")
+            given["classes"] = max(2, _classes_in(asked) or len(names) or _count_classes(rows, label, ignored))
         trained = self._train(rows, given, **asked)
         if not several:
             trained = trained.with_labels(names if len(names) == trained.classes else [])
@@ -674,7 +682,7 @@ class SparkDLRegressor(
                 f"settings has the loss {asked['loss']!r}. The loss is a parameter of its own: "
                 f"SparkDLRegressor(loss={asked['loss']!r})."
             )
-        if self.getLoss() in ("cross-entropy", "binary-cross-entropy"):
+        if catalogue.canonical("loss.name", self.getLoss())[1] in ("cross-entropy", _BINARY):
             raise ConfigurationError(
                 f"loss is '{self.getLoss()}', which tells classes apart. Use SparkDLClassifier, or one of the losses "
                 "mean-squared, absolute and huber."
@@ -747,6 +755,54 @@ class _ModelReader(MLReader[Any]):
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model
+
+
+def _asked(keywords: Mapping[str, Any], key: str) -> str | None:
+    """What keywords of `Trainer` say of a key of the run, by whatever words of the catalogue; None: nothing.
+
+    Args:
+        keywords: `{"loss": "bce"}`, `{"loss__name": "bce"}`, `{"loss": {"name": "bce"}}` or `{"criterion": "bce"}`.
+        key: `loss.name`, say.
+    """
+    known = catalogue.load()
+    aliases: Mapping[str, Sequence[str]] = known.aliases if known else _ALIASES
+    for keyword, given in keywords.items():
+        group = keyword.replace("__", ".")
+        said = (
+            {f"{group}.{name}": value for name, value in given.items()}
+            if isinstance(given, Mapping)
+            else {group: given}
+        )
+        for name, value in said.items():
+            if value is not None and list(aliases.get(name, [name])) == [key]:
+                return known.value(key, str(value)) if known else str(value)
+    return None
+
+
+def _refuse_parameters(estimator: str, keywords: Mapping[str, Any]) -> None:
+    """Refuses keywords of `Trainer` in `settings` that parameters of the estimator say already."""
+    for keyword in keywords:
+        key = keyword.replace("__", ".").removeprefix("data.")
+        if key in _PARAMETERS:
+            parameter = _PARAMETERS[key]
+            said = f"is the parameter {parameter}: {estimator}({parameter}=…)" if parameter else "is what fit gets"
+            raise ConfigurationError(f"settings has {keyword!r}, which {said}. Leave it out of settings.")
+
+
+def _classes_in(keywords: dict[str, Any]) -> int | None:
+    """Takes the number of classes out of keywords, as `classes` or `data__classes`; None where nobody says it."""
+    names = [name for name in keywords if name.replace("__", ".").removeprefix("data.") == "classes"]
+    said = {name: str(keywords.pop(name)) for name in names}
+    if len(set(said.values())) > 1:
+        raise ConfigurationError(
+            f"settings says the number of classes twice: {', '.join(f'{name}={text}' for name, text in said.items())}. "
+            "Set it once."
+        )
+    for name, text in said.items():
+        if not re.fullmatch(r"0*[1-9][0-9]*", text):
+            raise ConfigurationError(f"settings has {name}={text}; it is a whole number of at least 1.")
+        return int(text)
+    return None
 
 
 def _normalizes(keywords: Mapping[str, Any]) -> bool:
@@ -859,7 +915,7 @@ def _check_number(dataset: DataFrame, label: str) -> None:
         )
 
 
-def _count_classes(rows: DataFrame, label: str, ignored: Any) -> int:
+def _count_classes(rows: DataFrame, label: str, ignored: int | None) -> int:
     counted = rows.filter(~functions.isnan(_LABEL))
     if ignored is not None:
         counted = counted.filter(functions.col(_LABEL) != ignored)

@@ -10,6 +10,7 @@ Serving starts no Spark: a perceptron is computed by NumPy, other nets by ONNX R
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ _DATA = "model"
 
 def get_default_pip_requirements(model: Model | None = None) -> list[str]:
     """What a machine needs to serve `model`; without one: any model."""
+    if _is_module(model):
+        return [f"sparkdl-bench[mlflow,torch]=={__version__}"]
     found = [f"sparkdl-bench[mlflow]=={__version__}"]
     return found if model is not None and model.needs_numpy_alone else [*found, "onnx", "onnxruntime"]
 
@@ -69,7 +72,7 @@ def save_model(
     Raises:
         ConfigurationError: `model` is none of ours; the folder holds something.
     """
-    if not isinstance(model, Model):
+    if not isinstance(model, Model) and not _is_module(model):
         raise ConfigurationError(
             f"model is a {type(model).__name__}. Give the sparkdl_bench.Model: fitted.model() of a Trainer's result, "
             "or `net` of a model of Spark ML's."
@@ -107,8 +110,6 @@ def log_model(
     Returns:
         what MLflow says of it; `model_uri` is what `load_model` takes.
     """
-    import sys
-
     logged: mlflow.models.model.ModelInfo = Logged.log(
         artifact_path=None,
         name=name,
@@ -135,6 +136,12 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Model:
             "sparkdl_bench.mlflow.log_model did not log it. mlflow.pyfunc.load_model serves any."
         )
     return read_model(folder / str(flavors[FLAVOR_NAME]["data"]))
+
+
+def _is_module(model: object) -> bool:
+    """Whether it is a `sparkdl_bench.torch.ModuleModel`; PyTorch is not loaded to find out."""
+    trained = sys.modules.get("sparkdl_bench.torch.trained")
+    return trained is not None and isinstance(model, trained.ModuleModel)
 
 
 def _load_pyfunc(path: str) -> _Served:

@@ -2,25 +2,37 @@
 
 The ranks of a `launch` read their parts of the rows (`dataset`) and train the module by DistributedDataParallel over
 the chosen transport; rank 0's weights come back.
+
+No count of rows needs to divide by anything. As in a run of a net by name, every rank takes the same steps, the last
+step of an epoch has the rows that are left, and where those are fewer than the ranks, the last ranks have none
+(docs/reference/data.md). Such a rank computes the rows of its step before once more, with the weight 0: its gradient is
+zero, and the mean over the step's rows is that of the rows that there are. Only a module that cannot train on one row
+alone (batch normalisation) goes without a last step that would leave a rank one row.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sparkdl_bench import catalogue, exports, session
+from sparkdl_bench.config import as_text, flatten
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.feeding import RowDataset, dataset
+from sparkdl_bench.launching import plan
 from sparkdl_bench.launching.driver import launch
 from sparkdl_bench.launching.reporting import report
 from sparkdl_bench.nearest import suggestion
 from sparkdl_bench.peers.programs.measure._fit import learning_rate
+from sparkdl_bench.prediction import Model, load_model
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,6 +48,7 @@ _OPTIMIZERS = {
 }
 _OF_OPTIMIZERS = ("momentum", "nesterov", "beta1", "beta2", "epsilon", "weight_decay")
 _OF_LAUNCH = ("name", "results", "timeout", "attempts")
+_NAMES_OF_PLAN = {"timeout": "timeout_s"}
 _OF_CHANNEL = ("topology", "codec")
 _LOSSES = ("cross-entropy", "mean-squared", "absolute", "huber")
 _KEYS = (
@@ -45,6 +58,14 @@ _KEYS = (
     *_OF_LAUNCH,
     *_OF_CHANNEL,
 )
+# By what key of a run the value is checked, so that a module's settings may be what those of a net by name may be.
+_SAME_AS = {
+    **{name: f"optimizer.{name}" for name in ("learning_rate", *_OF_OPTIMIZERS)},
+    **{name: name for name in ("seed", "clip_norm", "early_stopping")},
+    "delta": "loss.delta",
+}
+_WHOLE = ("seed", "early_stopping")
+_ORIGIN = "settings"
 _CHUNK = 1024
 
 
@@ -73,7 +94,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Task:
-    """What travels to the ranks."""
+    """What travels to the ranks.
+
+    Attributes:
+        rows: that an epoch trains on.
+        settings: as `checked` returns them.
+    """
 
     module: Any
     train: RowDataset
@@ -101,16 +127,23 @@ def train(module: Any, rows: Rows, *, workers: int | str, batch: int, epochs: in
         settings: see `_KEYS`, by the names and with the meaning of `Trainer`'s keywords.
 
     Raises:
-        ConfigurationError: settings that a module's training has not, or a module that does not fit the rows.
+        ConfigurationError: settings that a module's training has not, or a module that does not fit the rows; no Spark
+            job was started, unless only the rows can tell, such as fewer of them than workers.
         RankFailedError, RunFailedError: as of `launch`.
     """
-    _check(settings, workers, rows)
+    sizes: dict[str, Any] = {"workers": workers, "batch": batch, "epochs": epochs}
+    settings = checked(settings, **sizes, classes=rows.classes, is_tested=rows.test is not None)
     own = copy.deepcopy(module)
     _check_outputs(own, rows)
+    asked = _asked_of_launch(settings, int(workers))
+    api = session.check_session(rows.frame.sparkSession)
+    # What launch itself finds after the rows are decoded, a job of its own, found before it.
+    plan.plan(api, _train_rank, (), {}, **{_NAMES_OF_PLAN.get(name, name): value for name, value in asked.items()})
     seed = int(settings.get("seed", 0))
     fed = dataset(
         rows.frame, label=LABEL, columns=[FEATURES], batch=batch, seed=seed, kind="torch", classes=rows.classes
     )
+    fed = _fed(own, rows.width, fed, int(workers))
     fed_test = None
     if rows.test is not None:
         fed_test = dataset(
@@ -125,25 +158,34 @@ def train(module: Any, rows: Rows, *, workers: int | str, batch: int, epochs: in
         own,
         fed,
         fed_test,
-        fed.rows,
+        fed.rows_per_epoch,
         epochs,
-        dict(settings),
+        settings,
         rows.weighted,
         rows.classes,
         rows.subtract,
         rows.multiply,
-        _class_weights(settings.get("class_weights"), rows),
+        _class_weights(settings["class_weights"], rows),
     )
     done = launch(
         _train_rank,
         rows.frame.sparkSession,
-        workers=int(workers),
-        sync=str(settings.get("transport", "auto")),
         args=(task,),
-        settings={name: settings[name] for name in _OF_CHANNEL if name in settings},
-        **{"name": "module", **{name: settings[name] for name in _OF_LAUNCH if name in settings}},
+        results=settings.get("results", "results"),
+        **asked,
     )
     return _model(own, done[0], rows)
+
+
+def _asked_of_launch(settings: Mapping[str, Any], workers: int) -> dict[str, Any]:
+    return {
+        "workers": workers,
+        "sync": str(settings.get("transport", "auto")),
+        "settings": {name: settings[name] for name in _OF_CHANNEL if name in settings},
+        "timeout": settings.get("timeout", 600.0),
+        "attempts": settings.get("attempts", 1),
+        "name": str(settings.get("name", "module")),
+    }
 
 
 def _model(own: Any, state: Mapping[str, Any], rows: Rows) -> ModuleModel:
@@ -163,7 +205,80 @@ def _model(own: Any, state: Mapping[str, Any], rows: Rows) -> ModuleModel:
     return ModuleModel(own, facts)
 
 
-def _check(settings: Mapping[str, Any], workers: int | str, rows: Rows) -> None:
+def started(module: Any, given: Any) -> Any:
+    """A copy of a module that starts from trained weights, as `initialModel` names them.
+
+    Args:
+        given: a `ModuleModel`, a `torch.nn.Module`, a `sparkdl_bench.Model` whose weights have the module's names, the
+            folder of a saved model, or a file of weights that `sparkdl_bench.load_weights` reads.
+
+    Raises:
+        ConfigurationError: it is none of these, or names and shapes of the weights are not the module's.
+    """
+    import torch
+
+    state = _state_of(given)
+    own = copy.deepcopy(module)
+    wanted = {name: tuple(value.shape) for name, value in own.state_dict().items()}
+    if told := misfit(wanted, {name: tuple(value.shape) for name, value in state.items()}):
+        raise ConfigurationError(
+            f"The weights of initialModel do not fit the module: {told}. Names and shapes must be those of "
+            "module.state_dict(); give a model that was trained with the same layers, or None."
+        )
+    # A file of weights may lack the batches that a normalisation has counted; those of the module stay.
+    copied = {name: np.array(value) if isinstance(value, np.ndarray) else value for name, value in state.items()}
+    own.load_state_dict({name: torch.as_tensor(value) for name, value in copied.items()}, strict=False)
+    return own
+
+
+def _state_of(given: Any) -> Mapping[str, Any]:
+    """Weights by name; tensors or arrays."""
+    if isinstance(given, (str, Path)):
+        if not Path(given).is_dir():
+            return exports.load_weights(given)
+        given = load_model(given)
+    if isinstance(given, Model):
+        given = given.torch_module()
+    if not callable(getattr(given, "state_dict", None)):
+        raise ConfigurationError(
+            f"initialModel is a {type(given).__name__}, which has no weights by name. Give what fit returned, a "
+            "sparkdl_bench.Model, a torch.nn.Module, or the path of a saved model or of a file of weights."
+        )
+    state: Mapping[str, Any] = given.state_dict()
+    return state
+
+
+def misfit(wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]]) -> str:
+    """What keeps weights of these shapes from a module of those, by name; empty where they fit."""
+    missing = [name for name in wanted if name not in found and not exports.is_counter(name)]
+    extra = [name for name in found if name not in wanted]
+    wrong = [name for name in wanted if name in found and found[name] != wanted[name]]
+    told = [f"'{missing[0]}' is not there"] if missing else []
+    told += [f"the module has no '{extra[0]}'"] if extra else []
+    told += [f"'{wrong[0]}' has the shape {found[wrong[0]]}, and the module's has {wanted[wrong[0]]}"] if wrong else []
+    return "; ".join(told)
+
+
+def checked(
+    settings: Mapping[str, Any],
+    *,
+    workers: int | str,
+    batch: int,
+    epochs: int,
+    classes: int | None,
+    is_tested: bool,
+) -> dict[str, Any]:
+    """The settings as their types: numbers, flags, and the schedule as a dict of texts; no job, and no PyTorch.
+
+    What it returned can be given again.
+
+    Args:
+        classes: None of a regression.
+        is_tested: whether there are rows to test on.
+
+    Raises:
+        ConfigurationError: a name or a value that a module's training has not.
+    """
     for name in settings:
         if name not in _KEYS:
             raise ConfigurationError(
@@ -171,27 +286,85 @@ def _check(settings: Mapping[str, Any], workers: int | str, rows: Rows) -> None:
                 f"{', '.join(sorted((*_KEYS, 'normalize')))}.{suggestion(name, _KEYS)} For anything else train in a "
                 "function of your own: sparkdl_bench.launch."
             )
-    optimizer = str(settings.get("optimizer", "sgd")).lower()
+    _check_sizes(workers, batch, epochs)
+    own = {**settings, **_numbers(settings)}
+    if "schedule" in settings:
+        own["schedule"] = _checked_schedule(settings["schedule"])
+    optimizer = catalogue.canonical("optimizer.name", str(settings.get("optimizer", "sgd")).lower())[1]
     if optimizer not in _OPTIMIZERS:
         raise ConfigurationError(f"optimizer is '{optimizer}'; of a PyTorch module valid are {', '.join(_OPTIMIZERS)}.")
     for name in _OF_OPTIMIZERS:
         if name in settings and name not in _OPTIMIZERS[optimizer]:
             raise ConfigurationError(f"The optimizer {optimizer} has no '{name}'; leave it out of settings.")
-    loss = str(settings.get("loss", "cross-entropy" if rows.classes else "mean-squared"))
-    if loss not in _LOSSES or (loss == "cross-entropy") != (rows.classes is not None):
-        valid = "cross-entropy" if rows.classes is not None else ", ".join(_LOSSES[1:])
+    if own.get("nesterov") and not own.get("momentum"):
+        raise ConfigurationError("nesterov is true, and momentum is 0; PyTorch's SGD needs a momentum above 0 then.")
+    loss = str(settings.get("loss", "cross-entropy" if classes else "mean-squared"))
+    if loss not in _LOSSES or (loss == "cross-entropy") != (classes is not None):
+        valid = "cross-entropy" if classes is not None else ", ".join(_LOSSES[1:])
         raise ConfigurationError(f"loss is '{loss}'; of a PyTorch module with these labels valid are: {valid}.")
-    if not str(workers).isdigit():
-        raise ConfigurationError(
-            f"workers is '{workers}', a range, and a PyTorch module trains with one number of workers. Set that."
-        )
     if settings.get("keep_best", "off") not in ("off", "loss", "accuracy"):
         raise ConfigurationError(f"keep_best is '{settings['keep_best']}'; valid are off, loss and accuracy.")
-    if rows.test is None and (settings.get("keep_best", "off") != "off" or settings.get("early_stopping")):
+    if settings.get("keep_best") == "accuracy" and classes is None:
+        raise ConfigurationError("keep_best is 'accuracy', which a regression has not; valid are off and loss.")
+    if not is_tested and (own.get("keep_best", "off") != "off" or own.get("early_stopping")):
         raise ConfigurationError(
             "keep_best and early_stopping choose by rows that are tested on: name a column that tells them, "
             "validationIndicatorCol."
         )
+    if not isinstance(settings.get("results", ""), (str, Path)):
+        raise ConfigurationError(f"results is {settings['results']!r}; it is the path of a folder.")
+    own["class_weights"] = _checked_class_weights(settings.get("class_weights"), classes)
+    return {**own, "optimizer": optimizer, "loss": loss}
+
+
+def _check_sizes(workers: int | str, batch: int, epochs: int) -> None:
+    if not re.fullmatch(r"[0-9]+", str(workers)):
+        raise ConfigurationError(
+            f"workers is '{workers}', a range, and a PyTorch module trains with one number of workers. Set that."
+            if re.fullmatch(r"[0-9]+\.\.[0-9]+", str(workers))
+            else f"workers is '{workers}'; of a PyTorch module it is a whole number of at least 1."
+        )
+    if int(workers) < 1:
+        raise ConfigurationError(f"workers is {workers}; of a PyTorch module it is a whole number of at least 1.")
+    if batch < int(workers):
+        raise ConfigurationError(
+            f"batch is {batch}, the rows per step over all workers, and there are {workers} of these: some would never "
+            f"have a row. Set batch to {workers} or more."
+        )
+    if epochs < 0:
+        raise ConfigurationError(f"epochs is {epochs}; it is a whole number of at least 0.")
+
+
+def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers and flags as such, checked by the key of a run that each is the same as; given as texts, too."""
+    texts = {name: as_text(name, settings[name], _ORIGIN).strip() for name in _SAME_AS if name in settings}
+    catalogue.check({_SAME_AS[name]: text for name, text in texts.items()}, from_file=False)
+    found: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name == "nesterov":
+            found[name] = text.lower() == "true"
+            continue
+        try:
+            found[name] = int(text) if name in _WHOLE else float(text)
+        except ValueError:
+            raise ConfigurationError(
+                f"{name} is {text!r}; it is a {'whole ' if name in _WHOLE else ''}number, such as 1."
+            ) from None
+    if found.get("delta", 1.0) <= 0:  # the catalogue does not say so
+        raise ConfigurationError(f"delta is {found['delta']:g}; it is a number above 0.")
+    return found
+
+
+def _checked_schedule(given: Any) -> dict[str, str]:
+    """The learning-rate schedule by the keys of a run, `schedule.name` and so on, without their prefix."""
+    named = {"name": given} if isinstance(given, str) else given
+    if not isinstance(named, Mapping):
+        raise ConfigurationError(
+            f"schedule is {given!r}; it is a name, such as 'cosine', or a dict: {{'name': 'step', 'every': 100}}."
+        )
+    keys = dict(catalogue.canonical(key, text) for key, text in flatten(named, _ORIGIN, "schedule.").items())
+    catalogue.check(keys, from_file=False)
+    return {key.removeprefix("schedule."): text for key, text in keys.items()}
 
 
 def _check_outputs(module: Any, rows: Rows) -> None:
@@ -218,6 +391,54 @@ def _check_outputs(module: Any, rows: Rows) -> None:
         )
 
 
+def _fed(module: Any, width: int, fed: RowDataset, workers: int) -> RowDataset:
+    """The set as this module can train on it; with the ends of epochs, see above.
+
+    Raises:
+        ConfigurationError: some rank would never have a row, or one alone in each step, where the module cannot train
+            on one.
+    """
+    if fed.rows < workers:
+        raise ConfigurationError(
+            f"There are {fed.rows} rows to train on, fewer than the {workers} workers: some would never have a row. "
+            f"Set workers to {fed.rows} or less."
+        )
+    first, last = min(fed.rows, fed.batch), fed.rows % fed.batch or fed.batch
+    is_alone, is_alone_at_last = (1 in shares(rows, workers) for rows in (first, last))
+    error = _refusal_of_one_row(module, width) if is_alone or is_alone_at_last else None
+    if error is None:
+        return fed.with_empty_shares()
+    if is_alone:
+        raise ConfigurationError(
+            f"With {fed.rows} rows, batch = {fed.batch} and {workers} workers a rank has one row alone in a step, and "
+            f"the module cannot train on one: {error}. Batch normalisation needs two; set a larger batch, or fewer "
+            "workers."
+        ) from error
+    print(
+        f"sparkdl-bench: the last step of an epoch has {last} rows for {workers} workers, and the module cannot train "
+        "on one row alone, so that step is left out: other rows in each epoch. Another batch trains on all.",
+        file=sys.stderr,
+    )
+    return fed.with_whole_steps()
+
+
+def _refusal_of_one_row(module: Any, width: int) -> Exception | None:
+    """What keeps the module from training on one row: batch normalisation of one value per channel, say."""
+    import torch
+
+    try:
+        with torch.no_grad():
+            copy.deepcopy(module).train()(torch.zeros(1, width))
+    except Exception as error:  # whatever a user's code raises
+        return error
+    return None
+
+
+def shares(rows: int, workers: int) -> set[int]:
+    """How many of a step's rows ranks have: the numbers that occur, 0 too (BatchPlan.scala)."""
+    return {rows // workers, -(-rows // workers)}
+
+
 def _test_batch(rows: int, workers: int) -> int:
     """The most rows at once that leave no rank without any in the last step."""
     for size in range(min(rows, _CHUNK), workers - 1, -1):
@@ -226,20 +447,55 @@ def _test_batch(rows: int, workers: int) -> int:
     raise ConfigurationError(f"There are {rows} rows to test on, fewer than the {workers} workers. Name more of them.")
 
 
-def _class_weights(given: Any, rows: Rows) -> list[float]:
-    if given is None or given == [] or rows.classes is None:
+def _checked_class_weights(given: Any, classes: int | None) -> str | list[float]:
+    """`balanced`, or a number for each class; none: all count alike."""
+    text = "" if given is None else as_text("class_weights", given, _ORIGIN).strip()
+    if not text:
         return []
-    if given == "balanced":
-        counts = {int(row[0]): int(row[1]) for row in rows.frame.groupBy(LABEL).count().collect()}
-        total = sum(counts.values())
-        return [total / (rows.classes * counts[each]) if counts.get(each) else 0.0 for each in range(rows.classes)]
-    weights = [float(each) for each in given]
-    if len(weights) != rows.classes or min(weights) < 0:
+    if classes is None:
+        raise ConfigurationError(f"class_weights is '{text}', and a regression has no classes. Leave it out.")
+    if text == "balanced":
+        return text
+    try:
+        weights = [float(each) for each in text.split(",")]
+    except ValueError:
+        weights = []
+    if len(weights) != classes or not all(0 <= each < math.inf for each in weights) or not any(weights):
+        said = f"has {len(weights)} numbers" if weights and len(weights) != classes else f"is {given!r}"
         raise ConfigurationError(
-            f"classWeights has {len(weights)} numbers, and there are {rows.classes} classes. Give a number of at least "
-            "0 for each, or 'balanced'."
+            f"classWeights {said}, and there are {classes} classes. Give a finite number of at least 0 for each, not "
+            "all of them 0, or 'balanced'."
         )
     return weights
+
+
+def _class_weights(chosen: str | list[float], rows: Rows) -> list[float]:
+    """A number for each class, in their order; empty where all count alike. For `balanced`, a Spark job counts."""
+    if isinstance(chosen, list) or rows.classes is None:
+        return [] if isinstance(chosen, str) else chosen
+    return balanced(((row[0], row[1]) for row in rows.frame.groupBy(LABEL).count().collect()), rows.classes)
+
+
+def balanced(counted: Iterable[tuple[float | None, int]], classes: int) -> list[float]:
+    """As of a net by name (ClassWeights.scala): rows / (classes that occur × rows of the class), without rows 1.
+
+    Args:
+        counted: labels and their rows; what is no class, such as null, counts for none.
+    """
+    rows = {int(label): count for label, count in counted if label is not None and label in range(classes)}
+    total = sum(rows.values())
+    return [total / (len(rows) * rows[each]) if each in rows else 1.0 for each in range(classes)]
+
+
+def computed(taken: Any, before: Any) -> tuple[Any, Any, float]:
+    """What a rank computes in a step: features, labels, and what the loss of these counts.
+
+    Args:
+        taken: its rows of the step; none where an epoch's last step has fewer rows than there are ranks.
+        before: what it computed in the step before. Real rows, so that no module meets an empty batch; rank 0, whose
+            buffers DistributedDataParallel sends to all, always has rows of its own.
+    """
+    return (*taken, 1.0) if len(taken[0]) else (*before, 0.0)
 
 
 def _train_rank(task: _Task) -> dict[str, Any] | None:
@@ -254,16 +510,18 @@ def _train_rank(task: _Task) -> dict[str, Any] | None:
     optimizer = _optimizer(task, module)
     loss_of, best, split = _loss(task), _Best(task), _split(task)
     rates = {"schedule": _schedule(task), "optimizer": task.settings}
-    step = 0
+    step, before = 0, None
     for epoch in range(1, task.epochs + 1):
         wrapped.train()
         total = torch.zeros(1, dtype=torch.float64)
-        for features, labels in task.train:
+        for taken in task.train:
+            features, labels, counts = computed(taken, before)
+            before = (features, labels)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(rates, step)
             x, weights = split(features)
             optimizer.zero_grad(set_to_none=True)
-            lost = (loss_of(wrapped(x), labels) * weights).sum()
+            lost = (loss_of(wrapped(x), labels) * weights).sum() * counts
             # DDP takes the mean over ranks, whose shares may differ by a row: the sum over the step's rows is wanted.
             (lost * (world / _rows_of(task, step))).backward()
             if task.settings.get("clip_norm"):
@@ -313,9 +571,7 @@ class _Best:
 
 def _rows_of(task: _Task, step: int) -> int:
     """Of the global batch."""
-    steps = len(task.train)
-    rest = task.rows % task.train.batch
-    return rest if rest and (step + 1) % steps == 0 else task.train.batch
+    return min(task.train.batch, task.rows - step % len(task.train) * task.train.batch)
 
 
 def _split(task: _Task) -> Callable[[Any], tuple[Any, Any]]:
@@ -332,9 +588,12 @@ def _split(task: _Task) -> Callable[[Any], tuple[Any, Any]]:
 
 
 def _schedule(task: _Task) -> Mapping[str, Any]:
-    given = task.settings.get("schedule", {})
-    schedule = {"name": given} if isinstance(given, str) else dict(given)
-    return {"steps": task.epochs * len(task.train), **schedule}
+    return schedule_of(task.settings.get("schedule", {}), task.epochs * len(task.train))
+
+
+def schedule_of(chosen: Mapping[str, str], steps: int) -> dict[str, Any]:
+    """The schedule as `learning_rate` takes it; without `steps`, or with 0, it is as long as the training."""
+    return {**chosen, "steps": int(chosen.get("steps", 0)) or steps}
 
 
 def _optimizer(task: _Task, module: Any) -> Any:

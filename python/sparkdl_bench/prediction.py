@@ -18,14 +18,13 @@ from sparkdl_bench import _jvm, connect, engines, evaluation, exports, frames, m
 from sparkdl_bench.config import as_text
 from sparkdl_bench.engines.numpy import KINDS, NumpyEngine
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.rows import check_labels, stored_rows
 from sparkdl_bench.session import check_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS_AT_ONCE = 1024
-# A file of a folder in which a module of PyTorch's own was saved.
-_OF_A_MODULE = "torch.json"
 
 
 class Model:
@@ -101,11 +100,7 @@ class Model:
 
     def with_labels(self, labels: Sequence[str]) -> Model:
         """The same model with other names of its classes; none: numbers alone."""
-        if len(labels) not in (0, self.classes):
-            raise ConfigurationError(
-                f"There are {len(labels)} labels, and the model tells {self.classes} classes apart. Name each class "
-                "once."
-            )
+        check_labels(labels, self.classes)
         rows = {**self._input, "labels": [str(each) for each in labels]}
         return Model(saved.SavedModel(self._saved.specification, self._saved.weights, rows))
 
@@ -215,11 +210,13 @@ class Model:
         """How good the predictions on a DataFrame are, by Spark jobs; the numbers are scikit-learn's within rounding.
 
         Args:
-            frame: rows at rest, with a label. Rows whose features or labels are null or not finite do not count.
+            frame: rows at rest, with a label. Rows whose features are null or not finite do not count, nor do those
+                whose label is null or NaN.
             features: as in `transform`.
-            label: the column of class numbers, or of their names where the model has such; of numbers for a regression;
-                of arrays or vectors with 0 or 1 for each label where a row may have several.
-            weight: a column of numbers of at least 0, how much each row counts; "": all alike.
+            label: the column of class numbers, or of their names where the model has such: names that are numbers go by
+                their values, as in the training. Of numbers for a regression; of arrays or vectors with 0 or 1 for each
+                label where a row may have several.
+            weight: a column of finite numbers of at least 0, how much each row counts, of 0 not at all; "": all alike.
 
         Returns:
             `rows` that counted, and
@@ -232,7 +229,8 @@ class Model:
             - of a regression `mae`, `rmse` and `r2`.
 
         Raises:
-            ConfigurationError: columns that are not there; labels that are none of the model's classes.
+            ConfigurationError: columns that are not there; labels that are none of the model's classes; weights that
+                are null, not finite or below 0, or all 0.
         """
         return evaluation.of_model(self, frame, features, label, weight)
 
@@ -243,7 +241,8 @@ class Model:
         or else by ONNX Runtime, where it and `onnx` are installed.
 
         Args:
-            rows: rows × values, or rows × the row's shape; one row may come alone.
+            rows: rows × values, or rows × the row's shape; one row may come alone. Of a frame of pandas whose columns
+                have names those that the model was trained on are taken, by name.
 
         Returns:
             the label of each row (names where the classes have such, else numbers), and the classes' probabilities,
@@ -251,7 +250,8 @@ class Model:
             Where a row may have several labels 1 or 0 for each, and each label's probability: rows × labels.
 
         Raises:
-            ConfigurationError: rows of another shape; values that are not finite; a net for which there is no JVM.
+            ConfigurationError: rows of another shape; a frame without one of the columns; values that are not finite; a
+                net for which there is no JVM.
         """
         scores = self.scores(rows)
         if self.is_regression:
@@ -265,35 +265,8 @@ class Model:
 
         Of a regression the numbers, rows × 1; of classes 0 and 1 by one output the score of class 1, rows × 1.
         """
-        stored = self._rows(rows)
+        stored = stored_rows(rows, self.shape, self.columns)
         return self._scores(stored) if len(stored) else np.zeros((0, self._spec.classes), np.float32)
-
-    def _rows(self, rows: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """The rows, flat, fp32."""
-        width = int(np.prod(self.shape))
-        try:
-            found = np.asarray(rows, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"The rows are no array of numbers ({error}). Give an array of rows × {width} values."
-            ) from error
-        if found.shape in ((width,), self.shape):
-            found = found[np.newaxis]
-        if found.shape[1:] not in ((width,), self.shape):
-            shape = " × ".join(map(str, self.shape))
-            raise ConfigurationError(
-                f"The array has the shape {found.shape}, and the model takes rows of {shape} values: an array of shape "
-                f"(rows, {', '.join(map(str, self.shape))})."
-            )
-        flat = found.reshape(len(found), width)
-        wrong = np.argwhere(~np.isfinite(flat))
-        if len(wrong):
-            row, value = wrong[0]
-            name = f" (column '{self.columns[value]}')" if len(self.columns) == width else ""
-            raise ConfigurationError(
-                f"Value {value}{name} of row {row} is {flat[row, value]}, no finite number. Leave such rows out."
-            )
-        return flat
 
     def _scores(self, stored: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         if _is_chain(self._spec):
@@ -368,12 +341,12 @@ class Model:
 
 def load_model(folder: str | Path) -> Model:
     """Reads a model that `FitResult.save`, `Model.save` or `sparkdl-bench run` (its folder `model`) wrote; of a PyTorch
-    module of one's own a `sparkdl_bench.torch.ModuleModel`, which has the same methods but for exports.
+    module of one's own a `sparkdl_bench.torch.ModuleModel`, which has the same methods.
 
     Raises:
         ConfigurationError: the folder holds no saved model, or one that is not whole.
     """
-    if (Path(folder) / _OF_A_MODULE).is_file():
+    if (Path(folder) / saved.OF_A_MODULE[0]).is_file():
         try:
             from sparkdl_bench.torch import trained
         except ImportError as error:

@@ -224,13 +224,15 @@ def _html() -> Callable[[Progress], None]:
 
 
 def page_of(progress: Progress) -> str:
-    """A moment as HTML: a bar with its text, readable without its colours."""
-    text = "  ·  ".join([*progress.describe().split("  "), *progress.use()]) if progress.step else "starting"
+    """A moment as HTML: a bar with its text, readable without its colours; below it what happened to the run."""
+    is_known = bool(progress.step or progress.waiting())
+    text = "  ·  ".join([*progress.describe().split("  "), *progress.use()]) if is_known else "starting"
     state = "" if progress.state == "running" else f"{progress.state}: "
+    notices = "".join(f"<div>{html.escape(notice)}</div>" for notice in progress.notices)
     where = f"<div>{html.escape(progress.results)}</div>" if progress.results and progress.state != "running" else ""
     return (
         f'<div role="status"><progress max="{max(1, progress.steps)}" value="{progress.step}" style="width:100%">'
-        f"</progress><div>{html.escape(state + text)}</div>{where}</div>"
+        f"</progress><div>{html.escape(state + text)}</div>{notices}{where}</div>"
     )
 
 

@@ -18,8 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparkdl_bench.errors import ConfigurationError
-from sparkdl_bench.files import replace_text, replacing
+from sparkdl_bench.errors import ConfigurationError, WriteError
+from sparkdl_bench.files import replace_text, replacing, unwritten
+
+# The files of a folder in which a PyTorch module was saved (`torch.trained`): the first one says that it is one.
+OF_A_MODULE = ("torch.json", "module.pt2")
+# The files of a folder that `save` wrote.
+OF_A_NET = ("model.json", "weights.npz", "input.json")
 
 # Deflate makes at most 1032 bytes of one.
 _MOST_INFLATED = 1100
@@ -56,7 +61,10 @@ def save(
     weights: Mapping[str, npt.NDArray[np.float32]],
     rows: Mapping[str, Any] | None = None,
 ) -> None:
-    """Writes the model's files into `folder`, which is made where it is not there; `rows` is `SavedModel.input`."""
+    """Writes the model's files into `folder`, which is made where it is not there; `rows` is `SavedModel.input`.
+
+    A model that was there before is replaced, also one of a PyTorch module.
+    """
     with replacing(folder / "weights.npz") as partial:
         write_arrays(partial, weights)
     if rows:
@@ -64,6 +72,20 @@ def save(
     else:
         (folder / "input.json").unlink(missing_ok=True)  # of a model that was here before
     replace_text(folder / "model.json", json.dumps(specification, indent=2) + "\n")
+    remove(folder, OF_A_MODULE)
+
+
+def remove(folder: Path, names: Sequence[str]) -> None:
+    """Removes the files of a model of the other kind, which `load_model` would read in place of the new one.
+
+    Raises:
+        WriteError: one cannot be removed.
+    """
+    for name in names:
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise WriteError(unwritten(str(folder / name), error)) from error
 
 
 def write_arrays(path: Path, weights: Mapping[str, npt.NDArray[np.float32]]) -> None:
@@ -117,7 +139,12 @@ def _check_sizes(path: Path) -> None:
                 shape, _, dtype = read(file)
                 held = member.file_size - file.tell()
             wanted = math.prod(shape) * dtype.itemsize
-            if dtype != np.dtype("<f4") or min(shape, default=0) < 0 or wanted != held:
+            if dtype != np.dtype("<f4"):
+                raise ValueError(
+                    f"{member.filename} holds values of {dtype}, and weights are fp32, float32 in little-endian order: "
+                    "write it with array.astype('<f4')"
+                )
+            if min(shape, default=0) < 0 or wanted != held:
                 raise ValueError(
                     f"{member.filename} says that it has {shape} values of {dtype}, "
                     f"{wanted} bytes, and there are {held}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,12 +114,22 @@ class Trainer:
             keys: every key that there is.
             sources: every data source that there is.
             data: in place of the Trainer's own, where that holds DataFrames.
+
+        Raises:
+            ConfigurationError: a keyword and `data` say two things of one key, or a value is none that a key can have.
         """
         chosen: Any = self._data if data is None else data
         model = self._keywords["model"]
         if not isinstance(model, (str, Mapping)):
             raise ConfigurationError(_not_a_model(model))
-        return {**keywords_to_settings(self._keywords, keys), **data_to_settings(chosen, sources)}
+        words, rows = keywords_to_settings(self._keywords, keys), data_to_settings(chosen, sources)
+        for key, text in rows.items():
+            if words.get(key, text) != text:
+                raise ConfigurationError(
+                    f"The key '{key}' is set twice in {_ORIGIN}: to {text!r} by data, and to {words[key]!r} by a "
+                    "keyword of its own. Set it once."
+                )
+        return {**words, **rows}
 
     def fit(
         self, spark: SparkSession | None = None, on_progress: Callable[[Progress], None] | None = None
@@ -244,9 +253,18 @@ class FitResult:
 
     @property
     def decoded_dir(self) -> str:
-        """The folder of the decoded rows, for a run that must see the same: `data={…, "decoded_dir": …}`; or ""."""
-        run = json.loads((self.results_dir / "run.json").read_text(encoding="utf-8"))
-        return str(run["configuration"].get("data.decoded_dir", ""))
+        """The folder of the decoded rows, for a run that must see the same: `data={…, "decoded_dir": …}`; or "".
+
+        Raises:
+            ConfigurationError: the results folder's `run.json`, which names it, is not there or is damaged.
+        """
+        configuration = RunResults(self.results_dir).run.get("configuration")
+        if not isinstance(configuration, dict):
+            raise ConfigurationError(
+                f"'{self.results_dir / 'run.json'}' has no configuration, which names the folder of the decoded rows. "
+                'Train again, or name the folder yourself: data={…, "decoded_dir": …}.'
+            )
+        return str(configuration.get("data.decoded_dir", ""))
 
     @property
     def history(self) -> list[dict[str, Any]]:

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 
 from sparkdl_bench import catalogue, preflight
 from sparkdl_bench.cli import cli
+from sparkdl_bench.commands.init import _table
 from sparkdl_bench.comparison import fits
-from sparkdl_bench.config import load_run_file
+from sparkdl_bench.config import load_run_file, parse_run_file
 
 
 def idx_files(folder: Path) -> None:
@@ -44,6 +45,20 @@ def test_what_is_written_can_be_run(data: str, tmp_path: Path, monkeypatch: pyte
     assert known is not None
     assert known.faults(made.settings) == {}
     assert list(preflight.faults(made)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2024", "-3", "0.05", "true", "digits", "", "007", "1.50", "1e5", "1_000", ".5", "5.", "+1", " 1", "inf"),
+        *("-nan", "١", "0.00001", "-0", "9" * 5000, 'a"b'),
+    ],
+)
+def test_values_come_back_as_they_were(text: str) -> None:
+    settings = {"data.label": text, "data.rows": "1500"}
+    made = parse_run_file(f"[data]\n{_table('data', settings)}\n", "a test")
+    assert {key: made.settings[key] for key in settings} == settings
+    assert _table("optimizer", {"optimizer.learning_rate": "0.05"}) == "learning_rate = 0.05"
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

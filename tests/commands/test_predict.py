@@ -14,6 +14,7 @@ from conftest import CommandLine
 from signalling import is_progress
 from sparkdl_bench import models, saved, session
 from sparkdl_bench.cli import cli
+from sparkdl_bench.commands import predict
 from sparkdl_bench.errors import ConfigurationError
 
 
@@ -145,7 +146,8 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
     done = command_line.run("predict", str(model), str(rows), "-o", str(model))
     assert (done.returncode, done.stderr) == (
         2,
-        f"'{model}' is there already. Name another folder, or --overwrite this one.\n",
+        f"The output '{model}' and the model, '{model}', are one place or lie in each other, so that the predictions "
+        "would be written over what is read. Name an output folder outside it.\n",
     )
     csv_words = ("predict", str(model), str(rows), "-o", str(tmp_path / "kept.csv"), "--master", "local[1]")
     done = command_line.run(*csv_words)
@@ -169,3 +171,48 @@ def test_what_it_cannot_do_is_2_and_one_paragraph(command_line: CommandLine, mod
         found = list(csv.DictReader(file))
     assert [row["predicted_label"] for row in found] == ["yes", ""]
     assert [row["probability_yes"] == "" for row in found] == [False, True]
+
+
+@pytest.mark.usefixtures("no_jvm")
+@pytest.mark.parametrize(
+    ("rows", "output", "what"),
+    [
+        ("rows", "rows", "the rows to predict"),
+        ("rows", "link", "the rows to predict"),
+        ("rows", "rows/../rows/", "the rows to predict"),
+        ("rows", ".", "the rows to predict"),
+        ("rows", "rows/out", "the rows to predict"),
+        ("rows/*.csv", "rows", "the rows to predict"),
+        ("r*", "rows/out", "the rows to predict"),
+        ("{rows,more}/part.csv", "rows", "the rows to predict"),
+        ("rows/part.csv", "model", "the model"),
+        ("rows/part.csv", "model/out", "the model"),
+        ("hdfs://host/rows", "HDFS://host//rows/./", "the rows to predict"),
+        ("hdfs://host/rows/2026/*.csv", "hdfs:///rows", "the rows to predict"),
+    ],
+)
+def test_nothing_is_written_over_what_is_read(
+    rows: str, output: str, what: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "part.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "link").symlink_to("rows")
+    done = CliRunner().invoke(cli, ["predict", str(model), rows, "-o", output, "--overwrite"])
+    assert done.exit_code == 2
+    assert done.output.startswith(f"The output '{output}' and {what}, '"), done.output
+    assert "Name an output folder outside it." in done.output
+
+
+@pytest.mark.parametrize(
+    ("rows", "output"),
+    [
+        ("rows", "rows-out"),
+        ("rows-*.csv", "out.csv"),
+        ("hdfs://host/rows", "hdfs://other/rows"),
+        ("s3a://rows/in", "hdfs://rows/in"),
+        ("hdfs://host/rows", "rows"),
+    ],
+)
+def test_other_places_may_be_written(rows: str, output: str) -> None:
+    assert not predict._overlap(rows, output, is_pattern=True)

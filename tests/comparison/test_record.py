@@ -349,6 +349,51 @@ def test_the_warm_up_steps_count_for_no_time_a_step(tmp_path: Path) -> None:
     assert record.metrics(plan, [100.0], [], 5.0, 32)["ms_per_step"] == 100.0
 
 
+def test_the_rows_of_the_steps_that_are_timed_count_and_no_others(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)  # two steps of warm-up
+    # The short step, of 8 rows, is one of the two that are timed; or one of those that warm up.
+    assert record.metrics(plan, [9.0, 9.0, 1.0, 1.0], [], 5.0, [32, 32, 32, 8])["rows_per_second"] == 20_000.0
+    assert record.metrics(plan, [9.0, 9.0, 1.0, 1.0], [], 5.0, [32, 8, 32, 32])["rows_per_second"] == 32_000.0
+    # What is told as one number has that of each step.
+    assert record.metrics(plan, [9.0, 9.0, 1.0, 1.0], [], 5.0, 32)["rows_per_second"] == 32_000.0
+
+
+def test_a_record_that_is_all_warm_up_says_so(tmp_path: Path, made: dict[str, Any]) -> None:
+    assert made["warmup_left_out"] == 2
+    assert "warmup_note" not in made
+    plan = fakes.plan_of(tmp_path)
+    run = write_run(tmp_path / "short")
+    (run / "steps.json").write_text("[250.0, 240.0]")
+    short = record.of_run(plan, cells_of(plan)[0], run, RUN_START_S - 8.0, RUN_START_S + 9.0)
+    assert short["warmup_left_out"] == 0
+    assert short["warmup_note"] == "all of its 2 steps are of the warm-up of 2, so its times are of a cold run"
+    assert short["metrics"]["ms_per_step"] == 245.0
+
+
+@pytest.mark.parametrize(
+    ("samples", "left_out", "ms", "said"),
+    [
+        # Passes over all 600 rows: the 64 of the plan's warm-up are in the first.
+        ([Sample(900.0), Sample(300.0), Sample(300.0)], 1, 300.0, ""),
+        # An epoch's mean each, of which the first holds them.
+        ([Sample(900.0, 3), Sample(300.0, 3)], 3, 300.0, ""),
+        # One mean, as H2O's.
+        ([Sample(400.0, 10)], 0, 400.0, "its warm-up is in its times: it tells one mean of 10 steps, not each"),
+        ([Sample(400.0)], 0, 400.0, "its only step is of the warm-up of 1, so its times are of a cold run"),
+    ],
+)
+def test_a_peer_s_warm_up_has_the_rows_that_ours_has(
+    tmp_path: Path, samples: list[Sample], left_out: int, ms: float, said: str
+) -> None:
+    plan = fakes.plan_of(tmp_path)  # two steps of 32 rows
+    facts = {"threads": 1, "seconds_total": 4.0, "seconds_prepare": 0.5, "seconds_evaluation": 0.3, "history": []}
+    done = Trained(Measurement(tuple(samples), {**facts, "batch": 600, "train_rows": 600}), 100.0, 106.0, 0.0)
+    made = record.of_peer(plan, cells_of(plan)[0], done, tmp_path)
+    assert (made["warmup_left_out"], made["metrics"]["ms_per_step"]) == (left_out, ms)
+    assert made.get("warmup_note", "") == said
+    assert made["metrics"]["rows_per_second"] == pytest.approx(600e3 / ms)
+
+
 def test_the_first_evaluation_that_reached_the_target_counts_and_the_last_one_is_the_accuracy(tmp_path: Path) -> None:
     plan = fakes.plan_of(tmp_path)  # whose target is 0.9
     shares = (0.7, None, 0.9, 0.97, 0.88)
@@ -398,8 +443,8 @@ def test_a_set_smaller_than_the_batch_gives_its_rows_a_step(tmp_path: Path, made
         of_peer(tmp_path, plan, cell, [250.0] * 10, {**facts, **rows}, 6.0)["metrics"]["rows_per_second"]
         for rows in ({}, {"train_rows": 20}, {"train_rows": 192}, {"train_rows": 200})
     ]
-    # An epoch's last step has what is left: of 200 rows the seventh has 8.
-    assert rates == pytest.approx([128.0, 80.0, 128.0, 200 / 7 / 0.25])
+    # An epoch's last step has what is left: of 200 rows the seventh has 8, and the first two steps warm up.
+    assert rates == pytest.approx([128.0, 80.0, 128.0, (7 * 32 + 8) / 8 / 0.25])
 
 
 def test_a_run_counts_as_finished_when_all_its_files_are_there(tmp_path: Path) -> None:

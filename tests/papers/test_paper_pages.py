@@ -16,11 +16,12 @@ from click.testing import CliRunner
 
 from papers import beside, charts, keeping, measuring, page
 from papers.beside import Beside, Estimate
-from papers.busy import busy
+from papers.busy import OtherJobEndedError, busy
 from papers.experiment import FULL, SIZES, SMALLEST, Experiment, Part, find
+from papers.experiments._groups import training_seconds
 from papers.measuring import Measuring
 from papers.published import EXPERIMENTS, Value, load_all
-from sparkdl_bench import lab
+from sparkdl_bench import lab, peers
 from sparkdl_bench.commands import compare
 from sparkdl_bench.comparison import check, store
 from sparkdl_bench.comparison.cells import Cell, cells_of, check_without_jvm, in_order, only
@@ -56,7 +57,13 @@ def record(plan: Plan, cell: Cell) -> dict[str, Any]:
     slower = 1 + sum(map(ord, cell.group)) % 7 / 5
     made = fakes.success(plan, cell, slower * NOISE[(cell.trial - 1) % len(NOISE)])
     waits = {"seconds_waited": 5 * slower, "seconds_waited_to_accuracy": 4 * slower, "seconds_before_clock": 1.0}
-    return {**made, "metrics": {**made["metrics"], **waits}, "facts": {**made["facts"], "train_rows": 60000}}
+    threads = int(cell.run.settings.get("engine.threads", "1"))
+    return {
+        **made,
+        "threads": threads,
+        "metrics": {**made["metrics"], **waits},
+        "facts": {**made["facts"], "train_rows": 60000},
+    }
 
 
 def compared(part: Part, size: str, folder: Path) -> Comparison:
@@ -88,6 +95,25 @@ def test_every_paper_has_its_experiment() -> None:
 def test_labs_have_names_that_labs_may_have() -> None:
     plans = [lab.Plan(part.lab_name) for _, part in PARTS if part.lab]
     assert len({plan.name for plan in plans}) == len(plans) == 3
+
+
+def test_labs_have_room_for_an_executor_and_what_is_beside_it() -> None:
+    for _, part in PARTS:
+        if part.lab:
+            words = list(part.lab)
+            offered = words[words.index("--memory") + 1] if "--memory" in words else lab.Plan("x").memory
+            wanted = {cell.run.spark.get("spark.executor.memory", "1g") for cell in planned(part, FULL)[1]}
+            # A gigabyte beside: YARN adds 384 MB, and may put the application's own master of 896 MB on the same host.
+            assert int(offered.removesuffix("g")) > max(int(each.removesuffix("g")) for each in wanted), part.name
+
+
+def test_the_smallest_size_of_e_is_a_few_runs_of_short_trainings() -> None:
+    """A run of ResNet-18 tests 10,000 rows for minutes, so there are two of these, and four of the CNN."""
+    for part, count in zip(FOUND["e"].parts, (4, 2), strict=True):
+        cells = planned(part, SMALLEST)[1]
+        assert len(cells) == count
+        assert max(cell.workers for cell in cells) == 2
+        assert len(planned(part, FULL)[1]) > 50
 
 
 def test_every_file_is_of_a_part() -> None:
@@ -191,6 +217,16 @@ class TestAgreement:
         assert self.line(100, Estimate(150.0, None, 2), neutral=None).verdict == "agrees"
 
     @pytest.mark.parametrize(
+        ("ours", "said"),
+        [(98.6, "agrees"), (100.0, "agrees"), (97.0, "2.6 points less here"), (55.0, "44.6 points less here")],
+    )
+    def test_of_accuracies_in_points(self, ours: float, said: str) -> None:
+        line = replace(self.line(99.6, Estimate(ours, None, 3), neutral=None), points=beside.ACCURACY_POINTS)
+        assert line.verdict == said
+        assert line.agrees == (said == "agrees")
+        assert beside.summary([line]).endswith("Within a factor of 2 they agree, accuracies within 1 point.")
+
+    @pytest.mark.parametrize(
         ("theirs", "ours", "agrees"), [(1e-16, 0.03, True), (1e-16, 0.3, False), (0.3, 0.3, True), (0.3, 1e-4, False)]
     )
     def test_of_p_values(self, theirs: float, ours: float, agrees: bool) -> None:
@@ -211,6 +247,63 @@ class TestAgreement:
         )
         assert beside.summary([self.line(3.5, None)]) == "Not one of the paper's numbers has been measured here yet."
         assert beside.summary(lines[-1:]).startswith("The paper states no number")
+
+
+def test_every_number_of_b_s_paper_is_on_its_page(tmp_path: Path) -> None:
+    experiment, paper = FOUND["b"], PAPERS["b"]
+    lines = experiment.story(paper, measuring.of(all_of(experiment, FULL, tmp_path), {}, {}, FULL)).beside
+    wanted = [id(value) for each in paper.published for value in each.values]
+    assert sorted(id(line.theirs) for line in lines if line.theirs) == sorted(wanted)
+    [memory] = (line for line in lines if line.label == "GPU memory of a training: CaffeOnSpark")
+    assert (memory.verdict, memory.unit) == ("not measured here", "GB")
+    # A percentage says of what.
+    ours = {line.unit for line in lines if line.ours and "%" in line.unit}
+    assert ours == {"% less time", "% more images/s", "% of the time"}
+
+
+@pytest.mark.parametrize(
+    ("size", "places"),
+    [
+        (FULL, "2 workers of 1 thread over 1 worker of 2 threads"),
+        (SMALLEST, "1 worker of 1 thread over 1 worker of 1 thread"),
+    ],
+)
+def test_a_ratio_of_a_says_which_groups_it_is_of(tmp_path: Path, size: str, places: str) -> None:
+    experiment = FOUND["a"]
+    lines = experiment.story(PAPERS["a"], measuring.of(all_of(experiment, size, tmp_path), {}, {}, size)).beside
+    labels = [line.label for line in lines if line.ours]
+    assert f"MNIST: MLlib's seconds an epoch over PyTorch's ({places})" in labels
+    both = " over ".join(2 * places.split(" over ")[:1])
+    beside_another = "MNIST: seconds an epoch of MLlib, L-BFGS while a second Spark job runs, over those alone"
+    assert f"{beside_another} ({both})" in labels
+
+
+def test_c_says_which_systems_are_peers() -> None:
+    told = " ".join(FOUND["c"].scaled)
+    assert "dl4j-averaging" in peers.discover()
+    assert "CaffeOnSpark are not among the peers. DL4J is" in told
+    assert "no other number of workers is measured" in told
+    assert {cell.workers for cell in planned(FOUND["c"].parts[0], FULL)[1]} == {2}
+
+
+def test_more_workers_are_compared_by_the_seconds_of_training(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    made = record(plan, cells_of(plan)[0])
+    total = made["metrics"]["seconds_total"]
+    peer = {**made, "facts": {**made["facts"], "seconds_prepare": 1.5, "seconds_evaluation": 0.25}}
+    [group] = measuring.analyse(Comparison({"plan": store.describe(plan)}, [made])).groups
+    assert training_seconds(group) == [pytest.approx(total - made["layers_s"]["prepare"])]
+    [group] = measuring.analyse(Comparison({"plan": store.describe(plan)}, [peer])).groups
+    assert training_seconds(group) == [pytest.approx(total - 1.75)]
+
+
+def test_a_page_says_whose_times_hold_their_warm_up(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    cold = {**record(plan, cells_of(plan)[0]), "warmup_left_out": 0, "warmup_note": "all is cold"}
+    text = page._groups(measuring.analyse(Comparison({"plan": store.describe(plan)}, [cold])))
+    assert "| of them to warm up |" in text
+    assert "| 60 | 0 |" in text
+    assert text.endswith(f"\n- {cold['group']}: all is cold.")
 
 
 def test_ratios_are_of_geometric_means() -> None:
@@ -344,6 +437,74 @@ class TestMeasuring:
         monkeypatch.setattr(measuring, "_ours", lambda _: 2)
         assert self.of(tmp_path, "c").run(goes_on=False) == ["mnist"]
         assert "before the first run" in measuring.read_absent(tmp_path / "out")["mnist"]
+
+    def test_a_job_that_does_not_end_gives_its_reason_and_others_go_on(
+        self, tmp_path: Path, said: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(measuring, "_JOB_S", 0.2)
+        monkeypatch.setattr(measuring.sys, "executable", script(tmp_path, "sleep 60 & sleep 60"))
+        begun = time.monotonic()
+        assert self.of(tmp_path, "a").run(["pixels"], goes_on=False) == ["pixels"]
+        assert time.monotonic() - begun < 20
+        assert measuring.read_absent(tmp_path / "out")["pixels"] == "it did not end within 0.2 s"
+
+    def test_numbers_beside_a_job_that_died_are_not_those_of_a_busy_machine(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        part = next(each for each in FOUND["a"].parts if each.busy)
+        resumed: list[bool] = []
+
+        def ours(given: Sequence[str]) -> int:
+            resumed.append("--resume" in given)
+            compared(part, SMALLEST, tmp_path / "out")
+            return 0
+
+        monkeypatch.setattr(measuring, "_ours", ours)
+        monkeypatch.setattr("papers.busy.sys.executable", script(tmp_path, "echo computing; exit 3"))
+        for _ in range(2):  # the second begins anew
+            assert self.of(tmp_path, "a").run([part.name], goes_on=True) == [part.name]
+        assert resumed == [True, False]
+        found, comparisons = measuring.measured(FOUND["a"], SMALLEST, tmp_path / "out")
+        assert comparisons == {}
+        assert "so the machine was not busy all the time" in found.absent[part.name]
+
+    def test_the_fullest_comparison_counts_and_of_several_the_newest(self, tmp_path: Path) -> None:
+        plan, cells = planned(FOUND["c"].parts[0], SMALLEST)
+        made = [store.create(tmp_path, plan, cells) for _ in range(3)]
+        for folder, count in zip(made, (2, 2, 1), strict=True):
+            for cell in cells[:count]:
+                folder.add(cell, record(plan, cell))
+        assert measuring.fullest(tmp_path) == made[1].path
+        assert measuring.fullest(tmp_path / "nowhere") is None
+
+
+def test_what_was_measured_elsewhere_is_kept(tmp_path: Path) -> None:
+    experiment = FOUND["a"]
+    all_parts = all_of(experiment, SMALLEST, tmp_path / "out")
+    first, second = ({name: all_parts[name]} for name in ("mnist", "cifar-10"))
+    keeping.keep(tmp_path, measuring.of(first, jobs_of(experiment), {"cifar-10": "no time"}, SMALLEST), first)
+    keeping.keep(tmp_path, measuring.of(second, {}, {"mnist": "no set", "mnist-busy": "no time"}, SMALLEST), second)
+    found, comparisons = keeping.read(tmp_path)
+    assert set(comparisons) == {"mnist", "cifar-10"}
+    assert set(found.jobs) == {"pixels"}
+    assert found.absent == {"mnist-busy": "no time"}
+    # Of another size nothing stays.
+    keeping.keep(tmp_path, measuring.of(second, {}, {}, FULL), second)
+    assert set(keeping.read(tmp_path)[1]) == {"cifar-10"}
+
+
+def script(folder: Path, lines: str) -> str:
+    """A program in place of Python."""
+    file = folder / "program"
+    file.write_text(f"#!/bin/sh\n{lines}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_a_second_job_that_ends_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("papers.busy.sys.executable", script(tmp_path, "echo computing; exit 3"))
+    with pytest.raises(OtherJobEndedError, match="ended with status 3 while others ran"), busy(1):
+        time.sleep(0.5)
 
 
 class TestCommand:

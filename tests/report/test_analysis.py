@@ -278,6 +278,15 @@ class TestSteps:
         assert [each.name for each in found.hardly_measured] == ["b", "c"]
         assert found.warmup_steps == 10
 
+    def test_a_record_may_say_itself_how_many_steps_its_warm_up_had(self) -> None:
+        told = {"steps_ms": [1.0] * 110, "warmup_left_out": 1}
+        found = analysis(
+            way("a", 1.0, **told),
+            way("b", 1.0, **{**told, "warmup_left_out": 0}, warmup_note="all of its 110 steps are"),
+            warmup_steps=10,
+        )
+        assert [found.measured_steps(each) for each in found.groups] == [109, 0]
+
     def test_unsteady_groups_are_those_whose_steps_changed_by_more_than_a_tenth(self) -> None:
         drifts = {"a": 0.89, "b": 0.9, "c": 1.1, "d": 1.11, "e": None}
         found = analysis(*(way(name, 1.0, metrics={"drift": drift}) for name, drift in drifts.items()))

@@ -308,5 +308,7 @@ def test_records_that_do_not_say_enough_have_none() -> None:
         return {name: value for name, value in made.items() if name not in names}
 
     assert fixed_and_steady(comparisons.comparison([{**without(), "steps_ms": []}])) == []
+    cold = {**without(), "warmup_left_out": 0, "warmup_note": "all of its steps are of the warm-up"}
+    assert fixed_and_steady(comparisons.comparison([cold])) == []
     (row,) = fixed_and_steady(comparisons.comparison([without("layers_s")]))
     assert row.ms_per_step == pytest.approx(3.0)

@@ -17,6 +17,7 @@ pytest.importorskip(
 )
 
 import torch
+from click.testing import CliRunner
 from pyspark import cloudpickle
 from pyspark.ml import Pipeline
 from pyspark.ml.classification import LogisticRegression
@@ -27,10 +28,12 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import functions
 from torch import nn
 
-from sparkdl_bench import load_model
+from sparkdl_bench import load_model, load_weights
+from sparkdl_bench.cli import cli
 from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.ml import SparkDLClassificationModel, SparkDLClassifier, SparkDLRegressor
 from sparkdl_bench.torch import ModuleModel
+from trained import perceptron
 
 pytestmark = [
     pytest.mark.usefixtures("sockets_end_here"),
@@ -212,6 +215,26 @@ def test_what_it_cannot_is_refused_before_any_job(rows: DataFrame, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
+def test_any_count_of_rows_trains(rows: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """300 rows in steps of 23: of the last step's one row, rank 1 of 2 has none."""
+    assert accuracy(classifier(tmp_path, batch=23).fit(rows).transform(rows)) > 0.9
+    assert "left out" not in capsys.readouterr().err
+    normalized = nn.Sequential(nn.BatchNorm1d(2), net())
+    assert accuracy(classifier(tmp_path, model=normalized, batch=23).fit(rows).transform(rows)) > 0.9
+    assert "so that step is left out" in capsys.readouterr().err
+
+
+def test_a_module_starts_from_a_file_of_weights(rows: DataFrame, tmp_path: Path) -> None:
+    torch.save(net().state_dict(), tmp_path / "net.pt")
+    other = Branching(2, 3)
+    found = classifier(tmp_path, model=other, epochs=0, initialModel=str(tmp_path / "net.pt")).fit(rows)
+    assert all(torch.equal(value, net().state_dict()[name]) for name, value in found.net.state_dict().items())
+    with pytest.raises(ConfigurationError, match=r"do not fit the module: .*'second\.weight' has the shape \(3, 10\)"):
+        classifier(tmp_path, model=net(outputs=2), settings={"classes": 2}, initialModel=str(tmp_path / "net.pt")).fit(
+            rows
+        )
+
+
 def test_the_module_that_was_given_stays_as_it_is(rows: DataFrame, tmp_path: Path) -> None:
     given = net()
     estimator = classifier(tmp_path, model=given, epochs=1)
@@ -219,3 +242,77 @@ def test_the_module_that_was_given_stays_as_it_is(rows: DataFrame, tmp_path: Pat
     assert estimator.getModel() is given
     assert all(torch.equal(value, net().state_dict()[name]) for name, value in given.state_dict().items())
     assert not torch.equal(fitted.net.state_dict()["first.weight"], given.state_dict()["first.weight"])
+
+
+def untrained(labels: list[str] | None = None, **facts: Any) -> ModuleModel:
+    named = {"width": 2, "classes": 3, "labels": labels or [], "columns": ["x", "y"], "subtract": [], "multiply": []}
+    return ModuleModel(net(), {**named, **facts})
+
+
+def test_arrays_are_checked_as_a_plain_models() -> None:
+    model = untrained()
+    for rows, told in (
+        ([[1.0, float("nan")]], r"Value 1 \(column 'y'\) of row 0 is nan"),
+        ([["a", "b"]], "no array of numbers"),
+        ([[1.0]], r"has the shape \(1, 1\), and the model takes rows of 2 values"),
+    ):
+        with pytest.raises(ConfigurationError, match=told):
+            model.predict(rows)
+    with pytest.raises(ConfigurationError, match="There are 2 labels, and the model tells 3 classes apart"):
+        model.with_labels(["a", "b"])
+    with pytest.raises(ConfigurationError, match="batch is 0; it is how many rows"):
+        model._with_batch(0)
+    points = np.random.default_rng(1).normal(size=(7, 2)).astype(np.float32)
+    np.testing.assert_allclose(model._with_batch(2).scores(points), model.scores(points), rtol=1e-5)
+
+
+def test_it_is_exported_as_far_as_a_module_can(tmp_path: Path) -> None:
+    points = np.random.default_rng(1).normal(size=(5, 2)).astype(np.float32)
+    for facts in ({}, {"subtract": [1.0, 2.0], "multiply": [0.5, 4.0]}):
+        model = untrained(**facts)
+        assert (model.torch_module() is model.module) == (not facts)
+        with torch.inference_mode():
+            found = model.torch_module()(torch.from_numpy(points)).numpy()
+        np.testing.assert_allclose(found, model.scores(points), rtol=1e-5, atol=1e-6)
+        model.export(tmp_path / "net.pt2")
+        computed = torch.export.load(tmp_path / "net.pt2").module()(torch.from_numpy(points)).detach().numpy()
+        np.testing.assert_allclose(computed, model.scores(points), rtol=1e-5, atol=1e-6)
+        model.export(tmp_path / "net.pt")
+        state = torch.load(tmp_path / "net.pt", weights_only=True)
+        assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
+        model.export(tmp_path / "net.npz")
+        assert load_weights(tmp_path / "net.npz").keys() == state.keys()
+        model.save(tmp_path / "model")
+        again = load_model(tmp_path / "model")
+        again.export(tmp_path / "again.pt2")
+        computed = torch.export.load(tmp_path / "again.pt2").module()(torch.from_numpy(points)).detach().numpy()
+        np.testing.assert_allclose(computed, model.scores(points), rtol=1e-5, atol=1e-6)
+    for given, told in ((("net.onnx",), "The suffix of 'net.onnx'"), (("net", "onnx"), "There is no format 'onnx'")):
+        with pytest.raises(
+            ConfigurationError, match=rf"^{told}.* of a PyTorch module\. Valid: \.pt2 \(torch-export\); \.pt "
+        ):
+            model.export(*given)
+
+
+def test_models_of_both_kinds_replace_each_other_in_a_folder(tmp_path: Path) -> None:
+    plain = perceptron()
+    plain.save(tmp_path)
+    untrained().save(tmp_path)
+    assert isinstance(load_model(tmp_path), ModuleModel)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["module.pt2", "torch.json"]
+    plain.save(tmp_path)
+    assert repr(load_model(tmp_path)) == repr(plain)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["input.json", "model.json", "weights.npz"]
+
+
+def test_the_command_line_exports_and_predicts_by_it(rows: DataFrame, tmp_path: Path) -> None:
+    model = untrained(NAMES)
+    predicted = model.transform(rows.select("x", "y"), batch=16, label="kind").limit(5).toPandas()
+    labels, _ = model.predict(predicted)  # a frame's columns by their names
+    assert list(predicted["kind"]) == list(labels)
+    model.save(tmp_path / "model")
+    done = CliRunner().invoke(cli, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "net.pt2")])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(cli, ["export", str(tmp_path / "model"), "-o", str(tmp_path / "net.onnx")])
+    assert done.exit_code == 2
+    assert "Valid: .pt2 (torch-export)" in done.output

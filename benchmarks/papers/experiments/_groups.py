@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from papers.experiment import Measured
 from sparkdl_bench.comparison.cells import NOT_VARIED
-from sparkdl_bench.report.analysis import Group
+from sparkdl_bench.report.analysis import TOTAL, Group
 
 
 def pick(measured: Measured, part: str, variant: str = "", **factors: object) -> Group | None:
@@ -26,6 +26,17 @@ def values(group: Group | None, of: str | Callable[[Group], Sequence[float]]) ->
     if group is None:
         return []
     return group.values(of) if isinstance(of, str) else list(of(group))
+
+
+def training_seconds(group: Group) -> list[float]:
+    """Of the run's own clock what is neither preparing nor evaluating, a number a trial."""
+    found = []
+    for record in group.records:
+        facts, layers = record.get("facts", {}), record.get("layers_s", {})
+        # A peer tells both itself.
+        others = [float(facts.get(f"seconds_{each}", layers.get(each, 0.0))) for each in ("prepare", "evaluation")]
+        found.append(max(0.0, float(record["metrics"][TOTAL]) - sum(others)))
+    return found
 
 
 def phase_share(group: Group | None, names: Sequence[str]) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers import charts
-from papers.beside import Beside, Estimate, mean, ratio
+from papers.beside import ACCURACY_POINTS, Beside, Estimate, mean, ratio
 from papers.charts import Curve
 from papers.experiment import Experiment, Measured, Part, Story
 from papers.experiments._groups import pick, values
@@ -24,7 +24,7 @@ def _story(paper: Paper, measured: Measured) -> Story:
     for variant, system in _SYSTEMS.items():
         theirs = paper.numbers(f"{system}-accuracy").value(_LAST)
         accuracy = mean([100 * each for each in values(pick(measured, _PART, variant), ACCURACY)])
-        lines.append(Beside(f"Accuracy at the end: {variant}", theirs, accuracy, "%", None))
+        lines.append(Beside(f"Accuracy at the end: {variant}", theirs, accuracy, "%", None, points=ACCURACY_POINTS))
     for variant, system in list(_SYSTEMS.items())[1:]:
         other, first = pick(measured, _PART, variant), pick(measured, _PART, _CAFFE)
         slower = ratio(values(other, _per_iteration), values(first, _per_iteration))
@@ -148,9 +148,10 @@ EXPERIMENT = Experiment(
         )
     ],
     scaled=[
-        "Five workers of eight cores are two of one core.",
-        "SparkNet, Arimo's TensorFlow on Spark, CaffeOnSpark and DL4J are not among the peers: each system's way to "
-        "synchronise is an algorithm of ours over TCP, with the same net (Caffe's LeNet) and rows.",
+        "Five workers of eight cores are two of one core, and no other number of workers is measured.",
+        "SparkNet, Arimo's TensorFlow on Spark and CaffeOnSpark are not among the peers. DL4J is, and trains "
+        "perceptrons alone there, not Caffe's LeNet. So each system's way to synchronise is an algorithm of ours over "
+        "TCP, with the same net and rows.",
         "Ten epochs, 9,380 iterations; the paper has 10,000 iterations or 20 epochs.",
     ],
     story=_story,

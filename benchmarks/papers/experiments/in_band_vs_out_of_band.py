@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from papers import charts
-from papers.beside import Beside, Estimate, less, more, ratio
+from papers.beside import Beside, Estimate, less, more, not_measured, ratio
 from papers.charts import Curve
 from papers.experiment import Experiment, Measured, Part, Story
 from papers.experiments._groups import layer_share, phase_share, pick, values
@@ -25,8 +25,9 @@ _IMAGES = {"images-resnet-50": "ResNet-50", "images-alexnet": "AlexNet", "images
 
 
 def _story(paper: Paper, measured: Measured) -> Story:
+    lines = [*_blas(paper, measured), *_network(paper, measured), *_workers(paper, measured), *_layers(paper, measured)]
     return Story(
-        [*_blas(paper, measured), *_network(paper, measured), *_workers(paper, measured), *_layers(paper, measured)],
+        [*lines, *not_measured(paper, lines)],
         _plots(measured),
         _sentences(measured),
         _tables(measured),
@@ -39,11 +40,8 @@ def _blas(paper: Paper, measured: Measured) -> list[Beside]:
     for part, name in (("blas-lenet", "LeNet"), ("blas-quick", "CIFAR-10 Quick")):
         openblas, mkl = (values(pick(measured, part, blas=each), STEP) for each in ("openblas", "mkl"))
         note = "Read as less time; the paper does not say whether its percentages are of the time or of the speed."
-        found.append(
-            Beside(
-                f"{name}: less time by MKL than by OpenBLAS", published.value(name), less(openblas, mkl), "%", 0.0, note
-            )
-        )
+        label = f"{name}: less time by MKL than by OpenBLAS (the paper's may be of the speed)"
+        found.append(Beside(label, published.value(name), less(openblas, mkl), "% less time", 0.0, note))
     return found
 
 
@@ -75,7 +73,13 @@ def _network(paper: Paper, measured: Measured) -> list[Beside]:
         values(pick(measured, "images-resnet-50", "all-reduce"), RATE),
     )
     found.append(
-        Beside("ResNet-50: more images a second by all-reduce than with a parameter server", None, servers, "%", 0.0)
+        Beside(
+            "ResNet-50: more images a second by all-reduce than with a parameter server",
+            None,
+            servers,
+            "% more images/s",
+            0.0,
+        )
     )
     return found
 
@@ -104,7 +108,7 @@ def _layers(paper: Paper, measured: Measured) -> list[Beside]:
             f"Softmax on MNIST, share of the whole time: {name}",
             published.value(name),
             None if share is None or ours is None else Estimate(100 * share, None, len(ours.records)),
-            "%",
+            "% of the time",
             None,
             note,
         )
@@ -243,7 +247,8 @@ EXPERIMENT = Experiment(
             "mnist",
             words=["--only", "variant=ours, in-band"],
             smallest=[*_SMALLEST, "--set", "epochs=1"],
-            lab=["--hosts", "2", "--cluster", "yarn", "--hdfs"],
+            # An executor of 2 GB and what YARN adds, beside the application's own master.
+            lab=["--hosts", "2", "--cluster", "yarn", "--hdfs", "--memory", "3g"],
         ),
         Part(
             "layers-local",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from papers import charts
-from papers.beside import Beside, Estimate, ratio
+from papers.beside import Beside, ratio
 from papers.charts import Curve
 from papers.experiment import Experiment, Job, Measured, Part, Story
 from papers.experiments._groups import pick, values
 from papers.page import epoch_seconds
-from papers.published import Paper
+from papers.published import Paper, Value
+from sparkdl_bench.comparison.plan import VARIANT
+from sparkdl_bench.report.analysis import Group
 from sparkdl_bench.report.numbers import number
 from sparkdl_bench.report.vega import Plot
 
@@ -18,36 +20,54 @@ _PLACES = ((1, 1), (1, 2), (2, 1))
 _SMALLEST = ("--trials", "1", "--set", "data.share=0.02", "--only", "workers=1", "--only", "engine.threads=1")
 
 
-def _slowdown(measured: Measured, part: str, variant: str, workers: int = 2) -> Estimate | None:
-    """Seconds an epoch over those of one process of PyTorch with two threads (the paper's CPU has two cores)."""
-    spark = pick(measured, part, variant, workers=workers, threads=1) or pick(measured, part, variant)
-    one = pick(measured, part, _ONE, threads=2) or pick(measured, part, _ONE)
-    return ratio(values(spark, epoch_seconds), values(one, epoch_seconds))
+def _slowdown(measured: Measured, part: str, label: str, variant: str, theirs: Value | None = None) -> Beside:
+    """Seconds an epoch over those of one process of PyTorch with two threads (the paper's CPU has two cores).
+
+    Where these two are not measured, those that are stand there; the label says which.
+    """
+    spark, one = _group(measured, part, variant), _group(measured, part, _ONE)
+    return _over(label, theirs, spark, one)
+
+
+def _group(measured: Measured, part: str, variant: str) -> Group | None:
+    """On two cores, or where that is not measured whatever is."""
+    wanted = {"threads": 2} if variant == _ONE else {"workers": 2, "threads": 1}
+    return pick(measured, part, variant, **wanted) or pick(measured, part, variant)
+
+
+def _over(label: str, theirs: Value | None, group: Group | None, other: Group | None) -> Beside:
+    places = f" ({_placed(group)} over {_placed(other)})" if group and other else ""
+    found = ratio(values(group, epoch_seconds), values(other, epoch_seconds))
+    return Beside(f"{label}{places}", theirs, found)
+
+
+def _placed(group: Group) -> str:
+    """`2 workers of 1 thread`."""
+    workers, threads = group.workers, group.threads
+    return f"{workers} worker{'' if workers == 1 else 's'} of {threads} thread{'' if threads == 1 else 's'}"
+
+
+def _busy(measured: Measured, variant: str) -> Beside:
+    """The same workers and threads in both parts."""
+    label = f"MNIST: seconds an epoch of {variant} while a second Spark job runs, over those alone"
+    idle = _group(measured, "mnist", variant)
+    factors = idle.factors if idle else {}
+    places = {key.rpartition(".")[2]: value for key, value in factors.items() if key != VARIANT}
+    return _over(label, None, pick(measured, "mnist-busy", variant, **places), idle)
 
 
 def _story(paper: Paper, measured: Measured) -> Story:
     published = paper.numbers("slowdown")
     lines = [
-        Beside(
-            f"{name}: MLlib's seconds an epoch over PyTorch's", published.value(name), _slowdown(measured, part, _MLLIB)
-        )
+        _slowdown(measured, part, f"{name}: MLlib's seconds an epoch over PyTorch's", _MLLIB, published.value(name))
         for part, name in _SETS.items()
     ]
     for part, name in _SETS.items():
-        lines.append(Beside(f"{name}: the same with MLlib's gradient descent", None, _slowdown(measured, part, _GD)))
-        lines.append(Beside(f"{name}: the same of ours, in-band", None, _slowdown(measured, part, _OURS)))
-    for variant in (_MLLIB, _ONE, _OURS):
-        factors = {"workers": 2, "threads": 1} if variant != _ONE else {"threads": 2}
-        idle = pick(measured, "mnist", variant, **factors) or pick(measured, "mnist", variant)
-        busy = pick(measured, "mnist-busy", variant, **factors) or pick(measured, "mnist-busy", variant)
-        slower = ratio(values(busy, epoch_seconds), values(idle, epoch_seconds))
-        lines.append(
-            Beside(
-                f"MNIST: seconds an epoch of {variant} while a second Spark job runs, over those alone", None, slower
-            )
-        )
-    busy_slowdown = _slowdown(measured, "mnist-busy", _MLLIB)
-    lines.append(Beside("MNIST: MLlib over PyTorch, both while a second Spark job runs", None, busy_slowdown))
+        lines.append(_slowdown(measured, part, f"{name}: the same with MLlib's gradient descent", _GD))
+        lines.append(_slowdown(measured, part, f"{name}: the same of ours, in-band", _OURS))
+    lines += [_busy(measured, variant) for variant in (_MLLIB, _ONE, _OURS)]
+    both = "MNIST: MLlib over PyTorch, both while a second Spark job runs"
+    lines.append(_slowdown(measured, "mnist-busy", both, _MLLIB))
     return Story(lines, _plots(measured), _sentences(measured))
 
 

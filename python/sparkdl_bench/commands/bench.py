@@ -34,6 +34,11 @@ class _Suites(SuggestingGroup):
         if folder not in sys.path:
             sys.path.insert(0, folder)
         command: click.Command = importlib.import_module(f"suites.{cmd_name}").command
+        if not any("--debug" in param.opts for param in command.params):
+            # Here for all suites, whose options are those of what they measure.
+            command.params.append(
+                click.Option(["--debug"], is_flag=True, expose_value=False, help="Show stack traces.")
+            )
         return command
 
     def resolve_command(

@@ -50,6 +50,7 @@ _FOLDER = click.option(
 
 @command.command("list", short_help="The decoded copies of sets that runs have left here.")
 @_FOLDER
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def show_copies(where: Path | None) -> None:
     """The decoded copies of data sets that runs have left on this machine, with size, rows and age."""
     from sparkdl_bench import decoded
@@ -77,6 +78,7 @@ def show_copies(where: Path | None) -> None:
     help="Only copies of so many days.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted; delete nothing.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def clean_copies(where: Path | None, days: float, dry_run: bool) -> None:
     """Delete decoded copies of data sets. A run that needs one decodes its data again.
 

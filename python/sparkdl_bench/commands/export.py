@@ -15,7 +15,7 @@ import click
     required=True,
     type=click.Path(path_type=Path),
     metavar="OUT",
-    help="File to write: .onnx, .safetensors, .pt, .pth or .npz.",
+    help="File to write: .onnx, .safetensors, .pt, .pth or .npz; of a PyTorch module .pt2, .pt, .pth or .npz.",
 )
 @click.option(
     "--format",
@@ -23,6 +23,7 @@ import click
     type=click.Choice(["npz", "onnx", "safetensors", "state-dict"]),
     help="[default: by OUT's suffix]",
 )
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def command(model: Path, output: Path, form: str | None) -> None:
     """Write the trained MODEL, a folder that `run` or FitResult.save wrote, as a file for other programs.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from sparkdl_bench.nearest import near_file
 
 if TYPE_CHECKING:
     pass
+
+_NUMBER = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 _TEMPLATE = """# {told}.
 #   sparkdl-bench run {file}
@@ -134,9 +137,10 @@ def _table(group: str, settings: dict[str, str]) -> str:
 
 
 def _value(text: str) -> str:
-    """Numbers and flags as TOML has them; JSON's texts are TOML's."""
-    try:
-        float(text)
-    except ValueError:
-        return text if text in ("true", "false") else json.dumps(text, ensure_ascii=False)
-    return text if not text.lower().lstrip("+-").startswith(("inf", "nan")) else json.dumps(text)
+    """Numbers and flags as TOML has them; all else as a text. JSON's texts are TOML's.
+
+    A number is one whose text TOML gives back: of columns named `007`, `1.50`, `1e5` and `1_000` the first is no TOML,
+    and the others would come back as 1.5, 100000.0 and 1000.
+    """
+    is_number = _NUMBER.fullmatch(text) and text == (repr(float(text)) if "." in text else str(int(text)))
+    return text if is_number or text in ("true", "false") else json.dumps(text, ensure_ascii=False)

@@ -14,6 +14,9 @@ from sparkdl_bench.lab.state import CLUSTERS, boot_id
 from sparkdl_bench.lazy import SuggestingGroup
 
 _name = click.argument("name", default="lab1")
+_debug = click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
+# Options are those before NAME: what follows it is the command's own, `--debug` and `--help` too.
+_OF_ANOTHER = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.group("lab", cls=SuggestingGroup, short_help="Several hosts on one Linux machine, with a Spark cluster.")
@@ -36,6 +39,7 @@ def command() -> None:
 @click.option("--memory", default="2g", show_default=True, help="For executors, of each host.")
 @click.option("--cluster", type=click.Choice(CLUSTERS), default="standalone", show_default=True)
 @click.option("--hdfs", is_flag=True, help="A name node on the edge node, a data node on each host.")
+@_debug
 def up(name: str, hosts: int, bandwidth: str, cpus: str, cores: int, memory: str, cluster: str, hdfs: bool) -> None:
     """Make the lab NAME [default: lab1]."""
     try:
@@ -49,6 +53,7 @@ def up(name: str, hosts: int, bandwidth: str, cpus: str, cores: int, memory: str
 
 @command.command(short_help="What labs are there, and whether they live.")
 @click.argument("name", required=False)
+@_debug
 def status(name: str | None) -> None:
     """What labs are there, or the lab NAME, and whether all of their processes live."""
     there = [name] if name else lab.names()
@@ -60,16 +65,16 @@ def status(name: str | None) -> None:
 
 @command.command(short_help="Take a lab away, with all that runs in it.")
 @_name
+@_debug
 def down(name: str) -> None:
     """Take the lab NAME [default: lab1] away, or what a crash has left of it, with all that runs in it."""
     click.echo(f"lab {name}: {', '.join(lab.down(name))} removed.")
 
 
-@command.command(
-    "exec", short_help="Run a command on a lab's edge node.", context_settings={"ignore_unknown_options": True}
-)
+@command.command("exec", short_help="Run a command on a lab's edge node.", context_settings=_OF_ANOTHER)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND…")
+@_debug
 def execute(name: str, words: tuple[str, ...]) -> None:
     """Run COMMAND on the edge node of the lab NAME; `{master}` in it becomes the cluster's address, `{hdfs}` HDFS'."""
     there = entering.ready(name)
@@ -81,11 +86,10 @@ def execute(name: str, words: tuple[str, ...]) -> None:
     entering.run(there, words)
 
 
-@command.command(
-    short_help="Hadoop's file commands in a lab with HDFS.", context_settings={"ignore_unknown_options": True}
-)
+@command.command(short_help="Hadoop's file commands in a lab with HDFS.", context_settings=_OF_ANOTHER)
 @click.argument("name")
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="WORDS…")
+@_debug
 def hdfs(name: str, words: tuple[str, ...]) -> None:
     """`hdfs dfs` in the lab NAME: `sparkdl-bench lab hdfs lab1 -put mnist /mnist`."""
     there = entering.ready(name)

@@ -46,6 +46,7 @@ from sparkdl_bench.peers import default_directory
 @click.option("--timeout", "timeout_s", type=click.FloatRange(1), default=600.0, show_default=True, help="Of a row, s.")
 @click.option("--peers-dir", type=click.Path(path_type=Path), default=default_directory, help="Peers' environments.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write JSON lines here.")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 def command(
     sizes: str,
     workers: str,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from sparkdl_bench import peers, signals
 from sparkdl_bench.comparison import peer_case, peer_run
 from sparkdl_bench.config import RunFile, load_run_file
+from sparkdl_bench.console import default_console
 from sparkdl_bench.errors import ConfigurationError, SparkDLError
 from sparkdl_bench.lazy import SuggestingGroup
 from sparkdl_bench.peers import Case, CollectiveCase, Measurement, Peer, TrainCase
@@ -28,6 +28,7 @@ _directory = click.option(
     default=peers.default_directory,
     help="Where the peers' virtual environments are kept (default ~/.cache/sparkdl-bench/peers).",
 )
+_debug = click.option("--debug", is_flag=True, expose_value=False, help="Show stack traces.")
 
 
 @click.group(name="peers", cls=SuggestingGroup, short_help="Install and run the trainers that ours is compared with.")
@@ -37,17 +38,19 @@ def command() -> None:
 
 @command.command(name="list")
 @_directory
+@_debug
 def list_peers(directory: Path) -> None:
     """All peers: what they are, what they can run, and whether their environment is there."""
     table = Table(title="Peers")
     for heading in ("peer", "runs", "installed", "needs", "what it is", "pinned packages"):
-        table.add_column(heading)
+        # A name that is cut is none that `install` takes.
+        table.add_column(heading, no_wrap=heading == "peer")
     for peer in peers.discover().values():
         unable = peer.unable()
         installed = "cannot be" if unable else "no" if peer.missing(directory) else "yes"
         kinds, packages = ", ".join(sorted(peer.kinds)), ", ".join(peer.requirements) or "none"
         table.add_row(peer.name, kinds, installed, peer.needs or "nothing", peer.doc, packages)
-    Console().print(table)
+    default_console().print(table)
     for peer in peers.discover().values():
         if reason := peer.unable():
             click.echo(reason)
@@ -56,6 +59,7 @@ def list_peers(directory: Path) -> None:
 @command.command()
 @click.argument("name")
 @_directory
+@_debug
 def install(name: str, directory: Path) -> None:
     """Make the virtual environment of the peer NAME; does nothing when it is there."""
     peer = peers.find(name)
@@ -70,6 +74,7 @@ def install(name: str, directory: Path) -> None:
 @command.command()
 @click.argument("name")
 @_directory
+@_debug
 def remove(name: str, directory: Path) -> None:
     """Take the environment of the peer NAME away, which others may share."""
     peer = peers.find(name)
@@ -118,6 +123,7 @@ def remove(name: str, directory: Path) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append all samples here, one JSON line.",
 )
+@_debug
 def run(
     name: str,
     conf: Path | None,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+import posixpath
+import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -69,7 +73,7 @@ def command(
 
     # All this before a JVM starts.
     trained = prediction.load_model(model)
-    _check_paths(data, output, overwrite)
+    _check_paths(data, output, model, overwrite)
     form = source or _FORMATS.get(_suffix(data), "parquet")
     columns = list(features) or (["features"] if form == "libsvm" else [])
     _check_columns(_columns_of(data, form, header), data, columns, trained)
@@ -115,16 +119,49 @@ def _delimiter(path: str) -> str:
     return "\t" if _suffix(path) == ".tsv" else ","
 
 
-def _check_paths(data: str, output: str, overwrite: bool) -> None:
-    """What is wrong with files of this host."""
+def _check_paths(data: str, output: str, model: Path, overwrite: bool) -> None:
+    """What is wrong with files of this host; and an output that would be written over what is read."""
     rows, out = preflight.local_path(data), preflight.local_path(output)
     if rows is not None and not any(mark in data for mark in "*?[{,") and not rows.exists():
         raise ConfigurationError(
             f"There is no file or folder '{data}'.{near_file(rows)} Name the rows to predict, or give the URI of "
             "another file system (hdfs://…)."
         )
+    is_pattern = rows is None or not rows.exists()
+    for what, read, may_match in (("the rows to predict", data, is_pattern), ("the model", str(model), False)):
+        if _overlap(read, output, may_match):
+            raise ConfigurationError(
+                f"The output '{output}' and {what}, '{read}', are one place or lie in each other, so that the "
+                "predictions would be written over what is read. Name an output folder outside it."
+            )
     if out is not None and out.exists() and not overwrite:
         raise ConfigurationError(f"'{output}' is there already. Name another folder, or --overwrite this one.")
+
+
+def _overlap(read: str, written: str, is_pattern: bool) -> bool:
+    """Whether two places are one, or one lies in the other.
+
+    Args:
+        is_pattern: whether `read` may have Hadoop's marks (`*`, `?`, `[…]`, `{…}`), which stand for many names.
+    """
+    (system, parts), (other, others) = _place(read), _place(written)
+    # A URI without an authority, hdfs:///rows, means one that only Hadoop's configuration knows.
+    if system[0] != other[0] or (system[1] and other[1] and system[1] != other[1]):
+        return False
+    if not is_pattern:
+        return all(part == found for part, found in zip(parts, others, strict=False))
+    patterns = [re.sub(r"\{.*?\}", "*", part) for part in parts]
+    return all(fnmatchcase(found, part) for part, found in zip(patterns, others, strict=False))
+
+
+def _place(text: str) -> tuple[tuple[str, str], tuple[str, ...]]:
+    """A place's file system (scheme, authority; none: this host or Hadoop's default) and path, both normalised."""
+    local = preflight.local_path(text)
+    if local is None and (uri := urlsplit(text)).scheme:
+        # Not urlsplit's path, which ends at a question mark.
+        path = re.sub(r"^[^:]*:(//[^/]*)?", "", text)
+        return (uri.scheme.lower(), uri.netloc.lower()), PurePosixPath(posixpath.normpath(f"/{path.lstrip('/')}")).parts
+    return ("", ""), (local or Path(text)).resolve().parts
 
 
 def _columns_of(path: str, form: str, header: bool) -> list[str] | None:

@@ -13,6 +13,7 @@ from sparkdl_bench.comparison import peer_run, resources
 from sparkdl_bench.comparison.cells import Cell, global_batch
 from sparkdl_bench.comparison.plan import Plan
 from sparkdl_bench.errors import ConfigurationError
+from sparkdl_bench.peers import Sample
 from sparkdl_bench.redaction import redacted, redacted_text
 from sparkdl_bench.results import RunResults
 
@@ -90,14 +91,16 @@ def of_run(
     history = _history(results.history, times)
     workers, threads = int(summary["workers"]), int(run.get("threads_per_worker", 1))
     final, batch = summary["final"], int(summary["batch"])
-    rows, steps_an_epoch = _rows_per_step(batch, run.get("data", {}))
+    rows, steps_an_epoch = _rows_of_steps(batch, run.get("data", {}), len(steps_ms))
+    warmup = _warmup([Sample(ms) for ms in steps_ms], plan.warmup_steps)
     waits = Waits(times.start - begun_s, ended_s - begun_s) if is_fresh and begun_s is not None else None
     return {
         **_head(plan, cell, workers, threads, batch, int(summary.get("servers", 0))),
         "status": "success",
         "in_band": "peer" not in summary["variant"],
         "variant": summary["variant"],
-        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows, waits),
+        "metrics": metrics(plan, steps_ms, history, final["seconds_total"], rows, waits, warmup.left_out),
+        **warmup.told,
         "history": history,
         "phases_ms": summary["phases_ms"],
         "phase_drift": phase_drift(folder, plan.warmup_steps, workers),
@@ -125,6 +128,10 @@ def of_peer(plan: Plan, cell: Cell, trained: peer_run.Trained, place: Path) -> d
     workers, threads = cell.workers, int(facts["threads"])
     history = list(facts["history"])
     batch = int(facts.get("batch", global_batch(settings)))  # some have no batches but all rows
+    samples = trained.measured.samples
+    # As many rows warm up as elsewhere: of a peer that has all rows in each step, fewer steps.
+    warmup = _warmup(samples, -(-plan.warmup_steps * min(batch, global_batch(settings)) // batch))
+    rows = _means(_rows_of_steps(batch, facts, len(steps_ms))[0], samples)
     phases_ms = {name: float(mean) for name, mean in facts.get("phases_ms", {}).items()}
     before_s = seconds - float(facts["seconds_total"]) - stop_s
     layers = {
@@ -145,9 +152,11 @@ def of_peer(plan: Plan, cell: Cell, trained: peer_run.Trained, place: Path) -> d
             steps_ms,
             history,
             float(facts["seconds_total"]),
-            _rows_per_step(batch, facts)[0],
+            rows,
             Waits(before_s, seconds),
+            warmup.left_out,
         ),
+        **warmup.told,
         "history": history,
         "phases_ms": phases_ms,
         "layers_s": {name: round(value, 4) for name, value in layers.items()},
@@ -193,18 +202,23 @@ def metrics(
     steps_ms: Sequence[float],
     history: Sequence[Mapping[str, Any]],
     seconds_total: float,
-    rows: float,
+    rows: float | Sequence[float],
     waits: Waits | None = None,
+    left_out: int | None = None,
 ) -> dict[str, float | None]:
     """The numbers that comparisons are made of; None for what this run does not have.
 
     `ms_per_step` is the median after the warm-up, `seconds_to_accuracy` counts from the start of the run's own clock,
     evaluations included, to the end of the first one that reached the target, and `epochs_to_accuracy` are the epochs
-    until then. `rows` are those of a step, on average. `seconds_waited` and `seconds_waited_to_accuracy` count from the
-    command, `seconds_before_clock` lie between it and the run's clock; without `waits`, as for cells that share an
-    application, nobody knows.
+    until then. `rows` are those of each step, one number where all have the same, 0 or none where nobody knows.
+    `left_out` are the steps of the warm-up, the plan's where nobody says, and none of a run that has no others.
+    `seconds_waited` and `seconds_waited_to_accuracy` count from the command, `seconds_before_clock` lie between it and
+    the run's clock; without `waits`, as for cells that share an application, nobody knows.
     """
-    measured = steps_ms[plan.warmup_steps :] or steps_ms
+    first = plan.warmup_steps if left_out is None else left_out
+    first = first if first < len(steps_ms) else 0
+    measured = steps_ms[first:]
+    trained = rows * len(measured) if isinstance(rows, int | float) else sum(rows[first:])
     accuracies = [record["accuracy"] for record in history if record["accuracy"] is not None]
     reached = [
         record
@@ -228,7 +242,7 @@ def metrics(
         **_errors(history),
         "ms_per_step": ms,
         "ms_per_step_p90": statistics.percentile(measured, 90) if measured else None,
-        "rows_per_second": rows * 1e3 / statistics.mean(measured) if measured and rows else None,
+        "rows_per_second": trained * 1e3 / sum(measured) if measured and trained else None,
         "drift": statistics.drift(measured) if measured else None,
     }
 
@@ -293,13 +307,50 @@ def epoch_phases(folder: Path, steps_per_epoch: int, workers: int) -> list[dict[
     ]
 
 
-def _rows_per_step(batch: int, data: Mapping[str, Any]) -> tuple[float, int]:
-    """Rows of a step on average, and steps of an epoch: its last step has what is left; 0 where nobody knows."""
+@dataclass(frozen=True)
+class _Warmup:
+    """How many steps count for no time a step, and, where that is not what was asked for, why."""
+
+    left_out: int
+    note: str = ""
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return {"warmup_left_out": self.left_out, **({"warmup_note": self.note} if self.note else {})}
+
+
+def _warmup(samples: Sequence[Sample], asked: int) -> _Warmup:
+    """Of steps that are told one by one those that were asked for, of means the whole ones that hold them."""
+    left_out, several = 0, any(sample.steps > 1 for sample in samples)
+    for sample in samples:
+        if left_out >= asked:
+            break
+        left_out += sample.steps
+    if left_out < sum(sample.steps for sample in samples) or not samples:
+        return _Warmup(left_out)
+    if several:
+        what = "one mean" if len(samples) == 1 else f"{len(samples)} means"
+        return _Warmup(0, f"its warm-up is in its times: it tells {what} of {left_out} steps, not each")
+    steps = "its only step is" if left_out == 1 else f"all of its {left_out} steps are"
+    return _Warmup(0, f"{steps} of the warm-up of {asked}, so its times are of a cold run")
+
+
+def _rows_of_steps(batch: int, data: Mapping[str, Any], count: int) -> tuple[list[float], int]:
+    """Rows of each of so many steps, and the steps of an epoch: its last has what is left; 0 where nobody knows."""
     rows = int(data.get("train_rows", 0))
     if rows <= 0 or batch <= 0:
-        return batch, 0
+        return [float(batch)] * count, 0
     steps = -(-rows // batch)
-    return rows / steps, steps
+    return [float(min(batch, rows - step % steps * batch)) for step in range(count)], steps
+
+
+def _means(rows: Sequence[float], samples: Sequence[Sample]) -> list[float]:
+    """Where a peer tells a mean over several steps, their rows are as the mean has them."""
+    found: list[float] = []
+    for sample in samples:
+        own = rows[len(found) : len(found) + sample.steps]
+        found += [sum(own) / len(own)] * len(own)
+    return found
 
 
 def _head(plan: Plan, cell: Cell, workers: int, threads: int, batch: int, servers: int = 0) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import psutil
 
@@ -23,6 +25,10 @@ from sparkdl_bench.peers._sampler import Sampler
 # Every process that a peer starts inherits this; it finds those that left the process group (MPI's daemons do).
 MARK = "SPARKDL_PEER_RUN"
 _STOP_GRACE_S = 5.0
+# All that a peer has said, beside its measurements.
+LOG = "peer.log"
+# Of a Java exception: where it went, which takes the place of what it says.
+_STACK = re.compile(r"^\s*(at [\w.$/<>@-]+\([^)]*\)|\.\.\. \d+ (more|common frames omitted)).*$")
 
 
 def measure(
@@ -36,16 +42,23 @@ def measure(
     """Run `command CASE.json OUT.jsonl`, and read the samples and facts that it wrote.
 
     Args:
-        out: a file that is not there yet, where they are to stay; what its processes used is then kept beside it.
+        out: a file that is not there yet, where they are to stay; what its processes used and said is then kept
+            beside it.
 
     Raises:
         RunFailedError: it ended with an error, said nothing, or took longer than `timeout_s`.
     """
-    with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-", ignore_cleanup_errors=True) as folder:
+        # What it leaves of temporary files, as after a timeout, goes with the folder.
+        variables = {
+            **(environment or {}),
+            "TMPDIR": folder,
+            "SPARK_LOCAL_DIRS": os.environ.get("SPARK_LOCAL_DIRS", folder),
+        }
         case_file, out_file = Path(folder, "case.json"), out or Path(folder, "out.jsonl")
         case_file.write_text(json.dumps(case_to_dict(case)))
         beside = out.parent if out else None
-        run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, environment, folder, beside)
+        run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, variables, folder, beside)
         return _read(name, out_file)
 
 
@@ -68,7 +81,7 @@ def run_to_end(
     """Run `command` in a session of its own; whatever it started is gone when this returns or raises.
 
     Args:
-        sampled: a folder that gets `resources.json`: what its processes used.
+        sampled: a folder that gets `resources.json`, what its processes used, and `peer.log`, what they said.
 
     Raises:
         RunFailedError: it ended with an error.
@@ -76,7 +89,7 @@ def run_to_end(
     """
     mark = secrets.token_hex(8)
     variables = {**os.environ, **(environment or {}), MARK: mark, "PYTHONUNBUFFERED": "1"}
-    with tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-") as log:
+    with _log(sampled) as log:
         child = subprocess.Popen(  # noqa: S603 (the command is ours)
             list(command),
             stdin=subprocess.DEVNULL,
@@ -94,7 +107,7 @@ def run_to_end(
         except subprocess.TimeoutExpired:
             said = _said(log)  # before the end: stopping makes programs talk, too
             raise RunTimedOutError(
-                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said}",
+                f"'{name}' did not end within {timeout_s:.0f} s and was stopped. It last said: {said}{_whole(sampled)}",
                 "Allow more time with --timeout, or ask for fewer steps.",
             ) from None
         finally:
@@ -103,7 +116,7 @@ def run_to_end(
                 sampler.write(sampled)
             stop_all(child, mark)
         if status != 0:
-            raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}")
+            raise RunFailedError(f"'{name}' failed with status {status}. It last said: {_said(log)}{_whole(sampled)}")
 
 
 def stop_all(child: subprocess.Popen[bytes] | None, mark: str, variable: str = MARK) -> None:
@@ -149,9 +162,20 @@ def marked(mark: str, variable: str = MARK) -> list[psutil.Process]:
     return found
 
 
-def _said(log: object) -> str:
-    log.seek(0)  # type: ignore[attr-defined]
-    return tail(log.read()) or "nothing."  # type: ignore[attr-defined]
+def _log(folder: Path | None) -> IO[str]:
+    if folder is None:
+        return tempfile.TemporaryFile("w+", prefix="sparkdl-peer-log-", errors="replace")
+    return (folder / LOG).open("w+", errors="replace")
+
+
+def _whole(folder: Path | None) -> str:
+    return f" | All that it said is in {folder.name}/{LOG}." if folder else ""
+
+
+def _said(log: IO[str]) -> str:
+    """The end of it, without the lines of Java's stacks, which would push the reason out."""
+    log.seek(0)
+    return tail("\n".join(line for line in log.read().splitlines() if not _STACK.match(line))) or "nothing."
 
 
 def _read(name: str, out_file: Path) -> Measurement:

@@ -8,6 +8,7 @@ from sparkdl_bench.peers._environment import Environment
 from sparkdl_bench.peers._java import Java
 
 _ROW = "H2O's deep learning updates its weights after each row, in each thread"
+_OWN = "updates after each row have hyperparameters of H2O's own: a rate of 0.005, no momentum, no weight decay"
 
 PEER = EnvironmentPeer(
     name="h2o",
@@ -23,9 +24,15 @@ PEER = EnvironmentPeer(
     ),
     program="h2o_fit",
     fit_program="h2o_fit",
-    abilities=Abilities(
-        {"sgd": frozenset({"momentum", "nesterov", "weight_decay"})}, PERCEPTRON, chain=True, most_workers=None
-    ),
-    fixed={"batch": _ROW, "batch_per_worker": _ROW},
+    abilities=Abilities({}, PERCEPTRON, chain=True, most_workers=None),
+    fixed={
+        "batch": _ROW,
+        "batch_per_worker": _ROW,
+        "optimizer.name": _OWN,
+        "optimizer.learning_rate": _OWN,
+        "optimizer.momentum": _OWN,
+        "optimizer.nesterov": _OWN,
+        "optimizer.weight_decay": _OWN,
+    },
     on_spark=True,
 )

@@ -513,8 +513,17 @@ class Analysis:
         """Mean number of steps after the warm-up; None without a finished trial."""
         if not group.records:
             return None
-        counts = [max(0, len(record["steps_ms"]) - self.warmup_steps) for record in group.records]
-        return round(statistics.mean(counts))
+        return round(statistics.mean([len(self.measured_ms(record)) for record in group.records]))
+
+    def measured_ms(self, record: Mapping[str, Any]) -> Sequence[float]:
+        """Milliseconds of a record's steps after its warm-up; none where all of them are of the warm-up.
+
+        A record of before there was `warmup_left_out` left out as many as the plan says.
+        """
+        if "warmup_note" in record:
+            return []
+        steps: Sequence[float] = record.get("steps_ms") or []
+        return steps[int(record.get("warmup_left_out", self.warmup_steps)) :]
 
     def is_steady(self, group: Group) -> bool:
         """Whether its steps after the warm-up became neither faster nor slower by more than a tenth."""

@@ -178,14 +178,13 @@ def _parts(analysis: Analysis, group: Group) -> np.ndarray | None:
     own clocks otherwise. A record that has both must not be compared by another one than the rest.
     """
     clock = WAITED if analysis.knows_waits else TOTAL
-    rows = [_of_trial(record, clock, analysis.warmup_steps) for record in group.records]
+    rows = [_of_trial(record, clock, analysis.measured_ms(record)) for record in group.records]
     known = [row for row in rows if row is not None]
     return np.array(known, dtype=np.float64) if known and len(known) == len(rows) else None
 
 
-def _of_trial(record: Mapping[str, Any], clock: str, warmup_steps: int) -> tuple[float, float] | None:
+def _of_trial(record: Mapping[str, Any], clock: str, measured: Sequence[float]) -> tuple[float, float] | None:
     seconds, steps = record.get("metrics", {}).get(clock), record.get("steps_ms") or []
-    measured = steps[warmup_steps:]
     if seconds is None or not measured:
         return None
     recurring = sum(record.get("layers_s", {}).get(name, 0.0) for name in _RECURRING)

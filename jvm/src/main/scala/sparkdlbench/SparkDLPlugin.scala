@@ -89,6 +89,7 @@ final class SparkDLPlugin extends SparkPlugin {
 
 /** This executor's endpoint for Python workers, from its first task to its end. */
 private object ExecutorEndpoint extends Logging {
+  private val tries = new OpeningTries(() => System.nanoTime())
   @volatile private var wasOpened = false
   @volatile private var isEnding = false
   private var endpoint: Option[WorkerEndpoint] = None
@@ -97,22 +98,27 @@ private object ExecutorEndpoint extends Logging {
   def begin(): Unit = synchronized { isEnding = false }
 
   /** Who needs it finds out that it is not there; a task that does not must not fail. */
-  def open(): Unit = if (!wasOpened) synchronized {
-    if (!wasOpened && !isEnding)
-      try endpoint = Some(WorkerEndpoint.open(ExecutorFolder.blocks, ExecutorAddress.here.host, link))
-      catch {
+  def open(): Unit = if (!wasOpened && tries.isDue) synchronized {
+    if (!wasOpened && !isEnding && tries.isDue)
+      try {
+        endpoint = Some(WorkerEndpoint.open(ExecutorFolder.blocks, ExecutorAddress.here.host, link))
+        wasOpened = true
+      } catch {
         case NonFatal(cause) =>
+          val pause = tries.failed()
           logWarning(
-            "Python workers of this executor cannot use sparkdl_bench.launch: their way to it was not opened.",
+            s"Python workers of this executor cannot use sparkdl_bench.launch yet: their way to it was not opened. The first task that begins $pause s " +
+              "from now or later tries again.",
             cause
           )
-      } finally wasOpened = true
+      }
   }
 
   def close(): Unit = synchronized {
     endpoint.foreach(_.close())
     endpoint = None
     wasOpened = false
+    tries.begin()
     isEnding = true // a task that begins meanwhile must not open another one
   }
 
@@ -124,4 +130,31 @@ private object ExecutorEndpoint extends Logging {
     override def tell(message: WorkerMessage): Unit = DriverChannel.send(message)
     override def flush(request: WorkerFlush): Boolean = DriverChannel.ask(request) != java.lang.Boolean.FALSE
   }
+}
+
+/** When what could not be opened is tried again: a second later, and twice as long after each failure, up to ten minutes. Tasks come by the thousand. */
+private[sparkdlbench] final class OpeningTries(nanos: () => Long) {
+  private var pauseSeconds = OpeningTries.FirstSeconds
+  @volatile private var notBefore = Option.empty[Long]
+
+  def isDue: Boolean = notBefore.forall(nanos() - _ >= 0)
+
+  /** @return seconds until the next try is due */
+  def failed(): Long = synchronized {
+    val pause = pauseSeconds
+    notBefore = Some(nanos() + pause * 1000000000L)
+    pauseSeconds = math.min(2 * pause, OpeningTries.MostSeconds)
+    pause
+  }
+
+  /** Anew, as if none had failed. */
+  def begin(): Unit = synchronized {
+    pauseSeconds = OpeningTries.FirstSeconds
+    notBefore = None
+  }
+}
+
+private object OpeningTries {
+  val FirstSeconds = 1L
+  val MostSeconds = 600L
 }

@@ -21,6 +21,22 @@ class SparkDLPluginSuite extends AnyFunSuite with LocalSpark {
     super.beforeAll()
   }
 
+  test("a way to Python workers that could not be opened is tried again, and ever more rarely") {
+    var seconds = 0L
+    val tries = new OpeningTries(() => seconds * 1000000000L)
+    assert(tries.isDue && tries.failed() == 1 && !tries.isDue)
+    seconds += 1
+    assert(tries.isDue && tries.failed() == 2 && !tries.isDue)
+    seconds += 1
+    assert(!tries.isDue)
+    seconds += 1
+    assert(tries.isDue)
+    val pauses = Seq.fill(20)(tries.failed())
+    assert(pauses.head == 4 && pauses.last == 600)
+    tries.begin()
+    assert(tries.isDue && tries.failed() == 1)
+  }
+
   test("a driver removes what killed runs have left, whether or not its own run comes as far as theirs") {
     if (left.isEmpty) cancel("/proc does not tell this process' number, start and namespaces")
     assert(left.filter(Files.exists(_)).isEmpty)

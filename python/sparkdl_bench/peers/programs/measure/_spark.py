@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-EXECUTOR_MB = 2048
+# The driver collects MLlib's weights and scored rows: 1 GB, Spark's default, is too little for CIFAR-10.
+DRIVER_MB = 3072
+# Of an executor's heap; the least holds MNIST, and more than the most no set of the comparisons needs.
+_LEAST_MB, _MOST_MB = 1024, 4096
+# What driver and executors together may take of the host's memory.
+_SHARE = 0.6
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def executor_mb(workers: int, host_mb: int) -> int:
+    """Heap of each executor on a host with so much memory, beside the driver's."""
+    left = int(_SHARE * host_mb) - DRIVER_MB
+    return max(_LEAST_MB, min(_MOST_MB, left // workers))
+
+
+def host_mb() -> int:
+    """Memory of this host, or of the container that this process is in."""
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    told = _CGROUP.read_text().strip() if _CGROUP.is_file() else "max"
+    return min(whole, int(told) if told.isdigit() else whole) >> 20
 
 
 @contextmanager
@@ -17,12 +38,14 @@ def session(case: Mapping[str, Any], name: str, settings: Mapping[str, str] | No
     from pyspark.sql import SparkSession  # type: ignore[import-not-found, unused-ignore]
 
     workers, threads = case["workers"], case["threads"]
+    memory_mb = executor_mb(workers, host_mb())
     chosen = {
-        "spark.master": f"local-cluster[{workers},{threads},{EXECUTOR_MB}]",
+        "spark.master": f"local-cluster[{workers},{threads},{memory_mb}]",
         "spark.app.name": f"sparkdl-peer-{name}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": f"{EXECUTOR_MB}m",
+        "spark.driver.memory": f"{DRIVER_MB}m",
+        "spark.executor.memory": f"{memory_mb}m",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.ui.enabled": "false",

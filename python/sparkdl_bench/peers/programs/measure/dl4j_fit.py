@@ -35,7 +35,6 @@ def main() -> None:
     settings = {
         **{f"spark.{each}.extraClassPath": classes for each in ("driver", "executor")},
         **{f"spark.{each}.extraJavaOptions": _OPENED for each in ("driver", "executor")},
-        "spark.driver.memory": "2g",
         "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
         **{f"spark.executorEnv.{name}": threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     }
@@ -53,7 +52,7 @@ def _train(spark: Any, case: dict[str, Any], mode: str, folder: Path) -> tuple[l
     each = max(1, -(-case["batch"] // workers))
     steps = max(1, -(-len(rows.y_train) // (each * workers)))
     train = dl4j.rows(rows.x_train, rows.y_train, start, each, workers)
-    master = dl4j.averaging(each) if mode == "averaging" else dl4j.shared(each)
+    master = dl4j.averaging(workers, each) if mode == "averaging" else dl4j.shared(each)
     network = dl4j.network(case, start, master)
     held = dl4j.array(rows.x_test.reshape(len(rows.x_test), -1))
     clock.prepared()
@@ -131,9 +130,9 @@ class _Dl4j:
         spark.getNetwork().setParams(self.array(values.reshape(1, -1)))
         return spark
 
-    def averaging(self, batch: int) -> Any:
-        """A TrainingMaster whose workers meet on the driver."""
-        builder = self._learning.spark.impl.paramavg.ParameterAveragingTrainingMaster.Builder(batch, batch)
+    def averaging(self, workers: int, batch: int) -> Any:
+        """A TrainingMaster whose workers meet on the driver; each record of the RDD holds `batch` rows."""
+        builder = self._learning.spark.impl.paramavg.ParameterAveragingTrainingMaster.Builder(workers, batch)
         return (
             builder.rddTrainingApproach(self._learning.spark.api.RDDTrainingApproach.Direct)
             .batchSizePerWorker(batch)

@@ -27,14 +27,18 @@ final case class ProcessMark(
 ) {
   def print: String = Seq[Any](boot, pidNamespace, timeNamespace, pid, start).mkString("-")
 
-  /** True only where it is certain: processes of other namespaces, hosts and boots cannot be seen from here. */
-  def hasEnded: Boolean = ProcessMark.own.exists(isSeenFrom) && {
-    try ProcessMark.startOf(pid) != start
-    catch {
-      case _: NoSuchFileException => true
-      case NonFatal(_) => false
-    }
-  }
+  /** Whether it lives; None where that cannot be told: processes of other namespaces, hosts and boots cannot be seen from here. */
+  def lives: Option[Boolean] =
+    if (!ProcessMark.own.exists(isSeenFrom)) None
+    else
+      try Some(ProcessMark.startOf(pid) == start)
+      catch {
+        case _: NoSuchFileException => Some(false)
+        case NonFatal(_) => None
+      }
+
+  /** True only where it is certain. */
+  def hasEnded: Boolean = lives.contains(false)
 
   private def isSeenFrom(own: ProcessMark): Boolean = copy(pid = own.pid, start = own.start) == own
 }

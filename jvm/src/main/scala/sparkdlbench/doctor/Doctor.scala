@@ -5,7 +5,7 @@ import org.apache.spark.sparkdlbench.{KnownExecutor, SparkFacts}
 import sparkdlbench.common.Failures
 import sparkdlbench.config.{RunKeys, Settings}
 import sparkdlbench.topology.Ps
-import sparkdlbench.train.{Combination, SessionCheck, TrainingRun, TransportChoice}
+import sparkdlbench.train.{Combination, MemoryCheck, SessionCheck, TrainingRun, TransportChoice}
 import sparkdlbench.transport.RankPlacement
 
 import java.util.concurrent.TimeoutException
@@ -64,7 +64,7 @@ object Doctor {
     val found = for {
       data <- Finding.orElse("data")(TrainingRun.preview(sc, settings))
       setup <- Finding.orElse("settings")(TrainingRun.planned(sc, data.settings, data.facts, data.counted))
-      estimate <- Finding.orElse("memory")(TrainingRun.estimated(sc, setup))
+      estimate <- Finding.orElse("memory")(MemoryCheck.estimated(sc, setup))
     } yield estimate
     found.left.toSeq
   }

@@ -2,7 +2,7 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import sparkdlbench.common.{ConfigurationException, Facts, Json}
+import sparkdlbench.common.{ConfigurationException, Facts, Json, ProcessMark}
 
 import java.io.IOException
 import scala.util.Try
@@ -14,25 +14,36 @@ import scala.util.Try
  *   of the driver
  * @param started
  *   when the driver's process began, milliseconds since 1970: a number of a process comes again
+ * @param mark
+ *   the same process as the kernel knows it: containers of one host name may number their processes each for itself. None where /proc did not
+ *   tell, and in files of earlier versions
  */
 private[train] final case class CheckpointOwner(
     runId: String,
     application: String,
     host: String,
     pid: Long,
-    started: Long
+    started: Long,
+    mark: Option[ProcessMark] = None
 ) {
   def place: String = s"application $application, process $pid on host $host"
 
   def text: String = Json.text(
-    Json.fields("run_id" -> runId, "application" -> application, "host" -> host, "pid" -> pid, "started_ms" -> started)
+    Json.fields(
+      "run_id" -> runId,
+      "application" -> application,
+      "host" -> host,
+      "pid" -> pid,
+      "started_ms" -> started,
+      "process" -> mark.map(_.print)
+    )
   )
 
-  /** Whether its process lives; None where this host cannot tell. */
-  def lives: Option[Boolean] =
-    if (host != Facts.hostName) None
-    else
-      Some(ProcessHandle.of(pid).filter(_.isAlive).map[Long](CheckpointOwner.startOf(_)).filter(_ == started).isPresent)
+  /** Whether its process lives; None where that cannot be told from here: of another host, of another container, of the time before a restart. */
+  def lives: Option[Boolean] = if (host != Facts.hostName) None else mark.fold(livesByNumber)(_.lives)
+
+  private def livesByNumber: Option[Boolean] =
+    Some(ProcessHandle.of(pid).filter(_.isAlive).map[Long](CheckpointOwner.startOf(_)).filter(_ == started).isPresent)
 }
 
 private[train] object CheckpointOwner {
@@ -42,21 +53,22 @@ private[train] object CheckpointOwner {
 
   def ofThisProcess(runId: String, application: String): CheckpointOwner = {
     val process = ProcessHandle.current
-    CheckpointOwner(runId, application, Facts.hostName, process.pid, startOf(process))
+    CheckpointOwner(runId, application, Facts.hostName, process.pid, startOf(process), ProcessMark.own)
   }
 
   /** The folder's owner; None where it has none, or its file tells of none. */
-  def read(files: CheckpointFolder): Option[CheckpointOwner] =
-    files.text(new Path(files.root, File)).flatMap { text =>
-      Try(Json.read(text)).toOption.filter(_.path("run_id").isTextual).map { json =>
-        CheckpointOwner(
-          json.path("run_id").asText,
-          json.path("application").asText,
-          json.path("host").asText,
-          json.path("pid").asLong,
-          json.path("started_ms").asLong
-        )
-      }
+  def read(files: CheckpointFolder): Option[CheckpointOwner] = files.text(new Path(files.root, File)).flatMap(parse)
+
+  private def parse(text: String): Option[CheckpointOwner] =
+    Try(Json.read(text)).toOption.filter(_.path("run_id").isTextual).map { json =>
+      CheckpointOwner(
+        json.path("run_id").asText,
+        json.path("application").asText,
+        json.path("host").asText,
+        json.path("pid").asLong,
+        json.path("started_ms").asLong,
+        ProcessMark.parse(json.path("process").asText)
+      )
     }
 
   /**
@@ -68,19 +80,11 @@ private[train] object CheckpointOwner {
    */
   def take(folder: String, hadoop: Configuration, me: CheckpointOwner, resumes: Boolean): Unit = {
     val files = new CheckpointFolder(new Path(folder), hadoop)
-    val file = new Path(files.root, File)
-    try
-      if (!files.createNew(file, me.text)) {
-        val owner = read(files)
-        val dead = owner.flatMap(_.lives).contains(false)
-        val mayTake = owner.flatMap(_.lives) match {
-          case Some(true) => false
-          case _ => resumes || (dead && new CheckpointStore(folder, hadoop).begun.isEmpty)
-        }
-        if (!mayTake) throw refused(folder, owner)
-        files.delete(file, recursive = false)
-        if (!files.createNew(file, me.text)) throw refused(folder, read(files)) // another run was faster
-      }
+    def mayTake(owner: Option[CheckpointOwner]): Boolean = owner.flatMap(_.lives) match {
+      case Some(true) => false
+      case lives => resumes || (lives.contains(false) && new CheckpointStore(folder, hadoop).begun.isEmpty)
+    }
+    try claim(files, new Path(files.root, File), me, mayTake).foreach(held => throw refused(folder, held))
     catch {
       case cause: IOException =>
         throw new ConfigurationException(
@@ -91,10 +95,53 @@ private[train] object CheckpointOwner {
     }
   }
 
-  private def refused(folder: String, owner: Option[CheckpointOwner]): ConfigurationException = {
+  /** A file that another run has, and that run where the file names one. */
+  private final case class Held(file: Path, owner: Option[CheckpointOwner])
+
+  /**
+   * Makes a file name this run: where there is none, or in place of an owner whose place may be taken. Several may want one owner's place at once,
+   * and a file that was read may be another by the time it is deleted. So whoever makes the file beside it first, which has the old owner's name,
+   * has the turn; it looks again then. Who has the turn after it finds the new owner. A turn of a process that has ended is taken likewise.
+   *
+   * @return
+   *   None: it is this run's
+   */
+  private def claim(
+      files: CheckpointFolder,
+      file: Path,
+      me: CheckpointOwner,
+      mayTake: Option[CheckpointOwner] => Boolean
+  ): Option[Held] =
+    if (files.createNew(file, me.text)) None
+    else
+      files.text(file) match {
+        case None => if (files.createNew(file, me.text)) None else Some(held(files, file)) // given back meanwhile
+        case Some(seen) if !mayTake(parse(seen)) => Some(Held(file, parse(seen)))
+        case Some(seen) =>
+          val old = parse(seen).map(_.runId).filter(_.matches("[0-9A-Za-z-]+")).getOrElse("unnamed")
+          val turn = new Path(file.getParent, s"${file.getName}.$old")
+          claim(files, turn, me, _.flatMap(_.lives).contains(false)).orElse {
+            try replaced(files, file, seen, me)
+            finally Try(files.delete(turn, recursive = false)): Unit
+          }
+      }
+
+  private def replaced(files: CheckpointFolder, file: Path, seen: String, me: CheckpointOwner): Option[Held] =
+    if (!files.text(file).contains(seen)) Some(held(files, file))
+    else {
+      files.delete(file, recursive = false)
+      if (files.createNew(file, me.text)) None else Some(held(files, file))
+    }
+
+  private def held(files: CheckpointFolder, file: Path): Held = Held(file, files.text(file).flatMap(parse))
+
+  private def refused(folder: String, held: Held): ConfigurationException = {
+    val (owner, name) = (held.owner, held.file.getName)
     val whose = owner.fold("a run that its file does not name")(each => s"run ${each.runId} (${each.place})")
     val what =
-      if (owner.flatMap(_.lives).contains(true)) "which still runs. Wait for its end, or name an empty folder."
+      if (name != File)
+        s"which is about to take it over. Try again in a minute; or, where that run is over, delete $name there; or name an empty folder."
+      else if (owner.flatMap(_.lives).contains(true)) "which still runs. Wait for its end, or name an empty folder."
       else
         s"which has not ended by itself. Go on from its checkpoints with --resume $folder; or, where that run is over and has no checkpoints, " +
           s"delete $File there; or name an empty folder."

@@ -3,12 +3,13 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
-import sparkdlbench.common.ConfigurationException
+import sparkdlbench.common.{ConfigurationException, RunFailedException}
 import sparkdlbench.rank.{CheckpointAuthor, RankSnapshot, Snapshot}
 
 import java.io.IOException
 import java.util.Locale
 import java.util.concurrent.ConcurrentHashMap
+import scala.util.Try
 
 /**
  * Checkpoints in a folder of any Hadoop file system. Each rank writes its values, `step-<steps made>/rank-<r>-of-<N>.<run>-<attempt>`, and then a record of
@@ -16,7 +17,7 @@ import java.util.concurrent.ConcurrentHashMap
  * crash at any moment leaves a step with a manifest, which is whole, or one without, which does not count. A reader holds every file to the manifest:
  * run, attempt, step, rank, number of ranks, position in the data, length, SHA-256 and ranges, which cover each vector exactly once.
  */
-final class CheckpointStore(folder: String, hadoop: Configuration) extends Logging {
+final class CheckpointStore(private[train] val folder: String, hadoop: Configuration) extends Logging {
   private val files = new CheckpointFolder(new Path(folder), hadoop)
 
   /** Run and step of checkpoints that `prune` need not look at again. */
@@ -175,13 +176,41 @@ final class CheckpointStore(folder: String, hadoop: Configuration) extends Loggi
       steps.iterator.filter(isComplete).slice(keep - 1, keep).foreach { oldest =>
         steps.filter(_ < oldest).foreach { old =>
           foundComplete.remove(runId -> old)
-          try {
-            // First, so that a crash in between leaves no manifest without its files.
-            files.delete(new Path(stepFolder(old), CheckpointManifest.File), recursive = false)
-            files.delete(stepFolder(old), recursive = true)
-          } catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
+          try remove(old)
+          catch { case _: IOException => () } // another rank is about it; what should be left goes the next time
         }
       }
+  }
+
+  /** The manifest first, so that a crash in between leaves none without its files. */
+  private def remove(step: Long): Unit = {
+    files.delete(new Path(stepFolder(step), CheckpointManifest.File), recursive = false)
+    files.delete(stepFolder(step), recursive = true)
+  }
+
+  /**
+   * Removes the run's own checkpoints after more than `step` steps, from which it does not go on since they cannot be read. They have manifests,
+   * so `commit` would leave them and `prune` would count them. Other runs' stay. No rank may write at the time.
+   *
+   * @throws sparkdlbench.common.RunFailedException
+   *   one is still there
+   */
+  private[train] def removeAfter(step: Long, runId: String): Unit = {
+    def isOwn(later: Long) = manifest(later).exists(_.author.runId == runId)
+    begun.filter(later => later > step && isOwn(later)).foreach { later =>
+      logWarning(
+        s"The checkpoint after step $later in '$folder' is removed: it could not be read by all ranks, and the run goes on from the one after step $step."
+      )
+      foundComplete.remove(runId -> later)
+      val removed = Try(remove(later))
+      if (isOwn(later))
+        throw new RunFailedException(
+          s"The checkpoint after step $later in '$folder' cannot be read by all ranks and cannot be removed either" +
+            s"${removed.failed.toOption.fold("")(cause => s": ${cause.getMessage}")}. Allow the session's user to delete files there, or remove that step's " +
+            s"folder by hand; the run then goes on from the one after step $step.",
+          removed.failed.toOption.orNull
+        )
+    }
   }
 
   /** Whether there is a file of rank `rank` of `size`, of whichever checkpoint. */

@@ -57,7 +57,11 @@ private[train] object FoundCheckpoint {
         CheckpointPlace(setup.settings(key), key.name, snapshot.step, runId.nonEmpty) -> snapshot
       }
     }
-    val own = if (setup.submission == 0) None else found(CheckpointKeys.folder, Some(setup.runId))
+    val store = if (setup.submission == 0) None else Checkpointing.store(setup, CheckpointKeys.folder)
+    val own = store.flatMap(_ => found(CheckpointKeys.folder, Some(setup.runId)))
+    store.foreach { one =>
+      own.fold(refuseUnreadable(one, setup.runId)) { case (place, _) => one.removeAfter(place.step, setup.runId) }
+    }
     own.orElse(found(CheckpointKeys.resume, None)).orElse {
       val resume = setup.settings(CheckpointKeys.resume)
       if (resume.nonEmpty) CheckpointStore.require(resume, setup.hadoop.value): Unit // says why there is none
@@ -71,11 +75,12 @@ private[train] object FoundCheckpoint {
    *
    * @throws sparkdlbench.common.ConfigurationException
    *   the run is to resume, and a rank can read no checkpoint
+   * @throws sparkdlbench.common.RunFailedException
+   *   the run has checkpoints of its own, and some or all ranks can read none
    */
   def newest(setup: RunSetup, group: GroupContext, attempt: Int, place: String): Option[FoundCheckpoint] = {
-    val own = if (attempt == 0) None else Checkpointing.store(setup, CheckpointKeys.folder)
-    val mine =
-      own.flatMap(agreed(group, _, place, Some(setup.runId)).toOption).map(FoundCheckpoint(_, ofThisRun = true))
+    val store = if (attempt == 0) None else Checkpointing.store(setup, CheckpointKeys.folder)
+    val mine = store.flatMap(own(group, _, place, setup.runId)).map(FoundCheckpoint(_, ofThisRun = true))
     if (mine.nonEmpty) mine
     else
       Checkpointing.store(setup, CheckpointKeys.resume).map { store =>
@@ -89,6 +94,43 @@ private[train] object FoundCheckpoint {
         }
       }
   }
+
+  /**
+   * The newest of the run's own checkpoints that all ranks can read; None where the run has made none. Those after it are removed, which not
+   * all ranks could read: else they would count among those that are kept, and what the run writes from here on would go. A collective call.
+   *
+   * @throws sparkdlbench.common.RunFailedException
+   *   some or all ranks can read none of those that there are. A retry may find them again; to begin anew would lose them without a word
+   */
+  private[train] def own(
+      group: GroupContext,
+      store: CheckpointStore,
+      place: String,
+      runId: String
+  ): Option[Snapshot] = agreed(group, store, place, Some(runId)) match {
+    case Right(snapshot) =>
+      if (group.rank == 0) store.removeAfter(snapshot.step, runId)
+      val _ = group.allGather("may write") // no rank writes before those are gone
+      Some(snapshot)
+    case Left(blind) if blind.size < group.size =>
+      throw new RunFailedException(
+        s"The run is to go on from its own checkpoints in '${store.folder}', and ${blind.mkString(", ")} can read none there, though the other ranks " +
+          "can. Set checkpoint.dir to a folder that all executors share, such as hdfs://…/checkpoints, and see that each host has it mounted."
+      )
+    case Left(_) =>
+      refuseUnreadable(store, runId)
+      None
+  }
+
+  private def refuseUnreadable(store: CheckpointStore, runId: String): Unit =
+    store.complete(Some(runId)).headOption.foreach { step =>
+      val why = store.refusals
+      throw new RunFailedException(
+        s"The run is to go on from its own checkpoints in '${store.folder}', of which the newest is after step $step, and none of them could be read" +
+          s"${if (why.isEmpty) "" else why.mkString(": ", "; ", "")}. See whether the file system of checkpoint.dir is whole, and go on with --resume ${store.folder}; or " +
+          "start anew with an empty folder."
+      )
+    }
 
   /**
    * The newest checkpoint that all ranks can read; a collective call. Left: the ranks that can read none.

@@ -101,6 +101,14 @@ object MemoryCheck {
     (workers + executors - 1) / executors
   }
 
+  /** A run's estimate beside the session's limits, held against them as `check` does. */
+  private[sparkdlbench] def estimated(sc: SparkContext, setup: RunSetup): ListMap[String, Any] = {
+    val estimate = MemoryEstimate.of(setup, workersPerExecutor(sc, setup.ranks))
+    val limits = MemoryLimits.of(sc)
+    check(setup, estimate, limits, sc.isLocal)
+    estimate.toMap + ("limits" -> limits.toMap)
+  }
+
   /** Throws a ConfigurationException that says what is needed, what is there, and what to set to which value. */
   def check(setup: RunSetup, estimate: MemoryEstimate, limits: MemoryLimits, local: Boolean): Unit =
     if (setup.settings(mode) == "on") {

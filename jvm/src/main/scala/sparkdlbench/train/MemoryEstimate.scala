@@ -78,8 +78,13 @@ object MemoryEstimate {
 
   def of(setup: RunSetup, workersPerExecutor: Int): MemoryEstimate = {
     val parameters = setup.spec.parameterCount.toLong
+    // The ranks of a stage bring the best weights back beside the last ones; of a job per step the driver has them already.
+    val (kept, inOneStage) = (Best.kept(setup.settings), isOneStage(setup))
+    val best = if (!kept) 0L else if (inOneStage) 12 * parameters else 4 * parameters
+    val returned = if (kept && inOneStage) 8 * parameters else 4 * parameters
     val gathered = Seq(
       MemoryPart("trained weights, three times: as they arrive, read, and put together", Heap, 12 * parameters),
+      MemoryPart("weights of the best evaluation beside them", Heap, best),
       MemoryPart("Spark itself (rule of thumb)", Heap, SparkHeapBytes)
     )
     val exchange = exchangeMemory(setup, workersPerExecutor)
@@ -88,9 +93,14 @@ object MemoryEstimate {
       modelParts(setup) ++ exchange.worker,
       executorParts(setup) ++ exchange.executor,
       gathered ++ exchange.driver,
-      math.max(4 * parameters, exchange.result)
+      math.max(returned, exchange.result)
     )
   }
+
+  private def isOneStage(setup: RunSetup): Boolean =
+    Variants
+      .find[TransportVariant]("transport", setup.settings(RunKeys.transport))
+      .isInstanceOf[OneStageTransport]
 
   private def modelParts(setup: RunSetup): Seq[MemoryPart] = {
     val parameters = setup.spec.parameterCount.toLong

@@ -16,6 +16,7 @@ import sparkdlbench.vector.{FlatBuffer, FloatOps, Slices}
 import java.nio.{FloatBuffer, LongBuffer}
 import java.util.concurrent.ExecutorService
 import scala.reflect.ClassTag
+import scala.util.Success
 
 /** One rank in its executor: engine, rows, timers. What a topology or an exchange keeps for it is theirs. */
 final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) extends JobRank with AutoCloseable {
@@ -54,7 +55,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   }
   private lazy val testing = new BatchReader(run.data.test, evaluationRows)
   val timer = new PhaseTimer
-  private[train] val guard = new StepGuard(setup, engine)
+  private[train] val guard = RankState.orClosed(engine)(new StepGuard(setup, engine))
 
   def newOptimizer(from: Int, until: Int): Optimizer =
     guard.around(setup.newOptimizer(from, until), first = from == 0 && until > 0)
@@ -91,8 +92,10 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
       throw new IllegalStateException(s"rank $rank keeps $other, where ${kind.runtimeClass.getName} was wanted")
   }
 
-  setup.startFrom(engine.parameters)
-  setup.startStatisticsFrom(engine.statistics)
+  RankState.orClosed(engine) {
+    setup.startFrom(engine.parameters)
+    setup.startStatisticsFrom(engine.statistics)
+  }
 
   def parameters: FlatBuffer = engine.parameters
   def gradients: FlatBuffer = engine.gradients
@@ -172,7 +175,7 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
     Outcome.after(Outcome.of(exchangeSide.foreach(_.close())))(
       () => if (exchangeSide.nonEmpty) checkpoints.foreach(_.close()),
       () => reader.foreach(_.close()),
-      () => Seq(engine.parameters, engine.gradients).flatMap(_.file).foreach(_.release()),
+      () => RankState.release(engine),
       () => engine.close()
     )
   }
@@ -180,6 +183,16 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
 
 object RankState {
   private val isTaskKilled: () => Boolean = () => Option(TaskContext.get()).exists(_.isInterrupted())
+
+  /** Does what follows the opening of an engine. Where that fails the engine is closed: nobody has the state then that would do it. */
+  private[train] def orClosed[T](engine: Engine)(work: => T): T = Outcome.of(work) match {
+    case Success(done) => done
+    case failed => Outcome.after(failed)(() => release(engine), () => engine.close())
+  }
+
+  /** What its vectors lie in, where other processes map them. */
+  private def release(engine: Engine): Unit =
+    Seq(engine.parameters, engine.gradients).flatMap(_.file).foreach(_.release())
 
   /** Rows of each class, of those that count. */
   private[train] def classCounts(rows: RowStore, classes: Int, ignored: Option[Int]): Array[Long] = {

@@ -47,7 +47,15 @@ private[train] final class Resubmission(sc: SparkContext, cancelled: () => Boole
       )
     // In days of training many executors come and go; only losses before any new checkpoint are a training that cannot go on.
     val uncounted = if (setup.range.nonEmpty && madeSteps > setup.begunAt) 1 else 0
-    Resubmission.after(setup, workers, madeSteps, uncounted)
+    val after = Resubmission.after(setup, workers, madeSteps, uncounted)
+    // Each of fewer workers has more rows of the batch, and may share its executor with more of them.
+    if (workers < setup.workers)
+      try { val _ = MemoryCheck.estimated(sc, after) }
+      catch {
+        case refused: ConfigurationException =>
+          failed(s"It cannot go on with $workers workers in place of ${setup.workers}. ${refused.getMessage}")
+      }
+    after
   }
 
   /**

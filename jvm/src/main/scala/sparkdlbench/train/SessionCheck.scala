@@ -15,6 +15,10 @@ object SessionCheck extends Logging {
   private val Plugin = "sparkdlbench.SparkDLPlugin"
   private val LocalCluster = """local-cluster\[\s*(\d+)\s*,.*""".r
   private val StableMillis = 15000L
+  private val MovesBlocks = "spark.storage.decommission.enabled"
+
+  /** The transport whose messages Spark takes for uploads of blocks. */
+  private val BlockUploads = "block-stream"
 
   /** A stopped context would fail much later, and without a reason that a user knows. */
   def running(sc: SparkContext): Unit = if (sc.isStopped) throw new ConfigurationException(Stopped)
@@ -34,6 +38,10 @@ object SessionCheck extends Logging {
     ),
     ("dynamic-allocation", () => dynamicAllocation(sc.getConf.getOption)),
     ("worker-range", () => workerRange(sc, settings)),
+    (
+      "decommissioning",
+      () => if (!sc.isLocal) decommissioning(sc.getConf.getOption, settings).foreach(text => logWarning(text))
+    ),
     ("encryption", () => encryption(SparkFacts.encrypts(sc.getConf), settings)),
     ("batch", () => batch(settings)),
     ("engine", () => if (sc.master.startsWith("local")) engine(settings)),
@@ -69,6 +77,26 @@ object SessionCheck extends Logging {
           "spark.cores.max) for this session. A run that takes in executors that come and lets go those that are decommissioned or lost has a range of " +
           "workers, such as workers = 2..8."
       )
+
+  /**
+   * What the session's way to decommission executors costs a run, and what to set instead; None where it costs nothing. No complaint: a
+   * session in which nobody decommissions an executor is none the worse for it.
+   *
+   * @param property
+   *   a Spark property's value by its name
+   */
+  private[sparkdlbench] def decommissioning(property: String => Option[String], settings: Settings): Option[String] = {
+    val name = settings(RunKeys.transport)
+    val movesBlocks = property(MovesBlocks).exists(_.trim.equalsIgnoreCase("true"))
+    if (!movesBlocks || name != BlockUploads) None
+    else
+      Some(
+        s"The session has $MovesBlocks=true, with which an executor that is decommissioned refuses every block that is uploaded to it from then on, and " +
+          s"transport $name sends its messages as such uploads. The step that the ranks are in fails then, and they go on from the newest checkpoint " +
+          "(from step 0 without checkpoint.dir) instead of one that is made for the change. Set spark.decommission.enabled=true alone, without " +
+          s"$MovesBlocks, or use another transport, such as tcp."
+      )
+  }
 
   /** Ranks ask the driver whether they shall end at a checkpoint, which only the plugin carries. */
   private def workerRange(sc: SparkContext, settings: Settings): Unit =

@@ -371,9 +371,9 @@ object TrainingRun extends Logging {
       // With fewer workers each owns more, and with more some layers may exchange.
       Seq(each.least, each.most).map(Resubmission.withWorkers(setup, _)).foreach(Combination.check(_, setup.spec))
       val fewest = setup.copy(settings = Resubmission.withWorkers(setup, each.least))
-      if (each.least < setup.workers) estimated(sc, fewest): Unit
+      if (each.least < setup.workers) MemoryCheck.estimated(sc, fewest): Unit
     }
-    (setup, estimated(sc, setup))
+    (setup, MemoryCheck.estimated(sc, setup))
   }
 
   /** The data's facts, as far as they can be had without decoding it, which takes a job. */
@@ -426,14 +426,6 @@ object TrainingRun extends Logging {
       case 0 => property("spark.task.cpus").fold(1)(_.trim.toInt)
       case chosen => chosen
     }
-
-  /** The memory estimate, held against the session. */
-  private[sparkdlbench] def estimated(sc: SparkContext, setup: RunSetup): ListMap[String, Any] = {
-    val estimate = MemoryEstimate.of(setup, MemoryCheck.workersPerExecutor(sc, setup.ranks))
-    val limits = MemoryLimits.of(sc)
-    MemoryCheck.check(setup, estimate, limits, sc.isLocal)
-    estimate.toMap + ("limits" -> limits.toMap)
-  }
 
   /** Executors have other working folders than the driver. */
   private def namedFolders(settings: Settings, sc: SparkContext): Settings =

@@ -95,17 +95,19 @@ private[worker] final class WorkerConnection(channel: SocketChannel, endpoint: W
       whole(words, "timeout_ms", 1, Int.MaxValue).toLong,
       endpoint.driver
     )
-    id => {
-      val number = endpoint.add(session)
-      try {
-        session.own(this)
-        answer(id, Json.line(ListMap[String, Any]("session" -> number, "host" -> endpoint.host)))
-        while (true) control(session, wire.read())
-      } finally {
-        session.close()
-        endpoint.remove(number)
+    id =>
+      Outcome.of(endpoint.add(session)) match {
+        case Failure(error) => refuse(id, error)
+        case Success(number) =>
+          try {
+            session.own(this)
+            answer(id, Json.line(ListMap[String, Any]("session" -> number, "host" -> endpoint.host)))
+            while (true) control(session, wire.read())
+          } finally {
+            session.close()
+            endpoint.remove(number)
+          }
       }
-    }
   }
 
   private def beginGroup(words: JsonNode): Long => Unit = {

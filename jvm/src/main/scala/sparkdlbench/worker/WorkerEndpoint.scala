@@ -1,8 +1,7 @@
 package sparkdlbench.worker
 
 import org.apache.spark.internal.Logging
-import sparkdlbench.common.{Facts, Json}
-import sparkdlbench.common.MappedFile
+import sparkdlbench.common.{Facts, Json, MappedFile, RunFailedException}
 
 import java.io.IOException
 import java.net.{StandardProtocolFamily, UnixDomainSocketAddress}
@@ -58,17 +57,14 @@ private[sparkdlbench] final class WorkerEndpoint private (
   WorkerEndpoint.start("sparkdl-worker-accept")(accept())
   WorkerEndpoint.start("sparkdl-worker-launches")(endWithLaunches())
 
-  private def accept(): Unit = while (server.isOpen)
-    try begin(server.accept())
-    catch {
-      case _: ClosedChannelException => ()
-      case error: IOException => // such as no file descriptor left: others may give some back
-        logWarning("A Python worker could not be let in.", error)
-        Thread.sleep(WorkerEndpoint.RetryMillis)
-    }
+  private def accept(): Unit =
+    WorkerEndpoint.whileOpen(server.isOpen, "A Python worker could not be let in.")(begin(server.accept()))
 
   /** Ends the sessions of launches that are over: their ranks learn so at once, whatever they do. */
-  private def endWithLaunches(): Unit = while (server.isOpen) {
+  private def endWithLaunches(): Unit = WorkerEndpoint.whileOpen(
+    server.isOpen,
+    "The Python workers of a launch that is over may not have been told so; they are told at the next look."
+  ) {
     Thread.sleep(WorkerEndpoint.LookMillis)
     val launches = sessions.values.asScala.toList.groupBy(_.launch)
     launches.foreach { case (launch, ranks) =>
@@ -79,13 +75,20 @@ private[sparkdlbench] final class WorkerEndpoint private (
 
   private def begin(channel: SocketChannel): Unit = {
     val connection = new WorkerConnection(channel, this)
-    if (connections.size >= WorkerEndpoint.MostConnections || !isOurs(channel)) connection.close()
-    else {
-      connections.add(connection)
-      WorkerEndpoint.start("sparkdl-worker") {
-        try connection.run()
-        finally connections.remove(connection): Unit
+    try
+      if (connections.size >= WorkerEndpoint.MostConnections || !isOurs(channel)) connection.close()
+      else {
+        connections.add(connection)
+        WorkerEndpoint.start("sparkdl-worker") {
+          try connection.run()
+          finally connections.remove(connection): Unit
+        }
       }
+    catch {
+      case error: Throwable => // whoever is at its other end must not wait for an answer
+        connections.remove(connection)
+        Try(connection.close())
+        throw error
     }
   }
 
@@ -94,13 +97,27 @@ private[sparkdlbench] final class WorkerEndpoint private (
     try channel.getOption(jdk.net.ExtendedSocketOptions.SO_PEERCRED).user.getName == owner
     catch { case _: UnsupportedOperationException => true }
 
-  /** The session's number, of which only its rank knows. One of an earlier attempt of the same rank ends. */
+  /**
+   * The session's number, of which only its rank knows. One of an earlier attempt of the same rank ends, and so does an earlier connection of this attempt.
+   *
+   * @throws sparkdlbench.common.RunFailedException
+   *   a later attempt has the rank: this one is of a task that has not heard of its end
+   */
   private[worker] def add(session: WorkerSession): Long = {
-    sessions.values.asScala
-      .filter(each => each.launch == session.launch && each.rank == session.rank)
-      .foreach(_.close())
     val number = numbers.nextLong()
-    sessions.put(number, session)
+    val before = sessions.synchronized {
+      val same =
+        sessions.values.asScala.filter(each => each.launch == session.launch && each.rank == session.rank).toList
+      same.find(_.attempt > session.attempt).foreach { newer =>
+        throw new RunFailedException(
+          s"A Python process asks to be $session, and $newer is here already: the process belongs to a task of an earlier attempt that has not heard of " +
+            "its end. It is refused, and the newer attempt goes on; valid is an attempt that is no earlier. End that task."
+        )
+      }
+      sessions.put(number, session)
+      same
+    }
+    before.foreach(each => Try(each.close()))
     number
   }
 
@@ -207,12 +224,29 @@ private[sparkdlbench] object WorkerEndpoint extends Logging {
     Files.move(draft, blocks.resolve(Announcement), StandardCopyOption.ATOMIC_MOVE)
   }
 
+  /**
+   * Does `turn` again and again. One that fails is logged, and the next comes after a pause: others may give back what it lacked, such as a file
+   * descriptor. Fatal errors are the caller's.
+   */
+  private[worker] def whileOpen(isOpen: => Boolean, failure: String)(turn: => Unit): Unit = while (isOpen)
+    try turn
+    catch {
+      case _: ClosedChannelException => ()
+      case error @ (NonFatal(_) | _: LinkageError) => // a class that is missing is no reason to end the executor
+        logWarning(failure, error)
+        Thread.sleep(RetryMillis)
+    }
+
   private[worker] def start(name: String)(work: => Unit): Thread = {
     val thread = new Thread(
       () =>
         try work
         catch {
-          case NonFatal(error) => logWarning(s"The thread $name of the endpoint for Python workers failed.", error)
+          case error @ (NonFatal(_) | _: LinkageError) =>
+            logWarning(s"The thread $name of the endpoint for Python workers failed.", error)
+          case fatal: Throwable => // Spark ends the executor then, and its log shall say where it came from
+            logError(s"The thread $name of the endpoint for Python workers cannot go on, nor may its executor.", fatal)
+            throw fatal
         },
       name
     )

@@ -2,15 +2,21 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.{ConfigurationException, Facts}
+import sparkdlbench.common.{ConfigurationException, Facts, ProcessMark}
 import sparkdlbench.rank.{CheckpointAuthor, DataPosition, RankSnapshot, StateRange}
 
 import java.nio.file.{Files, Path}
+import java.util.concurrent.{CyclicBarrier, Executors, TimeUnit}
+import scala.util.Try
 
 class CheckpointOwnerSuite extends AnyFunSuite {
   private val hadoop = new Configuration()
   private val me = CheckpointOwner.ofThisProcess("mine", "app-1")
-  private val dead = me.copy(runId = "dead", started = me.started - 1)
+  private val dead = me.copy(
+    runId = "dead",
+    started = me.started - 1,
+    mark = me.mark.map(mark => mark.copy(start = mark.start + 1))
+  )
   private val elsewhere = me.copy(runId = "far", host = s"not-${Facts.hostName}")
 
   private def place(): String = Files.createTempDirectory("checkpoints").toUri.toString
@@ -49,13 +55,59 @@ class CheckpointOwnerSuite extends AnyFunSuite {
 
   test("of many runs that start at once exactly one has the folder") {
     val folder = place()
-    val pool = java.util.concurrent.Executors.newFixedThreadPool(8)
+    assert(winners(folder, resume = false).size == 1)
+  }
+
+  /** The runs, of eight that want the folder at the same moment, that are told that they have it. */
+  private def winners(folder: String, resume: Boolean): Seq[String] = {
+    val (runs, together) = ((0 until 8).map(run => s"run-$run"), new CyclicBarrier(8))
+    val pool = Executors.newFixedThreadPool(8)
     try {
-      val tries = (0 until 8).map(run =>
-        pool.submit[Boolean](() => scala.util.Try(take(folder, me.copy(runId = s"$run"))).isSuccess)
-      )
-      assert(tries.count(_.get(30, java.util.concurrent.TimeUnit.SECONDS)) == 1)
+      val tries = runs.map { run =>
+        pool.submit[Boolean] { () =>
+          together.await(30, TimeUnit.SECONDS)
+          Try(take(folder, me.copy(runId = run), resume)).isSuccess
+        }
+      }
+      runs.zip(tries).filter(_._2.get(30, TimeUnit.SECONDS)).map(_._1)
     } finally pool.shutdownNow()
+  }
+
+  test("of many runs that resume at once from the folder of a dead one exactly one has it, and its file says so") {
+    for (round <- 0 until 25) {
+      val folder = place()
+      take(folder, dead)
+      val having = winners(folder, resume = true)
+      assert(having.size == 1, s"round $round: $having")
+      assert(Files.readString(owner(folder)).contains(having.head), s"round $round")
+      assert(owner(folder).getParent.toFile.list().toSeq == Seq("owner.json"), s"round $round")
+    }
+  }
+
+  test("a takeover that another run is in is not disturbed, and one that a crash ended is gone on with") {
+    val folder = place()
+    take(folder, dead)
+    val turn = owner(folder).resolveSibling("owner.json.dead")
+    Files.writeString(turn, me.copy(runId = "faster").text)
+    val message = refusal(folder, me, resumes = true)
+    assert(message.contains("run faster") && message.contains("delete owner.json.dead there"), message)
+    assert(Files.readString(owner(folder)) == dead.text)
+    Files.writeString(turn, dead.copy(runId = "crashed").text)
+    take(folder, me, resumes = true)
+    assert(Files.readString(owner(folder)) == me.text && !Files.exists(turn))
+  }
+
+  test("whether a process of another container lives cannot be told by its number, though the host's name is ours") {
+    assume(ProcessMark.own.isDefined, "/proc does not tell this process' number")
+    val contained = dead.copy(
+      runId = "contained",
+      mark = me.mark.map(mark => mark.copy(pidNamespace = mark.pidNamespace + 1))
+    )
+    assert(me.lives.contains(true) && dead.lives.contains(false) && contained.lives.isEmpty)
+    val folder = place()
+    take(folder, contained)
+    assert(refusal(folder, me).contains("run contained")) // though it has written no checkpoint
+    take(folder, me, resumes = true)
   }
 
   test(

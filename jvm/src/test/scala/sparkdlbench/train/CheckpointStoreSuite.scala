@@ -74,6 +74,30 @@ class CheckpointStoreSuite extends AnyFunSuite {
     assert(store.hasAny(0, ranks) && !store.hasAny(ranks, ranks) && !store.hasAny(0, 2))
   }
 
+  test("after a return to an older checkpoint what is written counts, and not what could not be read") {
+    val folder = Files.createTempDirectory("checkpoints")
+    val before = new CheckpointStore(folder.toUri.toString, new Configuration())
+    for (step <- 1L to 3L; rank <- 0 until ranks) before.write(part(step, rank))
+    val others = CheckpointAuthor("other", 0)
+    (0 until ranks).foreach(rank => before.write(part(9, rank).copy(author = others)))
+    for (step <- Seq(2L, 3L)) {
+      val damaged = file(folder, step, s"rank-1-of-$ranks.run-0")
+      val bytes = Files.readAllBytes(damaged)
+      bytes(bytes.length - 1) = (bytes.last ^ 1).toByte
+      Files.write(damaged, bytes)
+    }
+    assert(before.newest(Long.MaxValue, Some("run")).map(_.step).contains(1L))
+    val store = new CheckpointStore(folder.toUri.toString, new Configuration()) // the retry's
+    store.removeAfter(1, "run")
+    assert(store.complete == Seq(9L, 1L), "its own alone")
+    (0 until ranks).foreach { rank =>
+      store.write(part(2, rank).copy(author = CheckpointAuthor("run", 1)))
+      store.prune(keep = 2, "run")
+    }
+    assert(store.complete(Some("run")) == Seq(2L, 1L))
+    assert(store.newest(Long.MaxValue, Some("run")).map(_.parts.map(_.author.attempt)).contains(Seq.fill(ranks)(1)))
+  }
+
   test("pruning looks at a checkpoint once, however many are kept") {
     val folder = Files.createTempDirectory("checkpoints")
     val store = new CheckpointStore(folder.toUri.toString, new Configuration())

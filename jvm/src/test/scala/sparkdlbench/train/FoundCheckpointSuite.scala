@@ -2,11 +2,13 @@ package sparkdlbench.train
 
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.common.RunFailedException
 import sparkdlbench.config.Settings
 import sparkdlbench.rank.{DataPosition, RankSnapshot, Snapshot, StateRange}
 import sparkdlbench.transport.{GroupContext, RankGroups, RunSecret, ThreadGroup}
 
-import java.nio.file.Files
+import java.nio.file.{Files, Path, Paths}
+import java.util.UUID
 
 class FoundCheckpointSuite extends AnyFunSuite {
   private val before = RankGroups(IndexedSeq(IndexedSeq(0, 1), IndexedSeq(2, 3)))
@@ -57,19 +59,57 @@ class FoundCheckpointSuite extends AnyFunSuite {
   }
 
   private def agreed(stores: Seq[CheckpointStore]): Seq[Either[Seq[String], Snapshot]] = {
-    val key = java.util.UUID.randomUUID().toString
+    val key = UUID.randomUUID().toString
     ThreadGroup.run(stores.size) { transport =>
       val meeting = new Meeting(key, transport.rank, transport.size)
       FoundCheckpoint.agreed(meeting, stores(transport.rank), s"rank ${transport.rank}")
     }
   }
 
-  test("ranks take the newest checkpoint that all of them can read") {
-    def store(steps: Long*) = {
-      val one = new CheckpointStore(Files.createTempDirectory("checkpoints").toUri.toString, new Configuration())
-      for (step <- steps; part <- snapshot.parts) one.write(part.copy(step = step))
-      one
+  /** A folder of its own with checkpoints after these steps. */
+  private def store(steps: Long*): CheckpointStore = {
+    val one = new CheckpointStore(Files.createTempDirectory("checkpoints").toUri.toString, new Configuration())
+    for (step <- steps; part <- snapshot.parts) one.write(part.copy(step = step))
+    one
+  }
+
+  private def own(stores: Seq[CheckpointStore]): Seq[Option[Snapshot]] = {
+    val key = UUID.randomUUID().toString
+    ThreadGroup.run(stores.size) { transport =>
+      val meeting = new Meeting(key, transport.rank, transport.size)
+      FoundCheckpoint.own(meeting, stores(transport.rank), s"rank ${transport.rank}", "run")
     }
+  }
+
+  /** A byte in the values of one rank's file is another one. */
+  private def damage(store: CheckpointStore, step: Long): Unit = {
+    val folder = Paths.get(java.net.URI.create(store.folder))
+    val file: Path = folder.resolve(f"step-$step%012d").resolve("rank-1-of-4.run-0")
+    val bytes = Files.readAllBytes(file)
+    bytes(bytes.length - 1) = (bytes.last ^ 1).toByte
+    val _ = Files.write(file, bytes)
+  }
+
+  test("a retry does not begin anew where some ranks see no checkpoint: it fails, and names them and the folder") {
+    val stores = Seq(store(5), store(), store(5))
+    val message = intercept[RunFailedException](own(stores)).getMessage
+    assert(message.contains("rank 1 can read none there") && message.contains("checkpoints"), message)
+    assert(message.contains("Set checkpoint.dir to a folder that all executors share"), message)
+    assert(own(Seq.fill(3)(store())) == Seq.fill(3)(None)) // none was made yet
+  }
+
+  test("a retry removes what it does not go on from, and refuses to begin anew where nothing can be read") {
+    val one = store(5, 10, 15)
+    Seq(10L, 15L).foreach(damage(one, _))
+    assert(own(Seq.fill(2)(one)).map(_.map(_.step)) == Seq.fill(2)(Some(5L)))
+    assert(one.begun == Seq(5L))
+    damage(one, 5)
+    val message = intercept[RunFailedException](own(Seq.fill(2)(one))).getMessage
+    assert(message.contains("the newest is after step 5") && message.contains("rank-1-of-4.run-0 is damaged"), message)
+    assert(one.begun == Seq(5L))
+  }
+
+  test("ranks take the newest checkpoint that all of them can read") {
     assert(agreed(Seq(store(5, 10, 15), store(5, 10), store(5, 10, 20))).map(_.map(_.step)) == Seq.fill(3)(Right(10)))
     assert(agreed(Seq(store(5, 15), store(5, 10))).map(_.map(_.step)) == Seq.fill(2)(Right(5)))
     assert(agreed(Seq(store(5), store(), store(5))) == Seq.fill(3)(Left(Seq("rank 1"))))

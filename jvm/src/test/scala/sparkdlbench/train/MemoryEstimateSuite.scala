@@ -4,7 +4,7 @@ import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart, SparkListenerTaskEnd}
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.common.{ConfigurationException, Json, MemoryKind}
+import sparkdlbench.common.{ConfigurationException, Json, MemoryKind, RunFailedException}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.LocalSpark
 
@@ -189,6 +189,44 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
       val (most, stated) = (returned.values.max, estimate(run).path("result_bytes").asLong)
       assert(most > 0.9 * stated && most < stated + mebi, s"$variant: $most returned, $stated stated")
     }
+  }
+
+  test("the best weights come back beside the last ones: one result of twice the size; over a job per step it is not") {
+    val weights = 4L * (784 * 1000 + 1000 + 1000 * 10 + 10)
+    def bytes(settings: (String, String)*): (Long, Long) = {
+      val told = estimate(prepare(Seq("workers" -> "2", "model.hidden" -> "1000") ++ settings: _*))
+      (told.path("result_bytes").asLong, told.path("driver_heap_bytes").asLong)
+    }
+    val (plain, heap) = bytes()
+    assert(plain == weights && bytes("keep_best" -> "loss") == ((2 * weights, heap + 3 * weights)))
+    val jobs = "transport" -> "block-manager"
+    val (result, ofJobs) = bytes(jobs)
+    assert(bytes(jobs, "keep_best" -> "loss") == ((result, ofJobs + weights)))
+  }
+
+  test("a training that goes on with fewer workers is held against the memory, as one that starts is") {
+    val folder = Files.createTempDirectory("checkpoints").toString
+    val run = prepare(
+      "workers" -> "2",
+      "model.hidden" -> "400000",
+      "memory_check" -> "off",
+      "checkpoint.dir" -> folder
+    )
+    def next(check: String): RunSetup = {
+      val settings = run.setup.settings.updated(RunKeys.workers, "8").updated(MemoryCheck.mode, check)
+      new Resubmission(sc, () => false).next(
+        run.setup.copy(settings = settings),
+        "An executor was lost.",
+        new RuntimeException("lost"),
+        lackedSlots = true, // no wait for executors that will not come
+        isFinal = false
+      )
+    }
+    assert(next("off").workers == 4)
+    val message = intercept[RunFailedException](next("on")).getMessage
+    assert(message.startsWith("An executor was lost. It cannot go on with 4 workers in place of 8."), message)
+    assert(message.contains("does not fit the session's memory") && message.contains("spark.driver.memory="), message)
+    Checkpointing.release(run.setup)
   }
 
   test("limits come from the session's configuration") {

@@ -60,6 +60,19 @@ class SessionCheckSuite extends AnyFunSuite {
     }
   }
 
+  test("a session whose executors refuse blocks once they are decommissioned is told what that costs block-stream") {
+    val moves = "spark.storage.decommission.enabled"
+    def note(property: (String, String), transport: String): Option[String] =
+      SessionCheck.decommissioning(Map(property).get, RunKeys.resolve(Map("transport" -> transport)))
+    val told = note(moves -> "true", "block-stream").getOrElse("")
+    Seq(s"$moves=true", "block-stream", "newest checkpoint", "spark.decommission.enabled=true alone", "tcp")
+      .foreach(words => assert(told.contains(words), told))
+    assert(!told.contains('\n'))
+    for (name <- Seq("tcp", "block-manager", "shuffle")) assert(note(moves -> "true", name).isEmpty, name)
+    assert(note(moves -> "false", "block-stream").isEmpty)
+    assert(note("spark.decommission.enabled" -> "true", "block-stream").isEmpty)
+  }
+
   test("one that encrypts, by itself or through Spark, is not") {
     encryption(sessionEncrypts = true, "transport" -> "tcp", "tcp.tls" -> "true")
     for (name <- Seq("block-stream", "block-manager", "shuffle"))

@@ -186,6 +186,37 @@ class WorkerEndpointSuite extends OnOneLine with BeforeAndAfterEach {
     awaitSessions(0)
   }
 
+  test("a connection of an earlier attempt is refused, and the newer one of its rank goes on") {
+    val newer = new Client().begin(0, attempt = 1)
+    val late = new Client().greet().send(WorkerConnection.BeginRank, 1, hello(0, size = 2, attempt = 0))
+    val (kind, _, words) = late.receive()
+    assert(kind == Answer.Failed && words.contains("earlier attempt") && words.contains("attempt 1"), words)
+    assert(late.isEnded)
+    newer.send(WorkerConnection.Flush, 2, "")
+    assert(newer.receive()._1 == Answer.Done)
+    Seq(newer, late).foreach(_.close())
+    awaitSessions(0)
+  }
+
+  test("what fails at one connection ends neither the executor nor the next one") {
+    val failures = Iterator[Throwable](
+      new IllegalStateException("a bug"),
+      new java.io.IOException("no descriptor"),
+      new NoClassDefFoundError("a class"),
+      new java.nio.channels.ClosedChannelException
+    )
+    var letIn = 0
+    WorkerEndpoint.whileOpen(letIn < 2, "It could not be let in.") {
+      if (letIn == 1 && failures.hasNext) throw failures.next()
+      letIn += 1
+    }
+    assert(letIn == 2 && failures.isEmpty)
+    val fatal = intercept[OutOfMemoryError](
+      WorkerEndpoint.whileOpen(true, "It could not be let in.")(throw new OutOfMemoryError("for the test"))
+    )
+    assert(fatal.getMessage == "for the test")
+  }
+
   test("the end of a process leaves the meetings that it waits in") {
     val waiting = new Client().begin(0)
     waiting.send(WorkerConnection.Meet, 2, "here")

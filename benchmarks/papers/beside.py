@@ -162,12 +162,14 @@ def summary(lines: Sequence[Beside]) -> str:
     if not compared:
         return "Not one of the paper's numbers has been measured here yet."
     counts = {
-        "agree": sum(line.agrees is True for line in compared),
-        "are of another size": sum(line.agrees is False and not _is_contrary(line) for line in compared),
-        "are the other way round": sum(_is_contrary(line) for line in compared),
-        "cannot be told apart from no difference here": sum(line.agrees is None for line in compared),
+        ("agrees", "agree"): sum(line.agrees is True for line in compared),
+        ("is of another size", "are of another size"): sum(
+            line.agrees is False and not _is_contrary(line) for line in compared
+        ),
+        ("is the other way round", "are the other way round"): sum(_is_contrary(line) for line in compared),
+        ("cannot be told apart from no difference here",) * 2: sum(line.agrees is None for line in compared),
     }
-    told = "; ".join(f"{count} {what}" for what, count in counts.items() if count)
+    told = "; ".join(f"{count} {one if count == 1 else many}" for (one, many), count in counts.items() if count)
     whole = f"Of {len(compared)} of the paper's numbers that were measured here: {told}."
     points = sorted({line.points for line in compared if line.points is not None})
     told = f", accuracies within {points[-1]:g} point{'' if points[-1] == 1 else 's'}" if points else ""

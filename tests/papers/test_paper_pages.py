@@ -243,7 +243,7 @@ class TestAgreement:
         ]
         said = beside.summary(lines)
         assert said.startswith(
-            "Of 3 of the paper's numbers that were measured here: 1 agree; 1 are of another size; 1 are"
+            "Of 3 of the paper's numbers that were measured here: 1 agrees; 1 is of another size; 1 is"
         )
         assert beside.summary([self.line(3.5, None)]) == "Not one of the paper's numbers has been measured here yet."
         assert beside.summary(lines[-1:]).startswith("The paper states no number")

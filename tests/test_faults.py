@@ -25,7 +25,7 @@ from faults.kind import Scene
 from faults.kinds import checkpoints, clock
 from faults.law import Ended, Expectation, judge
 from faults.records import Record
-from faults.training import Training, moved_to, newest_checkpoint, summary_of, weights_of
+from faults.training import EndedEarlyError, Training, moved_to, newest_checkpoint, summary_of, weights_of
 from faults.ways import WAYS, Way
 from sparkdl_bench import cli
 from sparkdl_bench.bench import store
@@ -384,9 +384,17 @@ class _Stand(kind.Kind):
         return "never"
 
 
+class _Late(_Stand):
+    """A kind whose fault comes too late."""
+
+    def inflict(self, scene: Scene) -> str:
+        scene.training.end()
+        raise EndedEarlyError("The run was over.")
+
+
 class TestDisturb:
     def _disturbed(
-        self, tmp_path: Path, programs: list[str], weights: str | None = None
+        self, tmp_path: Path, programs: list[str], weights: str | None = None, by: kind.Kind | None = None
     ) -> tuple[law.Verdict, list[str]]:
         class Stage(Scene):
             def _start(self, name: str, more: Any) -> Training:
@@ -395,7 +403,9 @@ class TestDisturb:
 
         stage = Stage(tmp_path / "scene", WAYS["tcp-ring"], random.Random(0))
         StandIn(tmp_path / "right", STAND_IN).end()
-        _, verdict, behind = campaign.disturb(_Stand(), stage, weights or weights_of(tmp_path / "right" / "results"))
+        _, verdict, behind = campaign.disturb(
+            by or _Stand(), stage, weights or weights_of(tmp_path / "right" / "results")
+        )
         return verdict, behind
 
     def test_the_same_bits(self, tmp_path: Path) -> None:
@@ -413,6 +423,15 @@ class TestDisturb:
             "sys.exit('Executor 1 was lost.')"
         )
         assert self._disturbed(tmp_path, [fails, STAND_IN])[0] == law.Verdict(law.RESUMED, "", "Executor 1 was lost.")
+
+    def test_a_run_that_fails_before_the_fault_comes_shows_nothing(self, tmp_path: Path) -> None:
+        fails = (
+            "import json, pathlib, sys; run = pathlib.Path(sys.argv[1]) / '1'; run.mkdir(parents=True); "
+            "(run / 'summary.json').write_text(json.dumps({'status': 'failed'})); sys.exit('No Python was found.')"
+        )
+        verdict, _ = self._disturbed(tmp_path / "1", [fails], by=_Late())
+        assert (verdict.outcome, verdict.reason) == (law.VIOLATION, "the run failed before the fault came")
+        assert self._disturbed(tmp_path / "2", [STAND_IN], by=_Late())[0].outcome == law.SAME
 
     def test_a_lock_that_stays_is_a_violation(self, tmp_path: Path) -> None:
         lock = tmp_path / "scene" / "checkpoints" / "owner.json"

@@ -148,16 +148,17 @@ def disturb(kind: Kind, scene: Scene, weights: str) -> tuple[str, Verdict, list[
     try:
         with kind.around(scene):
             training = scene.start()
+            came = True
             try:
                 moment = kind.inflict(scene)
             except EndedEarlyError:
-                moment = "after its end"
+                moment, came = "after its end", False
             first = training.end()
             behind = left.processes(training.processes, _GRACE_S)
             kind.heal(scene)
             again = _again(scene, first)
             behind += _behind(scene, first if again is None else again)
-            return moment, law.judge(first, again, kind.expectation(weights), behind), behind
+            return moment, law.judge(first, again, kind.expectation(weights), behind, came), behind
     finally:
         for each in scene.trainings:
             each.stop()

@@ -107,12 +107,13 @@ class _Judging:
         return "" if unnamed else told(ended.said)
 
 
-def judge(first: Ended, again: Ended | None, expected: Expectation, left: Sequence[str]) -> Verdict:
+def judge(first: Ended, again: Ended | None, expected: Expectation, left: Sequence[str], came: bool = True) -> Verdict:
     """The verdict on one fault.
 
     Args:
         again: the run that went on from the first one's checkpoints, when the fault was over; None where none did.
         left: what stayed behind that must not.
+        came: whether the fault did, before the run was over.
     """
     judging = _Judging(expected)
     error = ""
@@ -125,6 +126,8 @@ def judge(first: Ended, again: Ended | None, expected: Expectation, left: Sequen
         if again is not None:
             error = _went_on(judging, again) or error
             outcome = RESUMED if again.status == 0 else NAMED
+    if not came and first.status != 0:
+        judging.reasons.append("the run failed before the fault came")
     if left:
         judging.reasons.append(f"left behind: {'; '.join(left)}")
     if judging.reasons:

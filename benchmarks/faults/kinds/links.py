@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -90,6 +91,8 @@ class _Link(Kind):
             scene.environment |= {key: value for key, value in of_host.items() if os.environ.get(key) != value}
             address = properties.pop("spark.master")
             scene.spark |= {"master": address, **properties, "spark.executor.memory": "1g"}
+            # Of engines that are Python processes; on a cluster nothing tells executors which Python it is.
+            scene.settings |= {"engine.python": sys.executable}
             scene.limit_s = max(scene.limit_s, 180.0)
             try:
                 yield

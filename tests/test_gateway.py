@@ -57,9 +57,10 @@ def test_a_jvm_that_ends_is_not_waited_for(submit: Submit, tmp_path: Path, statu
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_jvm_with_nowhere_to_tell_its_port_is_ended(submit: Submit) -> None:
+def test_a_jvm_with_nowhere_to_tell_its_port_is_ended(submit: Submit, tmp_path: Path) -> None:
     submit('rm -r "$(dirname "$_PYSPARK_DRIVER_CONN_INFO_PATH")"\nexec sleep 600')
     fails("the folder '.*sparkdl-gateway-.*', where it tells its port, was removed")
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_a_jvm_that_names_a_dead_port_is_ended(submit: Submit) -> None:

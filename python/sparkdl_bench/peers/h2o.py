@@ -28,11 +28,7 @@ PEER = EnvironmentPeer(
     fixed={
         "batch": _ROW,
         "batch_per_worker": _ROW,
-        "optimizer.name": _OWN,
-        "optimizer.learning_rate": _OWN,
-        "optimizer.momentum": _OWN,
-        "optimizer.nesterov": _OWN,
-        "optimizer.weight_decay": _OWN,
+        **{f"optimizer.{name}": _OWN for name in ("name", "learning_rate", "momentum", "nesterov", "weight_decay")},
     },
     on_spark=True,
 )

@@ -39,7 +39,7 @@ private[train] final case class CheckpointOwner(
     )
   )
 
-  /** Whether its process lives; None where that cannot be told from here: of another host, of another container, of the time before a restart. */
+  /** Whether its process lives; None where that cannot be known here: of another host, of another container, of the time before a restart. */
   def lives: Option[Boolean] = if (host != Facts.hostName) None else mark.fold(livesByNumber)(_.lives)
 
   private def livesByNumber: Option[Boolean] =
@@ -100,8 +100,8 @@ private[train] object CheckpointOwner {
 
   /**
    * Makes a file name this run: where there is none, or in place of an owner whose place may be taken. Several may want one owner's place at once,
-   * and a file that was read may be another by the time it is deleted. So whoever makes the file beside it first, which has the old owner's name,
-   * has the turn; it looks again then. Who has the turn after it finds the new owner. A turn of a process that has ended is taken likewise.
+   * and a file that was read may be another by the time it is deleted. So the run that makes the file beside it first, which has the old
+   * owner's name, has the turn; it looks again then. The run that has the turn after it finds the new owner. A turn of a process that has ended is taken likewise.
    *
    * @return
    *   None: it is this run's

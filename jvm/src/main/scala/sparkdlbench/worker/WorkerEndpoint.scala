@@ -85,7 +85,7 @@ private[sparkdlbench] final class WorkerEndpoint private (
         }
       }
     catch {
-      case error: Throwable => // whoever is at its other end must not wait for an answer
+      case error: Throwable => // the worker at its other end must not wait for an answer
         connections.remove(connection)
         Try(connection.close())
         throw error

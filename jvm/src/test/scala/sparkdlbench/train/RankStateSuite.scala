@@ -1,27 +1,18 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
-import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.vector.{FlatBuffer, VectorFile}
-
-import java.nio.FloatBuffer
 
 /** What becomes of a rank's engine where its state cannot be made. */
 class RankStateSuite extends AnyFunSuite {
 
-  private final class Held extends Engine {
+  private final class Held extends IdleEngine {
     var (closed, released) = (0, 0)
     val gradients = new FlatBuffer(3)
     val parameters: FlatBuffer =
       FlatBuffer.over(new FlatBuffer(16).bytes, 16, Some(new VectorFile("", 64, "", () => released += 1)))
     val statistics = new FlatBuffer(0)
-    def join(exchange: RankGather): Unit = ()
-    def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = 0.0
-    def evaluate(batch: Batch): Evaluation = Evaluation(0, 0.0, 0)
-    def predict(batch: Batch, scores: FloatBuffer): Unit = ()
-    def facts: Map[String, String] = Map.empty
-    def close(): Unit = closed += 1
+    override def close(): Unit = closed += 1
   }
 
   test("where a rank's weights cannot be filled its engine is closed, and its mapped vectors are released") {

@@ -2,8 +2,6 @@ package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.LocalRuns
-import sparkdlbench.data.Batch
-import sparkdlbench.engine.{Engine, Evaluation, RankGather}
 import sparkdlbench.optimizer.Optimizer
 import sparkdlbench.vector.FlatBuffer
 
@@ -13,15 +11,9 @@ import java.nio.FloatBuffer
 class StepGuardSuite extends AnyFunSuite with LocalRuns {
   override protected def common: Map[String, String] = Map("workers" -> "1", "on_nonfinite" -> "skip")
 
-  private final class Held extends Engine {
+  private final class Held extends IdleEngine {
     val parameters, gradients = new FlatBuffer(3)
     val statistics = new FlatBuffer(1)
-    def join(exchange: RankGather): Unit = ()
-    def step(batch: Batch, weight: Float, onBucketReady: (Int, Int) => Unit): Double = 0.0
-    def evaluate(batch: Batch): Evaluation = Evaluation(0, 0.0, 0)
-    def predict(batch: Batch, scores: FloatBuffer): Unit = ()
-    def facts: Map[String, String] = Map.empty
-    def close(): Unit = ()
   }
 
   private final class Counting extends Optimizer {

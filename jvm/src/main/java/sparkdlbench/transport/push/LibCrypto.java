@@ -38,6 +38,9 @@ final class LibCrypto {
 
   static native int EVP_EncryptUpdate(long context, long out, long outLength, long in, int inLength);
 
+  // The same with key and vector by their addresses: arrays are copied at each call.
+  static native int EVP_EncryptInit_ex(long context, long cipher, long engine, long key, long iv);
+
   static native long EVP_aes_128_gcm();
 
   static native long EVP_aes_256_gcm();
@@ -45,6 +48,8 @@ final class LibCrypto {
   static native int EVP_EncryptFinal_ex(long context, long out, long outLength);
 
   static native int EVP_DecryptInit_ex(long context, long cipher, long engine, byte[] key, byte[] iv);
+
+  static native int EVP_DecryptInit_ex(long context, long cipher, long engine, long key, long iv);
 
   static native int EVP_DecryptUpdate(long context, long out, long outLength, long in, int inLength);
 

@@ -21,6 +21,7 @@ private[push] object GcmFormat {
   val SegmentBytes: Int = 32 << 10
   val PlainBytes: Int = SegmentBytes - TagBytes
   val PrefixBytes = 7
+  val NonceBytes = 12
   private val HalfBytes = 16 << 10
   private val MostBytes = 31L * PlainBytes + HalfBytes
   private val Hash = "HmacSHA256"
@@ -52,9 +53,6 @@ private[push] object GcmFormat {
     mac.init(new SecretKeySpec(key, Hash))
     mac.doFinal(text)
   }
-
-  def nonce(prefix: Array[Byte], segment: Int, last: Boolean): Array[Byte] =
-    ByteBuffer.allocate(12).put(prefix).putInt(segment).put((if (last) 1 else 0).toByte).array
 }
 
 /**
@@ -67,23 +65,35 @@ private[push] final class AesGcm(encrypts: Boolean) extends AutoCloseable {
   private var context = LibCrypto.EVP_CIPHER_CTX_new()
   private val scratch = ByteBuffer.allocateDirect(Integer.BYTES)
   private val scratchAt = OpenSsl.addressOf(scratch)
+  private val nonce = ByteBuffer.allocateDirect(GcmFormat.NonceBytes)
+  private val nonceAt = OpenSsl.addressOf(nonce)
   if (context == 0) throw new IOException("OpenSSL has no memory for a cipher")
 
-  /** What follows is under this key, of 16 or 32 bytes. */
-  def begin(key: Array[Byte]): Unit = check(init(AesGcm.cipher(key.length), key, null))
+  /** A message begins, under this key, of 16 or 32 bytes, and with this prefix of its nonces. */
+  def begin(key: Array[Byte], prefix: Array[Byte]): Unit = {
+    checkOpen()
+    val cipher = AesGcm.cipher(key.length)
+    check(
+      if (encrypts) LibCrypto.EVP_EncryptInit_ex(context, cipher, 0, key, null)
+      else LibCrypto.EVP_DecryptInit_ex(context, cipher, 0, key, null)
+    )
+    nonce.clear()
+    nonce.put(prefix): Unit
+  }
 
-  /** What follows is a text of its own. */
-  def segment(nonce: Array[Byte]): Unit = check(init(0, null, nonce))
-
-  private def init(cipher: Long, key: Array[Byte], nonce: Array[Byte]): Int = {
-    if (context == 0) throw new IOException("the connection's cipher has been closed")
-    if (encrypts) LibCrypto.EVP_EncryptInit_ex(context, cipher, 0, key, nonce)
-    else LibCrypto.EVP_DecryptInit_ex(context, cipher, 0, key, nonce)
+  /** The message's segment of this number begins, a text of its own. */
+  def segment(number: Int, last: Boolean): Unit = {
+    checkOpen()
+    nonce.putInt(GcmFormat.PrefixBytes, number).put(GcmFormat.NonceBytes - 1, (if (last) 1 else 0).toByte)
+    check(
+      if (encrypts) LibCrypto.EVP_EncryptInit_ex(context, 0L, 0L, 0L, nonceAt)
+      else LibCrypto.EVP_DecryptInit_ex(context, 0L, 0L, 0L, nonceAt)
+    )
   }
 
   /** More of the text, from one address to another or to the same. */
   def apply(source: Long, target: Long, bytes: Int): Unit = {
-    if (context == 0) throw new IOException("the connection's cipher has been closed")
+    checkOpen()
     check(
       if (encrypts) LibCrypto.EVP_EncryptUpdate(context, target, scratchAt, source, bytes)
       else LibCrypto.EVP_DecryptUpdate(context, target, scratchAt, source, bytes)
@@ -101,6 +111,9 @@ private[push] final class AesGcm(encrypts: Boolean) extends AutoCloseable {
     check(LibCrypto.EVP_CIPHER_CTX_ctrl(context, AesGcm.SetTag, GcmFormat.TagBytes, tag))
     LibCrypto.EVP_DecryptFinal_ex(context, scratchAt, scratchAt) == 1
   }
+
+  private def checkOpen(): Unit =
+    if (context == 0) throw new IOException("the connection's cipher has been closed")
 
   private def check(result: Int): Unit =
     if (result != 1) throw new IOException("OpenSSL refused to encrypt: the cipher's state is unknown")

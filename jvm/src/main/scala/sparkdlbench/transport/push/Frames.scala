@@ -196,6 +196,18 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
     lent
   }
 
+  /**
+   * The same for bytes of which it is known how many there are, but not yet whether they are what was sent: where they may be put
+   * before the next `accept` gets them, or nobody does. Null where not all of them belong to one large message.
+   */
+  def lend(bytes: Int): ByteBuffer = {
+    lent =
+      if (inFrame && laneId >= 0 && target.isDirect && bytes >= FrameReader.LeastLentBytes && bytes <= windowLeft)
+        within(target, math.min(left, bytes), bytes)
+      else null
+    lent
+  }
+
   private def within(place: ByteBuffer, wanted: Int, least: Int): ByteBuffer = {
     val most = math.min(wanted.toLong, windowLeft).toInt
     if (most >= least) place.slice(place.position(), most) else null

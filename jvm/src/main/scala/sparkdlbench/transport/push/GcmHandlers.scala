@@ -1,6 +1,6 @@
 package sparkdlbench.transport.push
 
-import io.netty.buffer.ByteBuf
+import io.netty.buffer.{ByteBuf, Unpooled}
 import io.netty.channel._
 
 import java.io.IOException
@@ -31,7 +31,6 @@ final class GcmEncryption(key: Array[Byte]) extends GatheredEncryption {
     // Of the message that is being written.
     private var inMessage = 0L
     private var segment = 0
-    private var prefix = Array.emptyByteArray
 
     protected def encrypt(source: Long, target: Long, bytes: Int): Unit = cipher(source, target, bytes)
 
@@ -39,7 +38,7 @@ final class GcmEncryption(key: Array[Byte]) extends GatheredEncryption {
       while (left > 0 && piece.remaining >= LengthBytes + headerBytes(key) + SegmentBytes) {
         if (inMessage == 0) begin(piece)
         val bytes = math.min(inMessage, PlainBytes.toLong).toInt
-        cipher.segment(nonce(prefix, segment, last = bytes == inMessage))
+        cipher.segment(segment, last = bytes == inMessage)
         take(bytes)
         cipher.seal(pieceAt + piece.position())
         piece.position(piece.position() + TagBytes)
@@ -53,8 +52,8 @@ final class GcmEncryption(key: Array[Byte]) extends GatheredEncryption {
       segment = 0
       val length = ByteBuffer.allocate(LengthBytes).putLong(messageBytes(inMessage, key)).array
       val salt = GcmEncryption.random(key.length)
-      prefix = GcmEncryption.random(PrefixBytes)
-      cipher.begin(GcmFormat.key(key, salt, length))
+      val prefix = GcmEncryption.random(PrefixBytes)
+      cipher.begin(GcmFormat.key(key, salt, length), prefix)
       piece.put(length).put(headerBytes(key).toByte).put(salt).put(prefix): Unit
     }
   }
@@ -73,91 +72,132 @@ private object GcmEncryption {
  * Decrypts what a connection reads, from the beginning of a message on (`GcmFormat`). Nothing is passed on before its tag has been checked; after
  * one that is wrong, nothing any more.
  *
+ * Segments do not lie one behind the other as their texts do. So they are read to an inbox (`lend`) that stays in a core's cache, and each
+ * is decrypted from there to where its text belongs.
+ *
  * @param key
  *   of the connection
+ * @param place
+ *   where so many bytes of text may be put that are the next to be passed on, if they are (`FrameReader.lend`); null where there is none
  */
-final class GcmDecryption(key: Array[Byte]) extends ChannelInboundHandlerAdapter {
+final class GcmDecryption(key: Array[Byte], place: Int => ByteBuffer) extends ChannelInboundHandlerAdapter {
   import GcmFormat._
   private val cipher = new AesGcm(encrypts = false)
-  private val head = ByteBuffer.allocate(LengthBytes + headerBytes(key))
+  private val beginBytes = LengthBytes + headerBytes(key)
+  private val inbox = ByteBuffer.allocateDirect(GcmDecryption.SegmentsAtOnce * SegmentBytes + 2 * beginBytes)
+  private val inboxAt = OpenSsl.addressOf(inbox)
 
-  /** Of a segment what has been read; those that arrive whole are decrypted from where they lie. */
-  private val begun = ByteBuffer.allocateDirect(SegmentBytes)
-  private val begunAt = OpenSsl.addressOf(begun)
+  /** Of the inbox, what has been read and not been decrypted. */
+  private var start, end = 0
 
   // Of the message under way.
   private var left = 0L
   private var segment = 0
-  private var prefix = Array.emptyByteArray
-  private var isBroken = false
+  private var isOver = false
+
+  /**
+   * Where the network may put the next bytes itself; what it puts there has to be what the next `channelRead` gets. Null where
+   * nothing is decrypted any more.
+   */
+  def lend(): ByteBuffer = if (isOver) null
+  else {
+    makeRoom()
+    inbox.slice(end, math.min(inbox.capacity - end, wanted))
+  }
+
+  /** No more than whole segments, so that none has to be moved, and the beginning of the next message. */
+  private def wanted: Int = {
+    val most = GcmDecryption.SegmentsAtOnce * SegmentBytes
+    val due = if (left == 0) beginBytes + most else if (left <= most) left.toInt + beginBytes else most
+    due - (end - start)
+  }
+
+  private def makeRoom(): Unit =
+    if (start == end) { start = 0; end = 0 }
+    else if (inbox.capacity - start < beginBytes + SegmentBytes) {
+      inbox.slice(0, end - start).put(inbox.slice(start, end - start))
+      end -= start
+      start = 0
+    }
 
   override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = message match {
     case bytes: ByteBuf =>
-      val plain = context.alloc().directBuffer(bytes.readableBytes + begun.position())
       try {
-        if (isBroken) throw new IOException("the connection was given up before")
-        while (bytes.isReadable) if (left == 0) begin(bytes) else decrypt(bytes, plain)
-      } catch { case error: Throwable => isBroken = true; plain.release(); throw error }
+        if (isOver) throw new IOException("the connection was given up before")
+        if (OpenSsl.addressOf(bytes) == inboxAt + end) {
+          end += bytes.readableBytes
+          decrypt(context)
+        } else
+          while (bytes.isReadable && !isOver) {
+            makeRoom()
+            val now = math.min(bytes.readableBytes, inbox.capacity - end)
+            bytes.readBytes(inbox.slice(end, now))
+            end += now
+            decrypt(context)
+          }
+      } catch { case error: Throwable => isOver = true; throw error }
       finally bytes.release(): Unit
-      if (plain.isReadable) context.fireChannelRead(plain): Unit else plain.release(): Unit
     case other => context.fireChannelRead(other): Unit
   }
 
-  private def begin(bytes: ByteBuf): Unit = {
-    val now = math.min(bytes.readableBytes, head.remaining)
-    bytes.readBytes(head.slice(head.position(), now))
-    head.position(head.position() + now)
-    if (!head.hasRemaining) {
-      head.flip()
-      val length = new Array[Byte](LengthBytes)
-      head.get(length)
-      val stated = ByteBuffer.wrap(length).getLong()
-      val headerLength = head.get()
-      if (stated <= head.capacity + TagBytes || headerLength != headerBytes(key))
-        throw new IOException(
-          s"a message that is encrypted by AES-GCM states $stated bytes and a header of $headerLength"
-        )
-      left = stated - head.capacity
-      val salt = new Array[Byte](key.length)
-      prefix = new Array[Byte](PrefixBytes)
-      head.get(salt).get(prefix)
-      head.clear()
-      segment = 0
-      cipher.begin(GcmFormat.key(key, salt, length))
-    }
-  }
-
-  private def decrypt(bytes: ByteBuf, plain: ByteBuf): Unit = {
-    val whole = math.min(left, SegmentBytes.toLong).toInt
-    val source = OpenSsl.addressOf(bytes)
-    if (begun.position() == 0 && bytes.readableBytes >= whole && source != 0) {
-      open(source, whole, plain)
-      bytes.skipBytes(whole): Unit
-    } else {
-      val now = math.min(bytes.readableBytes, whole - begun.position())
-      bytes.readBytes(begun.slice(begun.position(), now))
-      begun.position(begun.position() + now)
-      if (begun.position() == whole) {
-        open(begunAt, whole, plain)
-        begun.clear(): Unit
+  /** What has been read so far, as far as it is whole. */
+  private def decrypt(context: ChannelHandlerContext): Unit = {
+    var isWhole = true
+    while (isWhole && !isOver) {
+      val next = if (left == 0) beginBytes else math.min(left, SegmentBytes.toLong).toInt
+      isWhole = end - start >= next
+      if (isWhole) {
+        val at = start
+        start += next
+        if (left == 0) begin(at) else context.fireChannelRead(opened(context, at, next)): Unit
       }
     }
   }
 
-  private def open(source: Long, whole: Int, plain: ByteBuf): Unit = {
-    val bytes = whole - TagBytes
-    if (bytes <= 0) throw new IOException(s"a segment that is encrypted by AES-GCM has $whole bytes")
-    plain.ensureWritable(bytes)
-    cipher.segment(nonce(prefix, segment, last = left == whole))
-    cipher(source, plain.memoryAddress + plain.writerIndex, bytes)
-    if (!cipher.isGenuine(source + bytes))
+  private def begin(at: Int): Unit = {
+    val head = inbox.slice(at, beginBytes)
+    val length = new Array[Byte](LengthBytes)
+    head.get(length)
+    val stated = ByteBuffer.wrap(length).getLong()
+    val headerLength = head.get()
+    if (stated <= beginBytes + TagBytes || headerLength != headerBytes(key))
       throw new IOException(
-        "bytes that were encrypted by AES-GCM were changed on their way: the connection is given up"
+        s"a message that is encrypted by AES-GCM states $stated bytes and a header of $headerLength"
       )
-    plain.writerIndex(plain.writerIndex + bytes)
-    left -= whole
-    segment += 1
+    left = stated - beginBytes
+    segment = 0
+    val salt = new Array[Byte](key.length)
+    val prefix = new Array[Byte](PrefixBytes)
+    head.get(salt).get(prefix)
+    cipher.begin(GcmFormat.key(key, salt, length), prefix)
   }
 
-  override def handlerRemoved(context: ChannelHandlerContext): Unit = cipher.close()
+  /** The text of the segment that lies there. */
+  private def opened(context: ChannelHandlerContext, at: Int, whole: Int): ByteBuf = {
+    val bytes = whole - TagBytes
+    if (bytes <= 0) throw new IOException(s"a segment that is encrypted by AES-GCM has $whole bytes")
+    val lent = place(bytes)
+    val text = if (lent == null) context.alloc().directBuffer(bytes) else Unpooled.wrappedBuffer(lent)
+    try {
+      text.clear().writerIndex(bytes)
+      cipher.segment(segment, last = left == whole)
+      cipher(inboxAt + at, OpenSsl.addressOf(text), bytes)
+      if (!cipher.isGenuine(inboxAt + at + bytes))
+        throw new IOException(
+          "bytes that were encrypted by AES-GCM were changed on their way: the connection is given up"
+        )
+    } catch { case error: Throwable => text.release(); throw error }
+    left -= whole
+    segment += 1
+    text
+  }
+
+  override def handlerRemoved(context: ChannelHandlerContext): Unit = {
+    isOver = true
+    cipher.close()
+  }
+}
+
+private object GcmDecryption {
+  val SegmentsAtOnce = 4
 }

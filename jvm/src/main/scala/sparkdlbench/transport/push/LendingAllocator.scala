@@ -5,14 +5,16 @@ import io.netty.buffer.{ByteBuf, ByteBufAllocator, Unpooled}
 import io.netty.channel.{AdaptiveRecvByteBufAllocator, RecvByteBufAllocator}
 import io.netty.util.UncheckedBooleanSupplier
 
+import java.nio.ByteBuffer
+
 /**
- * Where a connection's bytes are read to: the place that the stream under way lends (`FrameReader.lend`), so that nobody has
- * to copy them from there, else a buffer of Netty's own.
+ * Where a connection's bytes are read to: the place that is lent for them, such as the stream under way does
+ * (`FrameReader.lend`), so that nobody has to copy them from there, else a buffer of Netty's own.
  *
- * @param reader
- *   of the stream under way, null where there is none; asked by the connection's event loop alone
+ * @param lend
+ *   a place for the next bytes, null where there is none; asked by the connection's event loop alone
  */
-final class LendingAllocator(reader: () => FrameReader) extends RecvByteBufAllocator {
+final class LendingAllocator(lend: () => ByteBuffer) extends RecvByteBufAllocator {
   private val usual = new AdaptiveRecvByteBufAllocator
   usual.maxMessagesPerRead(LendingAllocator.ReadsAtOnce)
 
@@ -24,8 +26,7 @@ final class LendingAllocator(reader: () => FrameReader) extends RecvByteBufAlloc
       with RecvByteBufAllocator.ExtendedHandle {
 
     override def allocate(buffers: ByteBufAllocator): ByteBuf = {
-      val stream = reader()
-      val memory = if (stream == null) null else stream.lend()
+      val memory = lend()
       if (memory == null) super.allocate(buffers) else Unpooled.wrappedBuffer(memory).clear()
     }
 

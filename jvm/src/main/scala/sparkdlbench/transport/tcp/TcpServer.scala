@@ -7,6 +7,7 @@ import org.apache.spark.internal.Logging
 import sparkdlbench.common.RunFailedException
 import sparkdlbench.transport.push.{FrameReader, LendingAllocator, Mailbox}
 
+import java.nio.ByteBuffer
 import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.{AtomicInteger, AtomicLong}
 import scala.jdk.CollectionConverters._
@@ -62,7 +63,7 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
         timer.cancel(false); entry.leave()
       }
       // Netty asks for it once, at the first read.
-      if (tls.isEmpty) channel.config().setRecvByteBufAllocator(new LendingAllocator(() => entry.reader))
+      if (tls.isEmpty) channel.config().setRecvByteBufAllocator(new LendingAllocator(() => entry.lend()))
       tls.foreach(pair => channel.pipeline().addLast(pair.server(channel.alloc())))
       channel.pipeline().addLast(entry)
     }
@@ -81,7 +82,10 @@ private[tcp] final class TcpServer(rank: Int, handshake: Handshake, expected: ()
     private var waiting = true
 
     /** Of the stream's frames; null until the peer has proved who it is. */
-    var reader: FrameReader = _
+    private var reader: FrameReader = _
+
+    /** Where its next bytes belong; null where nothing is lent. */
+    def lend(): ByteBuffer = if (reader == null) null else reader.lend()
 
     def late(channel: Channel): Unit =
       if (waiting) refuse(channel, s"it gave no proof within ${TcpServer.HandshakeMillis} ms")

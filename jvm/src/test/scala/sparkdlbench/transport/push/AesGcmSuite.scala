@@ -2,7 +2,7 @@ package sparkdlbench.transport.push
 
 import io.netty.buffer.{ByteBuf, Unpooled}
 import io.netty.channel.embedded.EmbeddedChannel
-import io.netty.channel.{ChannelHandlerContext, ChannelOutboundHandlerAdapter, ChannelPromise, FileRegion}
+import io.netty.channel._
 import org.scalatest.funsuite.AnyFunSuite
 
 import java.io.{ByteArrayOutputStream, IOException}
@@ -161,7 +161,7 @@ class AesGcmSuite extends AnyFunSuite {
       val key = bytes(keyBytes)
       val texts = (if (piece < 1000) Seq(1, 100) else Seq(1, 32752, 32753, 700000)).map(bytes)
       val wire = texts.flatMap(message(key, _)).toArray
-      val channel = new EmbeddedChannel(new GcmDecryption(key))
+      val channel = new EmbeddedChannel(new GcmDecryption(key, _ => null))
       wire.grouped(piece).zipWithIndex.foreach { case (some, index) =>
         channel.writeInbound(if (index % 3 == 2) Unpooled.wrappedBuffer(some) else direct(some))
       }
@@ -178,7 +178,7 @@ class AesGcmSuite extends AnyFunSuite {
     for (at <- changed) {
       val wire = good.clone()
       wire(at) = (wire(at) ^ 1).toByte
-      val channel = new EmbeddedChannel(new GcmDecryption(key))
+      val channel = new EmbeddedChannel(new GcmDecryption(key, _ => null))
       val failed =
         try { wire.grouped(50000).foreach(some => channel.writeInbound(direct(some))); false }
         catch { case _: IOException => true }
@@ -191,7 +191,7 @@ class AesGcmSuite extends AnyFunSuite {
     // The second segment in place of the first.
     val header = 8 + 1 + 16 + 7
     val moved = good.take(header) ++ good.slice(header + 32768, header + 2 * 32768) ++ good.drop(header + 32768)
-    val channel = new EmbeddedChannel(new GcmDecryption(key))
+    val channel = new EmbeddedChannel(new GcmDecryption(key, _ => null))
     intercept[IOException](channel.writeInbound(direct(moved)))
     assert(decrypted(channel).isEmpty)
   }
@@ -200,9 +200,100 @@ class AesGcmSuite extends AnyFunSuite {
     needsOpenSsl()
     val key = bytes(16)
     for (length <- Seq(0L, -1L, 32L, 47L, 48L, Long.MinValue)) {
-      val channel = new EmbeddedChannel(new GcmDecryption(key))
+      val channel = new EmbeddedChannel(new GcmDecryption(key, _ => null))
       val wire = ByteBuffer.allocate(32).putLong(length).put(24.toByte).put(bytes(23)).array
       assert(intercept[IOException](channel.writeInbound(direct(wire))).getMessage.contains("states"), length.toString)
     }
+  }
+
+  /**
+   * As a network does with a connection: into what is lent for its bytes, as much as there is at once.
+   *
+   * @return
+   *   whether all of it was taken
+   */
+  private def arrive(channel: EmbeddedChannel, wire: Array[Byte], least: Int): Boolean = {
+    val stream = ByteBuffer.wrap(wire)
+    try {
+      while (stream.hasRemaining) {
+        val lent = channel.pipeline().get(classOf[GcmDecryption]).lend()
+        val most = math.min(lent.remaining, stream.remaining)
+        val some = if (random.nextInt(3) == 0) most else math.min(most, least + random.nextInt(40000))
+        lent.put(stream.slice(stream.position(), some)).flip()
+        stream.position(stream.position() + some)
+        channel.writeInbound(Unpooled.wrappedBuffer(lent))
+      }
+      true
+    } catch { case _: IOException => false }
+  }
+
+  test("what was read to the inbox is decrypted to where it belongs, segment by segment") {
+    needsOpenSsl()
+    for (keyBytes <- Seq(16, 32); least <- Seq(1, 1000, 200000); _ <- 1 to 3) {
+      val key = bytes(keyBytes)
+      val texts = Seq(1, 32752, 32753, 4 * 32752, 900000, 40, 1300000).map(bytes)
+      val target = ByteBuffer.allocateDirect(texts.map(_.length).sum)
+      var placed = 0
+      val channel =
+        new EmbeddedChannel(new GcmDecryption(key, count => if (count == 32752) target.slice().limit(count) else null))
+      channel
+        .pipeline()
+        .addLast(new ChannelInboundHandlerAdapter {
+          override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
+            val text = message.asInstanceOf[ByteBuf]
+            val count = text.readableBytes
+            if (count == 32752) { // lies where it was put, and what follows is put behind it
+              assert(OpenSsl.addressOf(text) == OpenSsl.addressOf(target.slice()))
+              placed += 1
+            } else target.duplicate().put(array(text))
+            target.position(target.position() + count)
+            text.release(): Unit
+          }
+        })
+      assert(arrive(channel, texts.flatMap(message(key, _)).toArray, least))
+      val whole = new Array[Byte](target.capacity)
+      target.clear().get(whole)
+      assert(!target.hasRemaining && whole.sameElements(texts.flatten))
+      assert(placed == texts.map(_.length / 32752).sum)
+    }
+  }
+
+  test("of a segment that was changed nothing is passed on, wherever it was put, and the inbox takes no more") {
+    needsOpenSsl()
+    val key = bytes(16)
+    val wire = message(key, bytes(300000))
+    wire(2 * 32768 + 5000) = (wire(2 * 32768 + 5000) ^ 1).toByte
+    var passed = 0
+    val channel = new EmbeddedChannel(new GcmDecryption(key, ByteBuffer.allocateDirect(_)))
+    channel
+      .pipeline()
+      .addLast(new ChannelInboundHandlerAdapter {
+        override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
+          passed += 1
+          message.asInstanceOf[ByteBuf].release(): Unit
+        }
+      })
+    assert(!arrive(channel, wire, 1000) && passed == 2)
+    assert(channel.pipeline().get(classOf[GcmDecryption]).lend() == null)
+    intercept[IOException](channel.writeInbound(direct(message(key, bytes(10)))))
+    assert(passed == 2)
+  }
+
+  test("a handler that leaves in the middle of what was read ends it") {
+    needsOpenSsl()
+    val key = bytes(16)
+    var passed = 0
+    val channel = new EmbeddedChannel(new GcmDecryption(key, _ => null))
+    channel
+      .pipeline()
+      .addLast(new ChannelInboundHandlerAdapter {
+        override def channelRead(context: ChannelHandlerContext, message: AnyRef): Unit = {
+          passed += 1
+          message.asInstanceOf[ByteBuf].release()
+          channel.pipeline().remove(classOf[GcmDecryption]): Unit
+        }
+      })
+    channel.writeInbound(direct(message(key, bytes(1 << 20))))
+    assert(passed == 1)
   }
 }

@@ -108,6 +108,40 @@ class FramesSuite extends AnyFunSuite {
     }
   }
 
+  test("for bytes that are counted beforehand a place is lent where all of them belong to one message of the upload") {
+    val random = new Random(5)
+    val large = lane.copy(capacity = 300000)
+    val mailbox = Mailbox.open(random.nextLong() & Long.MaxValue, rank = 0)
+    try {
+      val slots = LaneSlots.allocate(large, None)
+      mailbox.register(slots)
+      val reader = mailbox.reader(1)
+      val message = Array.fill(250000)(random.nextInt().toByte)
+      val stream = ByteBuffer.wrap(frame(large.id, 0L, message))
+      reader.beginUpload()
+      assert(reader.lend(20000) == null)
+      reader.accept(stream.slice(0, 50000))
+      stream.position(50000)
+      var placed = 0
+      for (wanted <- Seq(20000, 100, 60000, 30000)) {
+        val memory = reader.lend(wanted)
+        val piece = stream.slice(stream.position(), wanted)
+        stream.position(stream.position() + wanted)
+        if (memory == null) reader.accept(piece)
+        else {
+          assert(memory.remaining == wanted)
+          placed += 1
+          reader.accept(memory.put(piece).flip())
+        }
+      }
+      assert(placed == 3 && !slots.hasArrived(0L))
+      assert(reader.lend(stream.remaining + 1) == null) // the message's end and what follows
+      reader.accept(stream.slice(stream.position(), stream.remaining))
+      assert(slots.hasArrived(0L) && bytes(slots.view(0L)) == message.toSeq)
+      assert(reader.lend(20000) == null)
+    } finally mailbox.close()
+  }
+
   test("what the network puts in place is the same message, across the uploads' ends") {
     val random = new Random(4)
     val large = lane.copy(capacity = 300000)

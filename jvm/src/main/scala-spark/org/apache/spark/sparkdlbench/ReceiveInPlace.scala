@@ -11,7 +11,7 @@ import org.apache.spark.network.BlockTransferService
 import org.apache.spark.network.netty.NettyBlockTransferService
 import org.apache.spark.network.server.TransportServer
 import org.apache.spark.network.util.IOMode
-import sparkdlbench.transport.push.{Cipher, CtrDecryption, FrameReader, LendingAllocator}
+import sparkdlbench.transport.push.{Cipher, CtrDecryption, FrameReader, GcmDecryption, LendingAllocator}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -83,6 +83,7 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
   /** One accepted connection. Its methods are called by the connection's event loop alone. */
   final class Connection(val channel: Channel) extends ChannelInboundHandlerAdapter {
     private var reader: FrameReader = _
+    private var decryption: GcmDecryption = _
     private var decryptedBytes = 0L
     private var isToDecrypt = false
 
@@ -97,7 +98,12 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
       if (isFirst) reader = stream
     }
 
-    private def decrypts(): Boolean = SparkCiphers.decrypt(channel, decryptedBytes)
+    private def decrypts(): Boolean = {
+      val place = (bytes: Int) => if (reader == null) null else reader.lend(bytes)
+      val done = SparkCiphers.decrypt(channel, decryptedBytes, place)
+      decryption = channel.pipeline().get(classOf[GcmDecryption])
+      done
+    }
 
     /** Nothing that has arrived is being decrypted now. */
     override def channelReadComplete(context: ChannelHandlerContext): Unit = {
@@ -105,10 +111,10 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
       context.fireChannelReadComplete(): Unit
     }
 
-    /** Whether bytes are where the allocator had them read to, as they were sent. */
+    /** Whether bytes are where the allocator had them read to, or where the decryption put them, as they were sent. */
     private def isFirst: Boolean =
       channel.pipeline().asScala.map(_.getValue).takeWhile(_ ne this).forall {
-        case _: CtrDecryption => true
+        case _: CtrDecryption | _: GcmDecryption => true
         case other => !other.isInstanceOf[ChannelInboundHandler]
       }
 
@@ -124,6 +130,8 @@ private[sparkdlbench] object ReceiveInPlace extends Logging {
       finally handling.remove()
     }
 
-    val allocator: RecvByteBufAllocator = new LendingAllocator(() => reader)
+    val allocator: RecvByteBufAllocator = new LendingAllocator(() =>
+      if (decryption != null) decryption.lend() else if (reader != null) reader.lend() else null
+    )
   }
 }

@@ -53,10 +53,12 @@ private[sparkdlbench] object SparkCiphers {
    *
    * @param position
    *   bytes that Spark has decrypted so far
+   * @param place
+   *   where texts whose lengths are known may be put (`GcmDecryption`)
    * @return
    *   false where it has to be asked again after a later read: who has begun a message of AES-GCM decrypts it to its end
    */
-  def decrypt(channel: Channel, position: Long): Boolean = OpenSsl.library.isLeft || {
+  def decrypt(channel: Channel, position: Long, place: Int => ByteBuffer): Boolean = OpenSsl.library.isLeft || {
     find(channel, Ctr, "DecryptionHandler").foreach { found =>
       val stream = of[CryptoInputStream](found.getValue, "cis")
       val ours = continuing(stream, classOf[CryptoInputStream], position)
@@ -66,7 +68,7 @@ private[sparkdlbench] object SparkCiphers {
       val theirs = found.getValue
       val isBetween =
         of[Long](theirs, "expectedLength") < 0 && of[ByteBuffer](theirs, "expectedLengthBuffer").position() == 0
-      if (isBetween) channel.pipeline().replace(found.getKey, found.getKey, new GcmDecryption(gcmKey(theirs)))
+      if (isBetween) channel.pipeline().replace(found.getKey, found.getKey, new GcmDecryption(gcmKey(theirs), place))
       isBetween
     }
   }

@@ -28,7 +28,7 @@ TRANSPORT = "block-stream"
 LONG, SHORT = 814_090, 1
 NET = models.net_of("resnet-18")
 # Of Spark's own ways of encrypting; gloo beside them has none, and sends plain text.
-ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS)
+ENCRYPTIONS = ("crypto", "crypto-gcm", encryption.TLS, encryption.TLS_OPENSSL)
 # Of the issue that asked for the backend: milliseconds that Python may add to the JVM's own all-reduce.
 MOST_ABOVE_MS = 0.3
 _ROWS = {
@@ -55,7 +55,7 @@ class TorchPlan:
     short_samples: int = 2000
     mlp_warmup: int = 1000
     mlp_steps: int = 1000
-    net_warmup: int = 10
+    net_warmup: int = 60
     net_steps: int = 30
 
     def groups(self, specification: str, shared: Options) -> list[list[Contestant]]:
@@ -136,7 +136,7 @@ def _rows(_context: click.Context, _parameter: click.Parameter, given: str) -> t
 @click.option("--short-samples", type=click.IntRange(3), default=2000, show_default=True, help="Of one value.")
 @click.option("--mlp-warmup", type=click.IntRange(0), default=1000, show_default=True, help="Steps of the MLP.")
 @click.option("--mlp-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the MLP.")
-@click.option("--net-warmup", type=click.IntRange(0), default=10, show_default=True, help=f"Steps of {NET.name}.")
+@click.option("--net-warmup", type=click.IntRange(0), default=60, show_default=True, help=f"Steps of {NET.name}.")
 @click.option("--net-steps", type=click.IntRange(3), default=30, show_default=True, help=f"Steps of {NET.name}.")
 @options
 def command(shared: Options, rows: tuple[str, ...], **counts: int) -> None:

@@ -16,7 +16,7 @@ import sparkdlbench.common.RunFailedException
  *
  * @param inbox
  *   number of the receiver's mailbox: 63 bits of a digest of the attempt's id and of a secret. Only the ranks of the group
- *   learn it, so whoever else may connect to the executor (another attempt's ranks, any client of the session) has no
+ *   learn it, so others that may connect to the executor (another attempt's ranks, any client of the session) have no
  *   stream by which to disturb this one
  * @param from
  *   below 32,768
@@ -190,7 +190,7 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
    */
   def lend(): ByteBuffer = {
     lent = if (inFrame) {
-      if (laneId >= 0 && target.isDirect) within(target, left, FrameReader.LeastLentBytes) else null
+      if (canLend) within(target, left, FrameReader.LeastLentBytes) else null
     } else if (lastWasLarge) within(header, header.remaining, 1)
     else null
     lent
@@ -201,12 +201,13 @@ final class FrameReader(mailbox: Mailbox, from: Int) {
    * before the next `accept` gets them, or nobody does. Null where not all of them belong to one large message.
    */
   def lend(bytes: Int): ByteBuffer = {
-    lent =
-      if (inFrame && laneId >= 0 && target.isDirect && bytes >= FrameReader.LeastLentBytes && bytes <= windowLeft)
-        within(target, math.min(left, bytes), bytes)
-      else null
+    val mayLend = inFrame && canLend && bytes >= FrameReader.LeastLentBytes && bytes <= left
+    lent = if (mayLend) within(target, bytes, bytes) else null
     lent
   }
+
+  /** Of the frame under way. */
+  private def canLend: Boolean = laneId >= 0 && target.isDirect
 
   private def within(place: ByteBuffer, wanted: Int, least: Int): ByteBuffer = {
     val most = math.min(wanted.toLong, windowLeft).toInt

@@ -12,9 +12,11 @@ class FramesSuite extends AnyFunSuite {
 
   private val lane = Lane(3, from = 1, to = 0, capacity = 1000)
 
-  private def withMailbox[T](body: (Mailbox, LaneSlots) => T): T = {
+  private def withMailbox[T](body: (Mailbox, LaneSlots) => T): T = withLane(lane)(body)
+
+  private def withLane[T](opened: Lane)(body: (Mailbox, LaneSlots) => T): T = {
     val mailbox = Mailbox.open(Random.nextLong() & Long.MaxValue, rank = 0)
-    val slots = LaneSlots.allocate(lane, None)
+    val slots = LaneSlots.allocate(opened, None)
     mailbox.register(slots)
     try body(mailbox, slots)
     finally mailbox.close()
@@ -108,13 +110,10 @@ class FramesSuite extends AnyFunSuite {
     }
   }
 
-  test("for bytes that are counted beforehand a place is lent where all of them belong to one message of the upload") {
+  test("for a known number of bytes a place is lent where all of them belong to one message of the upload") {
     val random = new Random(5)
     val large = lane.copy(capacity = 300000)
-    val mailbox = Mailbox.open(random.nextLong() & Long.MaxValue, rank = 0)
-    try {
-      val slots = LaneSlots.allocate(large, None)
-      mailbox.register(slots)
+    withLane(large) { (mailbox, slots) =>
       val reader = mailbox.reader(1)
       val message = Array.fill(250000)(random.nextInt().toByte)
       val stream = ByteBuffer.wrap(frame(large.id, 0L, message))
@@ -139,16 +138,13 @@ class FramesSuite extends AnyFunSuite {
       reader.accept(stream.slice(stream.position(), stream.remaining))
       assert(slots.hasArrived(0L) && bytes(slots.view(0L)) == message.toSeq)
       assert(reader.lend(20000) == null)
-    } finally mailbox.close()
+    }
   }
 
   test("what the network puts in place is the same message, across the uploads' ends") {
     val random = new Random(4)
     val large = lane.copy(capacity = 300000)
-    val mailbox = Mailbox.open(random.nextLong() & Long.MaxValue, rank = 0)
-    try {
-      val slots = LaneSlots.allocate(large, None)
-      mailbox.register(slots)
+    withLane(large) { (mailbox, slots) =>
       val reader = mailbox.reader(1)
       val messages = Seq.fill(9)(Array.fill(100000 + random.nextInt(200000))(random.nextInt().toByte))
       val frames =
@@ -172,7 +168,7 @@ class FramesSuite extends AnyFunSuite {
       val share = (FrameReader.inPlaceBytes.sum - before).toDouble / whole.length
       assert(share > 0.6, share)
       assert(next == messages.size)
-    } finally mailbox.close()
+    }
   }
 
   test("an upload that ends early fails the receiver") {

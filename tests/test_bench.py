@@ -39,7 +39,7 @@ from sparkdl_bench.bench.collective import Taken, Way
 from sparkdl_bench.bench.killable_run import RunHungError, same
 from sparkdl_bench.bench.net import Failed, NetPlan, Skipped
 from sparkdl_bench.bench.store import ResultFile, Trial
-from sparkdl_bench.bench.suite import Options
+from sparkdl_bench.bench.suite import Options, contestants_of, rows_named
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.commands.bench import command as bench_command
 from sparkdl_bench.config import load_run_file
@@ -274,6 +274,28 @@ class TestContestants:
         assert compared <= measured
         assert measured - compared == {f"{net.name}-openblas-2" for net in models.NETS}
 
+    def test_a_part_of_the_train_suite_measures_what_its_rows_name(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        rows = rows_named("512.*host-local$", train.COMPARISONS)
+        assert [each.title for each in rows] == ["batch 512, 2 × 1 core, host-local"]
+        groups = contestants_of(rows, train.TrainPlan().groups(shared))
+        assert [[each.name for each in group] for group in groups] == [["block-stream-local-512", "pytorch-2-512"]]
+        assert rows_named("", train.COMPARISONS) == list(train.COMPARISONS)
+        with pytest.raises(ConfigurationError, match=r"No row has 'batch 513' in its title.*batch 512, 2 × 1 core"):
+            rows_named("batch 513", train.COMPARISONS)
+
+    def test_the_models_suite_can_do_with_one_matrix_library(self, tmp_path: Path) -> None:
+        shared = Options(resume=False, trials=5, data_path="", peers_dir=tmp_path, results=tmp_path, timeout_s=1)
+        nets = models.chosen("lenet,mlp")
+        groups = models.groups(nets, {net.name: "{}" for net in nets}, shared, ["mkl"])
+        assert [each.name for each in groups[0]] == [
+            *("lenet-mkl-1", "lenet-mkl-2", "lenet-pytorch", "lenet-pytorch-2", "lenet-pytorch-ddp")
+        ]
+        left_out = set(models.comparisons(nets)) - set(models.comparisons(nets, ["mkl"]))
+        assert {(each.ours, each.theirs) for each in left_out} == {
+            (f"{net.name}-mkl-1", f"{net.name}-openblas-1") for net in nets
+        }
+
     def test_the_perceptrons_are_those_of_the_comparisons(self, tmp_path: Path) -> None:
         found = {}
         for name in ("mlp", "mlp-small", "mlp-cifar"):
@@ -325,20 +347,20 @@ class TestContestants:
         assert row.split("│")[2:5] == [" 3.00 ", "    2.00 ", " 0.50 "]
 
     def test_the_net_suite_measures_what_it_compares(self) -> None:
-        for comparisons in (net_suite.COMPARISONS, net_suite.chosen("host-local")):
+        for comparisons in (net_suite.COMPARISONS, rows_named("host-local", net_suite.COMPARISONS)):
             measured = {net_suite._name(way) for way in net_suite._ways(comparisons)}
             assert {name for each in comparisons for name in (each.ours, each.theirs)} == measured
 
     def test_the_net_suite_measures_the_rows_that_are_named(self) -> None:
-        chosen = net_suite.chosen("host-local")
+        chosen = rows_named("host-local", net_suite.COMPARISONS)
         assert len(chosen) >= 3
         assert all("host-local" in each.title for each in chosen)
-        assert net_suite.chosen("") == net_suite.COMPARISONS
-        assert len(net_suite.chosen("host-local$")) == 2
+        assert rows_named("", net_suite.COMPARISONS) == net_suite.COMPARISONS
+        assert len(rows_named("host-local$", net_suite.COMPARISONS)) == 2
         with pytest.raises(ConfigurationError, match=r"'nosuch'.*3,200,000 values"):
-            net_suite.chosen("nosuch")
+            rows_named("nosuch", net_suite.COMPARISONS)
         with pytest.raises(ConfigurationError, match="no regular expression"):
-            net_suite.chosen("(")
+            rows_named("(", net_suite.COMPARISONS)
 
     @pytest.mark.parametrize("rows", [("long", "short", "mlp", "resnet-18"), ("mlp",)])
     def test_the_torch_suite_compares_what_it_measures(self, tmp_path: Path, rows: tuple[str, ...]) -> None:

@@ -123,13 +123,20 @@ def chosen(names: str) -> list[Net]:
     return [net_of(name) for name in wanted] or list(NETS)
 
 
-def groups(nets: Sequence[Net], specifications: dict[str, str], shared: Options) -> list[list[Contestant]]:
+def groups(
+    nets: Sequence[Net], specifications: dict[str, str], shared: Options, blas: Sequence[str] = BLAS
+) -> list[list[Contestant]]:
     """The contestants of each net, which take turns."""
-    return [[*_ours(net), *_pytorch(net, specifications[net.name], shared)] for net in nets]
+    return [[*_ours(net, blas), *_pytorch(net, specifications[net.name], shared)] for net in nets]
 
 
-def comparisons(nets: Sequence[Net]) -> list[Comparison]:
+def comparisons(nets: Sequence[Net], blas: Sequence[str] = BLAS) -> list[Comparison]:
     """Two workers are held against PyTorch with as many cores, by threads and by DDP; one thread is shown besides."""
+    left_out = [f"-{other}-" for other in BLAS if other not in blas]
+    return [each for each in _comparisons(nets) if not any(other in each.ours + each.theirs for other in left_out)]
+
+
+def _comparisons(nets: Sequence[Net]) -> list[Comparison]:
     return [
         Comparison(f"{net.name}, batch {net.batch}, 1 core", f"{net.name}-mkl-1", f"{net.name}-pytorch", TARGET)
         for net in nets
@@ -153,14 +160,14 @@ def specifications_of(nets: Sequence[Net]) -> dict[str, str]:
     return {net.name: json.dumps(api.model(net.model_settings, net.shape, net.classes)) for net in nets}
 
 
-def _ours(net: Net) -> list[Contestant]:
+def _ours(net: Net, blas: Sequence[str]) -> list[Contestant]:
     return [
         OursContestant(
-            f"{net.name}-{blas}-{workers}",
+            f"{net.name}-{library}-{workers}",
             net.case(workers),
-            {**_BASE, **net.settings, "engine.blas": blas},
+            {**_BASE, **net.settings, "engine.blas": library},
         )
-        for blas in BLAS
+        for library in blas
         for workers in (1, 2)
     ]
 
@@ -176,9 +183,12 @@ def _pytorch(net: Net, specification: str, shared: Options) -> list[Contestant]:
 
 @click.command(NAME)
 @click.option("--models", "names", default="", help="Nets to measure, separated by commas [default: all].")
+@click.option("--blas", type=click.Choice(BLAS), help="This matrix library alone [default: each].")
 @options
-def command(shared: Options, names: str) -> None:
+def command(shared: Options, names: str, blas: str | None) -> None:
     """A step of every model with each BLAS, one worker and two, beside PyTorch with as many cores."""
     nets = chosen(names)
-    plan = {"nets": [asdict(net) for net in nets]}
-    run_suite(NAME, plan, groups(nets, specifications_of(nets), shared), comparisons(nets), shared)
+    measured = (blas,) if blas else BLAS
+    plan = {"nets": [asdict(net) for net in nets], "blas": list(measured)}
+    contestants = groups(nets, specifications_of(nets), shared, measured)
+    run_suite(NAME, plan, contestants, comparisons(nets, measured), shared)

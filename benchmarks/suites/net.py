@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +16,7 @@ from sparkdl_bench.bench.collective import Way
 from sparkdl_bench.bench.net import run_way
 from sparkdl_bench.bench.spark_collective import spark_transport_missing
 from sparkdl_bench.bench.store import Trial
-from sparkdl_bench.bench.suite import Options, options, run_suite
+from sparkdl_bench.bench.suite import Options, only_option, options, rows_named, run_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.errors import ConfigurationError, RunFailedError
 
@@ -123,22 +122,6 @@ COMPARISONS = [
 ]
 
 
-def chosen(pattern: str) -> list[Comparison]:
-    """Those in whose title this regular expression is found.
-
-    Raises:
-        ConfigurationError: in none, or it is no regular expression.
-    """
-    try:
-        found = [each for each in COMPARISONS if re.search(pattern, each.title)]
-    except re.error as error:
-        raise ConfigurationError(f"--only '{pattern}' is no regular expression: {error}.") from error
-    if not found:
-        titles = "; ".join(each.title for each in COMPARISONS)
-        raise ConfigurationError(f"No row has '{pattern}' in its title. The titles are: {titles}.")
-    return found
-
-
 def on_one(name: str, comparisons: list[Comparison]) -> list[Comparison]:
     """The comparisons over plain sockets once more, the whole machine on one congestion control; for information."""
     return [
@@ -167,13 +150,11 @@ def on_one(name: str, comparisons: list[Comparison]) -> list[Comparison]:
     help="Measure the rows over sockets once more with the whole machine on this congestion control of TCP, such as "
     "reno (needs root).",
 )
-@click.option(
-    "--only", default="", help="Only rows in whose title this is found, a regular expression such as host-local$."
-)
+@only_option
 @options
 def command(shared: Options, warmup: int, iterations: int, one: str, only: str) -> None:
     """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""
-    comparisons = chosen(only)
+    comparisons = rows_named(only, COMPARISONS)
     again = on_one(one, comparisons) if one else []
     groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
     for way in _ways(comparisons):

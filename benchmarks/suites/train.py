@@ -8,7 +8,7 @@ import click
 
 from sparkdl_bench.bench.contestant import Contestant, OursContestant, PeerContestant
 from sparkdl_bench.bench.store import ResultFile
-from sparkdl_bench.bench.suite import Options, options, run_suite
+from sparkdl_bench.bench.suite import Options, contestants_of, only_option, options, rows_named, run_suite
 from sparkdl_bench.bench.trials import Comparison
 from sparkdl_bench.peers import TrainCase
 
@@ -72,11 +72,14 @@ class TrainPlan:
 )
 @click.option("--step-warmup", type=click.IntRange(0), default=3000, show_default=True, help="Steps of the others.")
 @click.option("--step-steps", type=click.IntRange(3), default=1000, show_default=True, help="Steps of the others.")
+@only_option
 @options
-def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, step_steps: int) -> None:
+def command(shared: Options, job_warmup: int, job_steps: int, step_warmup: int, step_steps: int, only: str) -> None:
     """A training step of block-stream beside DDP, BigDL and one PyTorch process."""
     plan = TrainPlan(job_warmup, job_steps, step_warmup, step_steps)
-    line = sampler_line(run_suite(NAME, asdict(plan), plan.groups(shared), COMPARISONS, shared))
+    comparisons = rows_named(only, COMPARISONS)
+    groups = contestants_of(comparisons, plan.groups(shared))
+    line = sampler_line(run_suite(NAME, {**asdict(plan), "only": only}, groups, comparisons, shared))
     if line:
         click.echo(line)
 

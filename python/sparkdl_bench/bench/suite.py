@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +16,7 @@ from sparkdl_bench import machine, peers
 from sparkdl_bench.bench import store, table
 from sparkdl_bench.bench.contestant import Contestant
 from sparkdl_bench.bench.trials import DRIFT_LIMIT, Comparison, Outcome, busy_trials, compare, run_trials
+from sparkdl_bench.errors import ConfigurationError
 
 RESULTS = Path(*store.KEPT)
 
@@ -51,6 +53,34 @@ def options(function: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(_OPTIONS):
         call = option(call)
     return call
+
+
+only_option = click.option(
+    "--only", default="", help="Only rows in whose title this is found, a regular expression such as host-local$."
+)
+
+
+def rows_named(pattern: str, comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Those in whose title this regular expression is found.
+
+    Raises:
+        ConfigurationError: in none, or it is no regular expression.
+    """
+    try:
+        found = [each for each in comparisons if re.search(pattern, each.title)]
+    except re.error as error:
+        raise ConfigurationError(f"--only '{pattern}' is no regular expression: {error}.") from error
+    if not found:
+        titles = "; ".join(each.title for each in comparisons)
+        raise ConfigurationError(f"No row has '{pattern}' in its title. The titles are: {titles}.")
+    return found
+
+
+def contestants_of(comparisons: Sequence[Comparison], groups: Sequence[Sequence[Contestant]]) -> list[list[Contestant]]:
+    """Those of each group that a comparison names; no group without any."""
+    named = {name for each in comparisons for name in (each.ours, each.theirs)}
+    found = [[each for each in group if each.name in named] for group in groups]
+    return [group for group in found if group]
 
 
 def run_suite(

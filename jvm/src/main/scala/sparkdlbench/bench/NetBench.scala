@@ -328,18 +328,7 @@ private[bench] final class AllReduce(
     (0 until elements).forall(index => math.abs(values.floats.get(index) - expected(index)) <= tolerance)
 
   def step(): Unit = {
-    val buckets = collective.buckets
-    var bucket = 0
-    while (bucket < buckets) { collective.contribute(bucket, sequence); bucket += 1 }
-    bucket = 0
-    while (bucket < buckets) {
-      collective.reduce(bucket, sequence)
-      collective.publish(bucket, sequence)
-      bucket += 1
-    }
-    bucket = 0
-    while (bucket < buckets) { collective.collect(bucket, sequence); bucket += 1 }
-    collective.flush()
+    collective.step(sequence)(_ => ())
     sequence += 1
   }
 }

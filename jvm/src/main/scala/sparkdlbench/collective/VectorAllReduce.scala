@@ -59,18 +59,12 @@ final class VectorAllReduce private[collective] (first: Bound, vector: FlatBuffe
     require(reductions.contains(reduction), s"${reduction.name} of a bound vector")
     if (place != current) use(place)
     val (bound, values) = places(place)
-    val buckets = 0 until bound.buckets
-    buckets.foreach(bound.contribute(_, sequence))
-    buckets.foreach { bucket =>
-      bound.reduce(bucket, sequence)
+    bound.step(sequence) { bucket =>
       if (reduction == Reduction.Average) {
         val (from, until) = bound.owned(bucket)
         ElementType.Float32.divide(values.byteSlice(from, until), size)
       }
-      bound.publish(bucket, sequence)
     }
-    buckets.foreach(bound.collect(_, sequence))
-    bound.flush()
     sequence += 1
   }
 }

@@ -92,8 +92,8 @@ object Topology {
  * The collectives of one rank over one pair of vectors; used by one thread at a time. In each step (`sequence` = 0, 1,
  * 2, …) every rank calls, for every bucket, `contribute`, `reduce`, (changes its owned values of `parameters`,)
  * `publish`, `collect`, also where it owns nothing; then `flush`. Calls for different buckets may be interleaved, but
- * all ranks make the calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to all buckets,
- * reduce and publish them one by one, collect them all. Another order within a bucket, or another sequence, is a bug
+ * all ranks make the calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to a few buckets ahead,
+ * reduce and publish them one by one, collect them all, as `step` does. Another order within a bucket, or another sequence, is a bug
  * and fails with an IllegalStateException.
  *
  * Other ranks' parameters may be written to `parameters` as soon as this rank has contributed to a bucket: from then
@@ -166,6 +166,37 @@ trait Collective {
 
   /** Waits until `gradient` and `parameters` may be changed; ends the step of every bucket that was collected. */
   def flush(): Unit
+
+  /**
+   * A whole step, for a caller whose values are all final: contributes to every bucket, reduces, has `reduced` called for it, publishes,
+   * collects, and flushes. Contributions keep no more than `Collective.AheadBytes` ahead of sums: so a sum does not leave behind the
+   * whole vector, and what was summed is still in the processor's cache when it is sent.
+   *
+   * @param reduced
+   *   gets each bucket whose sum is there, and may change its owned range
+   */
+  final def step(sequence: Long)(reduced: Int => Unit): Unit = {
+    var sent = 0
+    var bucket = 0
+    while (bucket < buckets) {
+      val (from, until) = range(bucket)
+      val most = bucket + math.max(2, Collective.AheadBytes / (4 * math.max(1, until - from)))
+      while (sent < buckets && sent < most) { contribute(sent, sequence); sent += 1 }
+      reduce(bucket, sequence)
+      reduced(bucket)
+      publish(bucket, sequence)
+      bucket += 1
+    }
+    bucket = 0
+    while (bucket < buckets) { collect(bucket, sequence); bucket += 1 }
+    flush()
+  }
+}
+
+object Collective {
+
+  /** So much of a vector is on its way ahead of its sums. */
+  private[topology] val AheadBytes = 4 << 20
 }
 
 /** Values [`from`, `until`) of the gradient, and in ascending order all ranks that send their values of it encoded. */

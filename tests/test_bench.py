@@ -295,6 +295,9 @@ class TestContestants:
         assert {(each.ours, each.theirs) for each in left_out} == {
             (f"{net.name}-mkl-1", f"{net.name}-openblas-1") for net in nets
         }
+        slower = models.comparisons(nets, ["openblas"])
+        assert {each.ours for each in slower} == {"lenet-openblas-1", "lenet-openblas-2", "mlp-openblas-2"}
+        assert not any("mkl" in each.theirs for each in slower)
 
     def test_the_perceptrons_are_those_of_the_comparisons(self, tmp_path: Path) -> None:
         found = {}

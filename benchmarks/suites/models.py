@@ -131,25 +131,25 @@ def groups(
 
 
 def comparisons(nets: Sequence[Net], blas: Sequence[str] = BLAS) -> list[Comparison]:
-    """Two workers are held against PyTorch with as many cores, by threads and by DDP; one thread is shown besides."""
-    left_out = [f"-{other}-" for other in BLAS if other not in blas]
-    return [each for each in _comparisons(nets) if not any(other in each.ours + each.theirs for other in left_out)]
+    """Two workers are held against PyTorch with as many cores, by threads and by DDP; one thread is shown besides.
 
-
-def _comparisons(nets: Sequence[Net]) -> list[Comparison]:
+    All with the first of `blas`, which is held against the other one where both are measured.
+    """
+    one, two = (f"{blas[0]}-{workers}" for workers in (1, 2))
+    libraries = [("MKL beside OpenBLAS", "mkl-1", "openblas-1", 1.0)] if set(blas) == set(BLAS) else []
     return [
-        Comparison(f"{net.name}, batch {net.batch}, 1 core", f"{net.name}-mkl-1", f"{net.name}-pytorch", TARGET)
+        Comparison(f"{net.name}, batch {net.batch}, 1 core", f"{net.name}-{one}", f"{net.name}-pytorch", TARGET)
         for net in nets
         if net.is_convolutional
     ] + [
         Comparison(f"{net.name}, batch {net.batch}, {title}", f"{net.name}-{ours}", f"{net.name}-{theirs}", target)
         for net in nets
         for title, ours, theirs, target in (
-            ("MKL beside OpenBLAS", "mkl-1", "openblas-1", 1.0),
-            ("2 workers beside 1", "mkl-2", "mkl-1", 1.0),
-            ("2 workers beside PyTorch with 2 threads", "mkl-2", "pytorch-2", 1.0),
-            ("2 workers beside PyTorch DDP, 2 processes", "mkl-2", "pytorch-ddp", 1.0),
-            ("2 workers beside PyTorch with 1 thread", "mkl-2", "pytorch", None),
+            *libraries,
+            ("2 workers beside 1", two, one, 1.0),
+            ("2 workers beside PyTorch with 2 threads", two, "pytorch-2", 1.0),
+            ("2 workers beside PyTorch DDP, 2 processes", two, "pytorch-ddp", 1.0),
+            ("2 workers beside PyTorch with 1 thread", two, "pytorch", None),
         )
     ]
 

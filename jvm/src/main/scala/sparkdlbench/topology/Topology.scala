@@ -92,9 +92,9 @@ object Topology {
  * The collectives of one rank over one pair of vectors; used by one thread at a time. In each step (`sequence` = 0, 1,
  * 2, …) every rank calls, for every bucket, `contribute`, `reduce`, (changes its owned values of `parameters`,)
  * `publish`, `collect`, also where it owns nothing; then `flush`. Calls for different buckets may be interleaved, but
- * all ranks make the calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to a few buckets ahead,
- * reduce and publish them one by one, collect them all, as `step` does. Another order within a bucket, or another sequence, is a bug
- * and fails with an IllegalStateException.
+ * all ranks make the calls that wait (`reduce`, `collect`) in the same order. Best is: contribute to a few buckets
+ * ahead, reduce and publish them one by one, collect them all, as `step` does. Another order within a bucket, or
+ * another sequence, is a bug and fails with an IllegalStateException.
  *
  * Other ranks' parameters may be written to `parameters` as soon as this rank has contributed to a bucket: from then
  * until `collect` it neither reads nor writes the bucket's values there, except the owned range between `reduce` and
@@ -169,8 +169,8 @@ trait Collective {
 
   /**
    * A whole step, for a caller whose values are all final: contributes to every bucket, reduces, has `reduced` called for it, publishes,
-   * collects, and flushes. Contributions keep no more than `Collective.AheadBytes` ahead of sums: so a sum does not leave behind the
-   * whole vector, and what was summed is still in the processor's cache when it is sent.
+   * collects, and flushes. Contributions keep no more than `Collective.AheadBytes` ahead of sums, or two buckets where these are longer:
+   * so a sum does not leave behind the whole vector, and what was summed is still in the processor's cache when it is sent.
    *
    * @param reduced
    *   gets each bucket whose sum is there, and may change its owned range

@@ -10,13 +10,12 @@ class WholeStepSuite extends AnyFunSuite {
 
   test("a few buckets are contributed to ahead of the first sum, then one for each sum") {
     val noted = new Noted(40, Collective.AheadBytes / 4 / 8)
-    noted.step(7)(bucket => noted.calls += s"reduced $bucket")
-    val contributed = noted.calls.zipWithIndex.collect { case (call, at) if call.startsWith("contribute") => at }
+    noted.step(7)(_ => ())
     for (bucket <- 0 until 40) {
       val before = noted.calls.take(noted.calls.indexOf(s"reduce $bucket 7"))
       assert(before.count(_.startsWith("contribute")) == math.min(40, bucket + 8), s"bucket $bucket")
     }
-    assert(contributed.map(noted.calls) == (0 until 40).map(bucket => s"contribute $bucket 7"))
+    assert(noted.calls.filter(_.startsWith("contribute")) == (0 until 40).map(bucket => s"contribute $bucket 7"))
   }
 
   test("each bucket is reduced, shown to the caller and published in turn; all are collected, then flushed once") {

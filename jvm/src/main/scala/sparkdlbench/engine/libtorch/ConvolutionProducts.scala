@@ -1,16 +1,12 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.Pointer
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{LongOptional, Scalar, ScalarTypeOptional, Tensor}
-
-import scala.collection.mutable
 
 /**
  * A convolution as products of matrices over unfolded inputs (im2col; Chellapilla, Puri, Simard: High performance convolutional neural
  * networks for document processing, 2006). X: (terms, rows × pixels), below each place of the window the values under it; W:
- * (out, terms); Y: (out, rows × pixels). Y = W·X + b; dW = dY·Xᵀ, db = Σ dY; Wᵀ·dY is added up to the input's gradient where
- * windows overlap.
+ * (out, terms); Y: (out, rows × pixels). Y = W·X + b; dW = dY·Xᵀ, db = Σ dY; and of windows of one value, none of which overlap, dX = Wᵀ·dY.
  *
  * Inputs are unfolded by strided copies, two to six times as fast as ATen's im2col, and by chunks of rows, which bounds the memory. The
  * gradient of the weights is written where it belongs.
@@ -41,13 +37,13 @@ private[libtorch] final class ConvolutionProducts(
 
   // Of the largest chunk; passes of all numbers of rows take turns in it.
   private lazy val unfoldedMemory = own(torch.empty(terms * chunkRows * pixels))
-  private lazy val unfoldedGradientMemory = own(torch.empty(terms * chunkRows * pixels))
+  private lazy val placedMemory = own(torch.empty(terms * chunkRows * pixels))
   private lazy val resultMemory = own(torch.empty(outputs * chunkRows * pixels))
   private lazy val paddedMemory = own(torch.zeros(chunkRows, inputs.toLong, paddedHeight, paddedWidth))
-  private lazy val paddedGradientMemory = own(torch.empty(chunkRows, inputs.toLong, paddedHeight, paddedWidth))
 
-  /** The parts of the layer over `views` that are products. */
+  /** The parts of the layer over `views` that are products. The input's gradient can be one where the window is one value without padding. */
   def bind(views: LayerViews, parts: ProductParts): BoundLayer = new BoundLayer {
+    require(!parts.inputGradient || (kernel == 1 && padding == 0), s"input gradient of $window")
     private val kept = new Kept
     private val inputGradient = views.inputGradient.filter(_ => parts.inputGradient)
     private val chunks: IndexedSeq[Chunk] =
@@ -75,9 +71,9 @@ private[libtorch] final class ConvolutionProducts(
           else torch.addmm_out(weightGradient, weightGradient, chunk.result, chunk.transposedUnfolded, one, one)
           first = false
         }
-        chunk.folded.foreach { folded =>
-          torch.mm_out(folded.unfoldedGradient, transposedWeights, chunk.result)
-          folded.fold()
+        chunk.placed.foreach { placed =>
+          torch.mm_out(placed.values, transposedWeights, chunk.result)
+          placed.place()
         }
       }
       if (parts.weightGradient) bias.foreach { case (_, db) =>
@@ -90,7 +86,7 @@ private[libtorch] final class ConvolutionProducts(
     /** Rows `from` until `from` + `rows`. */
     private final class Chunk(from: Long, rows: Long) {
       private val input = kept(views.input.narrow(0L, from, rows))
-      val unfolded: Tensor = matrix(unfoldedMemory, terms.toLong)
+      val unfolded: Tensor = matrix(unfoldedMemory, rows, terms.toLong)
       val transposedUnfolded: Tensor = kept(unfolded.t())
       private val places =
         kept(unfolded.view(inputs.toLong, kernel, kernel, rows, outputHeight.toLong, outputWidth.toLong))
@@ -106,14 +102,13 @@ private[libtorch] final class ConvolutionProducts(
       }
 
       /** (out, rows × pixels), and the same values as (rows, out, pixels). */
-      val result: Tensor = matrix(resultMemory, outputs.toLong)
+      val result: Tensor = matrix(resultMemory, rows, outputs.toLong)
       val resultByRow: Tensor =
         kept(kept(result.view(outputs.toLong, rows, pixels.toLong)).permute(1L, 0L, 2L))
       val output: Tensor = ofRows(views.output)
       val outputGradient: Tensor = ofRows(views.outputGradient)
-      val folded: Option[Folded] = inputGradient.map { gradient =>
-        new Folded(kept(gradient.narrow(0L, from, rows)), rows)
-      }
+      val placed: Option[Placed] =
+        inputGradient.map(gradient => new Placed(kept(gradient.narrow(0L, from, rows)), rows))
 
       /** Writes the values under each place of the window into `unfolded`. */
       def unfold(): Unit = {
@@ -125,48 +120,31 @@ private[libtorch] final class ConvolutionProducts(
       private def ofRows(values: Tensor): Tensor =
         kept(kept(values.narrow(0L, from, rows)).view(rows, outputs.toLong, pixels.toLong))
 
-      private def matrix(memory: Tensor, lines: Long): Tensor =
-        kept(kept(memory.narrow(0L, 0L, lines * rows * pixels)).view(lines, rows * pixels))
     }
 
-    /** The gradient of the values under the windows, added up to that of a chunk's rows of the input. */
-    private final class Folded(gradient: Tensor, rows: Long) {
-      val unfoldedGradient: Tensor = kept(
-        kept(unfoldedGradientMemory.narrow(0L, 0L, terms * rows * pixels)).view(terms.toLong, rows * pixels)
-      )
-      private val padded = if (padding == 0) None else Some(kept(paddedGradientMemory.narrow(0L, 0L, rows)))
-      private val inside = padded.map(interior)
-      private val sums = padded.getOrElse(gradient)
-
-      /** For each value of the kernel: where its products are added, and these, both (in, rows, height, width of the output). */
-      private val parts: IndexedSeq[(Tensor, Tensor)] = {
-        val places = kept(
-          unfoldedGradient.view(inputs.toLong, kernel * kernel, rows, outputHeight.toLong, outputWidth.toLong)
+    /** The gradient of the values under windows of one value, put where these stand in a chunk's rows of the input. */
+    private final class Placed(gradient: Tensor, rows: Long) {
+      val values: Tensor = matrix(placedMemory, rows, terms.toLong)
+      private val byPlace = kept(values.view(inputs.toLong, rows, outputHeight.toLong, outputWidth.toLong))
+      private val places = kept(
+        gradient.as_strided(
+          Array(inputs.toLong, rows, outputHeight.toLong, outputWidth.toLong),
+          Array(imageValues, inputs * imageValues, stride * paddedWidth, stride),
+          kept(new LongOptional(gradient.storage_offset()))
         )
-        for (y <- 0L until kernel; x <- 0L until kernel) yield {
-          val sum = sums.as_strided(
-            Array(inputs.toLong, rows, outputHeight.toLong, outputWidth.toLong),
-            Array(imageValues, inputs * imageValues, stride * paddedWidth, stride),
-            kept(new LongOptional(sums.storage_offset() + y * paddedWidth + x))
-          )
-          kept(sum) -> kept(places.select(1L, y * kernel + x))
-        }
-      }
+      )
 
-      /** A kernel of one value without stride reaches each value of the input once. */
-      private val once = kernel == 1 && stride == 1
-
-      def fold(): Unit = {
-        if (once) parts.foreach { case (sum, part) => sum.copy_(part) }
-        else {
-          sums.zero_()
-          parts.foreach { case (sum, part) => sum.add_(part) }
-        }
-        inside.foreach(gradient.copy_)
+      def place(): Unit = {
+        if (stride > 1) gradient.zero_()
+        places.copy_(byPlace)
+        ()
       }
     }
 
     private def imageValues: Long = paddedHeight * paddedWidth
+
+    private def matrix(memory: Tensor, rows: Long, lines: Long): Tensor =
+      kept(kept(memory.narrow(0L, 0L, lines * rows * pixels)).view(lines, rows * pixels))
 
     /** What lies inside the padding. */
     private def interior(padded: Tensor): Tensor =
@@ -181,11 +159,4 @@ private[libtorch] object ConvolutionProducts {
   /** 8 MiB: products of fewer rows are slower, and what is more leaves the caches. */
   private val ChunkValues = 1L << 21
   private val RowsAndPixels = Array(0L, 2L)
-}
-
-/** Native objects that are closed together. */
-private final class Kept extends AutoCloseable {
-  private val held = mutable.ArrayBuffer.empty[Pointer]
-  def apply[T <: Pointer](made: T): T = { held += made; made }
-  def close(): Unit = { held.reverseIterator.foreach(_.close()); held.clear() }
 }

@@ -82,7 +82,7 @@ private[libtorch] object ProductParts {
       val weightsPrevail = rows * pixels <= FewPixels && terms.toLong * outputs >= ManyWeights
       ProductParts(
         output = unused || (few && terms <= FewTerms),
-        inputGradient = unused,
+        inputGradient = false,
         weightGradient = unused || weightsPrevail
       )
     }

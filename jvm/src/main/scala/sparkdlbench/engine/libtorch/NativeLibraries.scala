@@ -161,8 +161,18 @@ object NativeLibraries {
         s"$choice was asked for, but this JVM has loaded ${file.mkString} as libtorch's BLAS, so something else in it has used " +
           "bytedeco's libraries before. Start the session without it, or set engine.blas to what it has loaded."
       )
+    keepFreedBlocks()
     new NativeLibraries(library, folder, file)
   }
+
+  /**
+   * Frees one block of just below 32 MiB. From then on glibc takes blocks up to its size from the heap instead of mapping each anew, and
+   * keeps up to twice as much free at the heap's end (mallopt(3), M_MMAP_THRESHOLD): else what a layer allocates in each step
+   * is given back and faulted in again in each step. Elsewhere it changes nothing.
+   */
+  private def keepFreedBlocks(): Unit = torch.empty(LargestKept / 4).close()
+
+  private val LargestKept = 31L << 20
 
   /** libtorch's own OpenMP runtime first: MKL then finds it by its name and takes no second one from the system. */
   private def loadOpenMp(): Unit = {

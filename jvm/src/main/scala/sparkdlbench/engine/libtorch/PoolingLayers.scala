@@ -1,12 +1,13 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
-import org.bytedeco.pytorch.{LongOptional, Scalar, ScalarTypeOptional, Tensor, TensorOptions}
+import org.bytedeco.pytorch.{LongOptional, Scalar, ScalarTypeOptional, Tensor}
 import sparkdlbench.model.Window
 
 final class TorchMaxPool extends TorchLayerKind {
   def name = "max-pool"
-  private[libtorch] def load(context: LayerContext): TorchLayer = new MaxPoolLayer(context)
+  private[libtorch] def load(context: LayerContext): TorchLayer =
+    if (ChannelsLastMaxPool.fits(context)) new ChannelsLastMaxPool(context) else new MaxPoolLayer(context)
 }
 
 final class TorchAvgPool extends TorchLayerKind {
@@ -27,6 +28,25 @@ private[libtorch] final class WindowArguments(context: LayerContext) {
   val padding: Array[Long] = Array.fill(2)(window.padding.toLong)
   val dilation: Array[Long] = Array(1L, 1L)
   def ceil: Boolean = window.ceil
+
+  /** Of (channels, height, width). */
+  def outputShape(shape: Seq[Int]): Seq[Int] = shape.head +: shape.tail.map(window.size)
+
+  /** Writes to `dx` the gradient that goes to where each window's maximum was: `indices` within the channel. */
+  def maxBackward(dx: Tensor, views: LayerViews, indices: Tensor): Unit = {
+    torch.max_pool2d_with_indices_backward_out(
+      dx,
+      views.outputGradient,
+      views.input,
+      kernel,
+      stride,
+      padding,
+      dilation,
+      ceil,
+      indices
+    )
+    ()
+  }
 }
 
 /** The gradient goes to where each window's maximum was. */
@@ -34,12 +54,7 @@ private[libtorch] final class MaxPoolLayer(context: LayerContext) extends TorchL
   private val window = new WindowArguments(context)
 
   def bind(views: LayerViews): BoundLayer = new BoundLayer {
-    private val indices: Tensor = {
-      val options = new TensorOptions(torch.ScalarType.Long)
-      val sizes = (0L until views.output.dim()).map(views.output.size(_)).toArray
-      try torch.empty(sizes, options, new org.bytedeco.pytorch.MemoryFormatOptional())
-      finally options.close()
-    }
+    private val indices = Tensors.emptyLongs((0L until views.output.dim()).map(views.output.size(_)): _*)
 
     def forward(): Unit = {
       torch.max_pool2d_with_indices_out(
@@ -55,19 +70,7 @@ private[libtorch] final class MaxPoolLayer(context: LayerContext) extends TorchL
       ()
     }
 
-    def backward(): Unit = views.inputGradient.foreach { dx =>
-      torch.max_pool2d_with_indices_backward_out(
-        dx,
-        views.outputGradient,
-        views.input,
-        window.kernel,
-        window.stride,
-        window.padding,
-        window.dilation,
-        window.ceil,
-        indices
-      )
-    }
+    def backward(): Unit = views.inputGradient.foreach(window.maxBackward(_, views, indices))
 
     override def close(): Unit = indices.close()
   }

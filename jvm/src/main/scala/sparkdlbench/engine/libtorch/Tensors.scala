@@ -1,11 +1,12 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.{FloatPointer, PointerScope}
+import org.bytedeco.javacpp.{FloatPointer, Pointer, PointerScope}
 import org.bytedeco.pytorch.global.torch
-import org.bytedeco.pytorch.{InferenceMode, Tensor, TensorOptions}
+import org.bytedeco.pytorch.{InferenceMode, MemoryFormatOptional, Tensor, TensorOptions}
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
+import scala.collection.mutable
 
 /** Tensors over memory that somebody else owns, and libtorch's inference mode. */
 private[libtorch] object Tensors {
@@ -25,6 +26,14 @@ private[libtorch] object Tensors {
   def address(buffer: FloatBuffer): Long = new FloatPointer(buffer).address
 
   def sizes(shape: Seq[Int]): Array[Long] = shape.map(_.toLong).toArray
+
+  /** 64-bit whole numbers, not written yet. */
+  def emptyLongs(sizes: Long*): Tensor = {
+    val options = new TensorOptions(torch.ScalarType.Long)
+    val usualFormat = new MemoryFormatOptional
+    try torch.empty(sizes.toArray, options, usualFormat)
+    finally { options.close(); usualFormat.close() }
+  }
 
   /** The first `rows` rows of memory for rows of `shape`, same memory. */
   def rows(memory: Tensor, rows: Int, shape: Seq[Int]): Tensor = {
@@ -49,4 +58,11 @@ private[libtorch] object Tensors {
     try body
     finally mode.close()
   }
+}
+
+/** Native objects that are closed together. */
+private[libtorch] final class Kept extends AutoCloseable {
+  private val held = mutable.ArrayBuffer.empty[Pointer]
+  def apply[T <: Pointer](made: T): T = { held += made; made }
+  def close(): Unit = { held.reverseIterator.foreach(_.close()); held.clear() }
 }

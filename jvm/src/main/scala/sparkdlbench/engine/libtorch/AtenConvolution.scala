@@ -13,9 +13,7 @@ private[libtorch] final class AtenConvolution(context: LayerContext) extends Aut
   private val bias = context.parameters.get("bias")
   private val optionalBias = bias.fold(new TensorOptional)(each => new TensorOptional(each._1))
   private val shape = ConvolutionShape.of(context)
-  private val stride = Array.fill(2)(shape.window.stride.toLong)
-  private val padding = Array.fill(2)(shape.window.padding.toLong)
-  private val dilation = Array(1L, 1L)
+  private val window = new WindowArguments(shape.window)
   private val groups = shape.groups.toLong
   private val biasSizes = bias.fold(Array.empty[Long])(_ => Array(w.size(0)))
 
@@ -28,7 +26,9 @@ private[libtorch] final class AtenConvolution(context: LayerContext) extends Aut
 
     def forward(): Unit = if (!products.output) {
       val b = if (context.bf16 && bias.isDefined) new TensorOptional(product(bias.get._1)) else optionalBias
-      views.output.copy_(torch.conv2d(product(views.input), product(w), b, stride, padding, dilation, groups))
+      views.output.copy_(
+        torch.conv2d(product(views.input), product(w), b, window.stride, window.padding, window.dilation, groups)
+      )
       ()
     }
 
@@ -38,9 +38,9 @@ private[libtorch] final class AtenConvolution(context: LayerContext) extends Aut
         product(views.input),
         product(w),
         biasSizes,
-        stride,
-        padding,
-        dilation,
+        window.stride,
+        window.padding,
+        window.dilation,
         false,
         AtenConvolution.noOutputPadding,
         groups,

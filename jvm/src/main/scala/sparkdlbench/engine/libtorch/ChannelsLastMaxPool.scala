@@ -9,35 +9,24 @@ import org.bytedeco.pytorch.global.torch
  * same. Rows go by chunks that fit the caches.
  */
 private[libtorch] final class ChannelsLastMaxPool(context: LayerContext) extends TorchLayer {
-  private val window = new WindowArguments(context)
+  private val window = WindowArguments.ofPooling(context)
   private val shape = context.inputShape.map(_.toLong)
   private val outputShape = window.outputShape(context.inputShape).map(_.toLong)
-  private val chunkRows =
-    math.max(1L, math.min(context.maxRows.toLong, ChannelsLastMaxPool.ChunkValues / shape.product))
+  private val rowChunks = new RowChunks(context.maxRows, shape.product, ChannelsLastMaxPool.ChunkValues)
 
   private val own = new Kept
-  private val inputs = ordered(shape, (sizes: Seq[Long]) => torch.empty(sizes: _*))
-  private val outputs = ordered(outputShape, (sizes: Seq[Long]) => torch.empty(sizes: _*))
-  private val places = ordered(outputShape, (sizes: Seq[Long]) => Tensors.emptyLongs(sizes: _*))
+  private val inputMemory = ordered(shape, (sizes: Seq[Long]) => torch.empty(sizes: _*))
+  private val outputMemory = ordered(outputShape, (sizes: Seq[Long]) => torch.empty(sizes: _*))
+  private val placeMemory = ordered(outputShape, (sizes: Seq[Long]) => Tensors.emptyLongs(sizes: _*))
 
   def bind(views: LayerViews): BoundLayer = new BoundLayer {
     private val kept = new Kept
     private val indices = kept(Tensors.emptyLongs(views.rows +: outputShape: _*))
-    private val chunks: IndexedSeq[Chunk] =
-      (0L until views.rows by chunkRows).map(from => new Chunk(from, math.min(chunkRows, views.rows - from)))
+    private val chunks: IndexedSeq[Chunk] = rowChunks.of(views.rows)(new Chunk(_, _))
 
     def forward(): Unit = chunks.foreach { chunk =>
       chunk.input.copy_(chunk.givenInput)
-      torch.max_pool2d_with_indices_out(
-        chunk.output,
-        chunk.places,
-        chunk.input,
-        window.kernel,
-        window.stride,
-        window.padding,
-        window.dilation,
-        window.ceil
-      )
+      window.max(chunk.output, chunk.places, chunk.input)
       chunk.wantedOutput.copy_(chunk.output)
       chunk.wantedIndices.copy_(chunk.places)
     }
@@ -48,9 +37,9 @@ private[libtorch] final class ChannelsLastMaxPool(context: LayerContext) extends
 
     /** Rows `from` until `from` + `rows`, in the layer's memory and where they belong. */
     private final class Chunk(from: Long, rows: Long) {
-      val input: Tensor = kept(inputs.narrow(0L, 0L, rows))
-      val output: Tensor = kept(outputs.narrow(0L, 0L, rows))
-      val places: Tensor = kept(ChannelsLastMaxPool.this.places.narrow(0L, 0L, rows))
+      val input: Tensor = kept(inputMemory.narrow(0L, 0L, rows))
+      val output: Tensor = kept(outputMemory.narrow(0L, 0L, rows))
+      val places: Tensor = kept(placeMemory.narrow(0L, 0L, rows))
       val givenInput: Tensor = kept(views.input.narrow(0L, from, rows))
       val wantedOutput: Tensor = kept(views.output.narrow(0L, from, rows))
       val wantedIndices: Tensor = kept(indices.narrow(0L, from, rows))
@@ -61,7 +50,7 @@ private[libtorch] final class ChannelsLastMaxPool(context: LayerContext) extends
 
   /** Memory of a chunk's rows of `shape` (channels, height, width), as that shape, channels side by side. */
   private def ordered(shape: Seq[Long], make: Seq[Long] => Tensor): Tensor =
-    own(own(make(Seq(chunkRows, shape(1), shape(2), shape(0)))).permute(0L, 3L, 1L, 2L))
+    own(own(make(Seq(rowChunks.most, shape(1), shape(2), shape(0)))).permute(0L, 3L, 1L, 2L))
 }
 
 private[libtorch] object ChannelsLastMaxPool {

@@ -4,28 +4,20 @@ final class TorchConvolution extends TorchLayerKind {
   def name = "conv2d"
   private[libtorch] def load(context: LayerContext): TorchLayer =
     if (PointwiseConvolutionLayer.fits(context)) new PointwiseConvolutionLayer(context)
-    else new ConvolutionLayer(context, ProductParts.of)
+    else new ConvolutionLayer(context)
 }
 
-/**
- * A convolution, each part of which is ATen's convolution or a product of matrices.
- *
- * @param parts
- *   which are products, of a pass of so many rows; none where products are computed in bf16
- */
-private[libtorch] final class ConvolutionLayer(context: LayerContext, parts: (ConvolutionShape, Long) => ProductParts)
-    extends TorchLayer {
+/** A convolution, each part of which is ATen's convolution or a product of matrices, as `ProductParts` says. */
+private[libtorch] final class ConvolutionLayer(context: LayerContext) extends TorchLayer {
   private val shape = ConvolutionShape.of(context)
   private val convolution = new AtenConvolution(context)
-  private lazy val products = new ConvolutionProducts(context)
-  private var multiplies = false
+  private val products = if (context.bf16 || shape.groups > 1) None else Some(new ConvolutionProducts(context))
 
   def bind(views: LayerViews): BoundLayer = {
-    val chosen = if (context.bf16) ProductParts.none else parts(shape, views.rows)
-    multiplies ||= chosen.any
+    val parts = products.fold(ProductParts.none)(_ => ProductParts.of(shape, views.rows))
     val ways =
-      (if (chosen.all) Nil else Seq(convolution.bind(views, chosen))) ++
-        (if (chosen.any) Seq(products.bind(views, chosen)) else Nil)
+      (if (parts.all) Nil else Seq(convolution.bind(views, parts))) ++
+        (if (parts.any) products.map(_.bind(views, parts)) else None)
     new BoundLayer {
       def forward(): Unit = ways.foreach(_.forward())
       def backward(): Unit = ways.foreach(_.backward())
@@ -35,6 +27,6 @@ private[libtorch] final class ConvolutionLayer(context: LayerContext, parts: (Co
 
   override def close(): Unit = {
     convolution.close()
-    if (multiplies) products.close()
+    products.foreach(_.close())
   }
 }

@@ -23,8 +23,8 @@ private[libtorch] final class ConvolutionProducts(
   require(groups == 1, s"groups $groups")
   private val (kernel, stride, padding) = (window.kernel.toLong, window.stride.toLong, window.padding)
   private val (paddedHeight, paddedWidth) = (height + 2L * padding, width + 2L * padding)
-  private val chunkRows =
-    math.max(1L, math.min(context.maxRows.toLong, chunkValues / (terms.toLong * pixels)))
+  private val rowChunks = new RowChunks(context.maxRows, terms.toLong * pixels, chunkValues)
+  private val chunkRows = rowChunks.most
 
   private val own = new Kept
   private val weights = own(context.parameters("weight")._1.view(outputs.toLong, terms.toLong))
@@ -46,8 +46,7 @@ private[libtorch] final class ConvolutionProducts(
     require(!parts.inputGradient || (kernel == 1 && padding == 0), s"input gradient of $window")
     private val kept = new Kept
     private val inputGradient = views.inputGradient.filter(_ => parts.inputGradient)
-    private val chunks: IndexedSeq[Chunk] =
-      (0L until views.rows by chunkRows).map(from => new Chunk(from, math.min(chunkRows, views.rows - from)))
+    private val chunks: IndexedSeq[Chunk] = rowChunks.of(views.rows)(new Chunk(_, _))
     private val gradientPixels = kept(views.outputGradient.view(views.rows, outputs.toLong, pixels.toLong))
 
     def forward(): Unit = if (parts.output) chunks.foreach { chunk =>
@@ -62,14 +61,12 @@ private[libtorch] final class ConvolutionProducts(
     def backward(): Unit = {
       // What forward unfolded is still there.
       val unfolded = parts.output && chunks.size == 1
-      var first = true
       chunks.foreach { chunk =>
         if (parts.weightGradient || inputGradient.isDefined) chunk.resultByRow.copy_(chunk.outputGradient)
         if (parts.weightGradient) {
           if (!unfolded) chunk.unfold()
-          if (first) torch.mm_out(weightGradient, chunk.result, chunk.transposedUnfolded)
+          if (chunk eq chunks.head) torch.mm_out(weightGradient, chunk.result, chunk.transposedUnfolded)
           else torch.addmm_out(weightGradient, weightGradient, chunk.result, chunk.transposedUnfolded, one, one)
-          first = false
         }
         chunk.placed.foreach { placed =>
           torch.mm_out(placed.values, transposedWeights, chunk.result)
@@ -119,7 +116,6 @@ private[libtorch] final class ConvolutionProducts(
 
       private def ofRows(values: Tensor): Tensor =
         kept(kept(values.narrow(0L, from, rows)).view(rows, outputs.toLong, pixels.toLong))
-
     }
 
     /** The gradient of the values under windows of one value, put where these stand in a chunk's rows of the input. */

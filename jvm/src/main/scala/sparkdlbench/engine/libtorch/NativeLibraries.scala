@@ -53,7 +53,7 @@ final class NativeLibraries private[libtorch] (blas: Blas, cache: Path, blasFile
 }
 
 /**
- * Loads the native libraries of the libtorch engine. A JVM can hold them once: with one BLAS, chosen by whoever comes first;
+ * Loads the native libraries of the libtorch engine. A JVM can hold them once: with one BLAS, chosen by the first request;
  * a second request for another is an error, never another library than asked for.
  */
 object NativeLibraries {

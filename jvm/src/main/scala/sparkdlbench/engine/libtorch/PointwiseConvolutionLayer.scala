@@ -2,6 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, ScalarTypeOptional, Tensor}
+import sparkdlbench.model.Window
 
 /**
  * A convolution of 1 × 1 as the product that it is, of each row n: Y[n] = W·X[n] + b; dX[n] = Wᵀ·dY[n], dW = Σ dY[n]·X[n]ᵀ, db = Σ dY.
@@ -62,13 +63,16 @@ private[libtorch] final class PointwiseConvolutionLayer(context: LayerContext) e
 
 private[libtorch] object PointwiseConvolutionLayer {
 
-  /** Rows of fewer pixels make products too narrow: 49 cost a third more than the convolution (2048 to 512 channels, Zen 4). */
+  /**
+   * Rows of fewer pixels make products too narrow: 49 cost a third more than the convolution (2048 to 512 channels, Zen 4). They go side
+   * by side in `ConvolutionProducts`.
+   */
   private val LeastPixels = 64
   private val RowsAndPixels = Array(0L, 2L)
 
   def fits(context: LayerContext): Boolean = {
-    val spec = context.spec
-    !context.bf16 && spec.int("kernel") == 1 && spec.int("stride", 1) == 1 && spec.int("padding", 0, least = 0) == 0 &&
-    spec.int("groups", 1) == 1 && context.inputShape.tail.product >= LeastPixels
+    val shape = ConvolutionShape.of(context)
+    !context.bf16 && shape.groups == 1 && shape.pixels >= LeastPixels &&
+    shape.window == Window(kernel = 1, stride = 1, padding = 0, ceil = false)
   }
 }

@@ -20,9 +20,8 @@ final class TorchGlobalAvgPool extends TorchLayerKind {
   private[libtorch] def load(context: LayerContext): TorchLayer = new GlobalAvgPoolLayer(context)
 }
 
-/** The window of a pooling layer as ATen takes it. */
-private[libtorch] final class WindowArguments(context: LayerContext) {
-  private val window = Window.of(context.spec, defaultStride = 0)
+/** A window as ATen takes it. */
+private[libtorch] final class WindowArguments(window: Window) {
   val kernel: Array[Long] = Array.fill(2)(window.kernel.toLong)
   val stride: Array[Long] = Array.fill(2)(window.stride.toLong)
   val padding: Array[Long] = Array.fill(2)(window.padding.toLong)
@@ -31,6 +30,12 @@ private[libtorch] final class WindowArguments(context: LayerContext) {
 
   /** Of (channels, height, width). */
   def outputShape(shape: Seq[Int]): Seq[Int] = shape.head +: shape.tail.map(window.size)
+
+  /** Writes the largest value under the window at each place, and which of the channel's values it is. */
+  def max(output: Tensor, indices: Tensor, input: Tensor): Unit = {
+    torch.max_pool2d_with_indices_out(output, indices, input, kernel, stride, padding, dilation, ceil)
+    ()
+  }
 
   /** Writes to `dx` the gradient that goes to where each window's maximum was: `indices` within the channel. */
   def maxBackward(dx: Tensor, views: LayerViews, indices: Tensor): Unit = {
@@ -49,27 +54,21 @@ private[libtorch] final class WindowArguments(context: LayerContext) {
   }
 }
 
+private[libtorch] object WindowArguments {
+
+  /** A pooling layer's windows lie side by side where it says no stride. */
+  def ofPooling(context: LayerContext): WindowArguments =
+    new WindowArguments(Window.of(context.spec, defaultStride = 0))
+}
+
 /** The gradient goes to where each window's maximum was. */
 private[libtorch] final class MaxPoolLayer(context: LayerContext) extends TorchLayer {
-  private val window = new WindowArguments(context)
+  private val window = WindowArguments.ofPooling(context)
 
   def bind(views: LayerViews): BoundLayer = new BoundLayer {
     private val indices = Tensors.emptyLongs((0L until views.output.dim()).map(views.output.size(_)): _*)
 
-    def forward(): Unit = {
-      torch.max_pool2d_with_indices_out(
-        views.output,
-        indices,
-        views.input,
-        window.kernel,
-        window.stride,
-        window.padding,
-        window.dilation,
-        window.ceil
-      )
-      ()
-    }
-
+    def forward(): Unit = window.max(views.output, indices, views.input)
     def backward(): Unit = views.inputGradient.foreach(window.maxBackward(_, views, indices))
 
     override def close(): Unit = indices.close()
@@ -78,7 +77,7 @@ private[libtorch] final class MaxPoolLayer(context: LayerContext) extends TorchL
 
 /** Padding counts as zeros, what lies beyond it does not: Caffe's rule. */
 private[libtorch] final class AvgPoolLayer(context: LayerContext) extends TorchLayer {
-  private val window = new WindowArguments(context)
+  private val window = WindowArguments.ofPooling(context)
   private val ownDivisor = new LongOptional
 
   def bind(views: LayerViews): BoundLayer = new BoundLayer {

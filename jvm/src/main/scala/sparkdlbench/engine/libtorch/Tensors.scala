@@ -60,6 +60,22 @@ private[libtorch] object Tensors {
   }
 }
 
+/**
+ * Passes of up to `maxRows` rows cut into chunks of at most `mostValues` values, or one row where that alone has more.
+ *
+ * @param valuesOfRow
+ *   values of one row
+ */
+private[libtorch] final class RowChunks(maxRows: Int, valuesOfRow: Long, mostValues: Long) {
+
+  /** Rows of the largest chunk. */
+  val most: Long = math.max(1L, math.min(maxRows.toLong, mostValues / valuesOfRow))
+
+  /** What `make` makes of each chunk's first row and number of rows. */
+  def of[T](rows: Long)(make: (Long, Long) => T): IndexedSeq[T] =
+    (0L until rows by most).map(from => make(from, math.min(most, rows - from)))
+}
+
 /** Native objects that are closed together. */
 private[libtorch] final class Kept extends AutoCloseable {
   private val held = mutable.ArrayBuffer.empty[Pointer]

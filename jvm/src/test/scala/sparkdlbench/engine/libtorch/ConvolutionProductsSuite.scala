@@ -11,22 +11,22 @@ class ConvolutionProductsSuite extends AnyFunSuite {
   import ConvolutionProductsSuite._
 
   private val cases = Seq(
-    Case(inputs = 1, height = 9, width = 8, outputs = 5, Window(5, 1, 0, ceil = false)),
-    Case(inputs = 3, height = 9, width = 8, outputs = 4, Window(3, 1, 1, ceil = false)),
-    Case(inputs = 2, height = 9, width = 8, outputs = 6, Window(3, 2, 1, ceil = false)),
-    Case(inputs = 2, height = 11, width = 7, outputs = 3, Window(4, 3, 2, ceil = false)),
-    Case(inputs = 4, height = 9, width = 8, outputs = 6, Window(1, 2, 0, ceil = false)),
-    Case(inputs = 4, height = 5, width = 8, outputs = 6, Window(1, 1, 0, ceil = false)),
-    Case(inputs = 20, height = 8, width = 8, outputs = 17, Window(3, 1, 1, ceil = false)),
+    ConvolutionShape(inputs = 1, height = 9, width = 8, outputs = 5, Window(5, 1, 0, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 3, height = 9, width = 8, outputs = 4, Window(3, 1, 1, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 2, height = 9, width = 8, outputs = 6, Window(3, 2, 1, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 2, height = 11, width = 7, outputs = 3, Window(4, 3, 2, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 4, height = 9, width = 8, outputs = 6, Window(1, 2, 0, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 4, height = 5, width = 8, outputs = 6, Window(1, 1, 0, ceil = false), groups = 1),
+    ConvolutionShape(inputs = 20, height = 8, width = 8, outputs = 17, Window(3, 1, 1, ceil = false), groups = 1),
     // The window covers the whole input: one pixel.
-    Case(inputs = 3, height = 4, width = 4, outputs = 5, Window(4, 1, 0, ceil = false))
+    ConvolutionShape(inputs = 3, height = 4, width = 4, outputs = 5, Window(4, 1, 0, ceil = false), groups = 1)
   )
 
   for (each <- cases; bias <- Seq(true, false); rows <- Seq(1, 2, 7); chunkRows <- Seq(1, 3, 100))
-    test(s"$each, bias $bias, $rows rows, at most $chunkRows a chunk: parts are ATen's") {
-      val (expected, found) = both(each, bias, rows, chunkRows, each.parts)
+    test(s"${described(each)}, bias $bias, $rows rows, at most $chunkRows a chunk: parts are ATen's") {
+      val (expected, found) = both(each, bias, rows, chunkRows, partsOf(each))
       val parts = Seq(Output, WeightGradient) ++ (if (bias) Seq(BiasGradient) else Nil) ++
-        (if (each.parts.inputGradient) Seq(InputGradient) else Nil)
+        (if (partsOf(each).inputGradient) Seq(InputGradient) else Nil)
       parts.foreach(part => assertClose(part, found(part), expected(part)))
     }
 
@@ -37,7 +37,7 @@ class ConvolutionProductsSuite extends AnyFunSuite {
       ("weight gradient", ProductParts.none.copy(weightGradient = true), Set(WeightGradient, BiasGradient))
     )
   ) test(s"a part alone writes what is its own: $name") {
-    val each = cases.find(_.parts.inputGradient).get
+    val each = cases.find(partsOf(_).inputGradient).get
     val (expected, found) = both(each, bias = true, rows = 5, chunkRows = 2, parts)
     Seq(Output, InputGradient, WeightGradient, BiasGradient).foreach { part =>
       if (own(part)) assertClose(part, found(part), expected(part))
@@ -51,15 +51,15 @@ class ConvolutionProductsSuite extends AnyFunSuite {
 
   test("a second pass of other rows in the same memory gives what the first would have") {
     for (each <- cases; rows <- Seq(7, 2, 5)) {
-      val (expected, found) = both(each, bias = true, rows, chunkRows = 3, each.parts, before = Seq(6, 1))
+      val (expected, found) = both(each, bias = true, rows, chunkRows = 3, partsOf(each), before = Seq(6, 1))
       assertClose(Output, found(Output), expected(Output))
       assertClose(WeightGradient, found(WeightGradient), expected(WeightGradient))
-      if (each.parts.inputGradient) assertClose(InputGradient, found(InputGradient), expected(InputGradient))
+      if (partsOf(each).inputGradient) assertClose(InputGradient, found(InputGradient), expected(InputGradient))
     }
   }
 
   private def both(
-      each: Case,
+      each: ConvolutionShape,
       bias: Boolean,
       rows: Int,
       chunkRows: Int,
@@ -114,20 +114,17 @@ object ConvolutionProductsSuite {
   private val WeightGradient = "weight gradient"
   private val BiasGradient = "bias gradient"
 
-  private case class Case(inputs: Int, height: Int, width: Int, outputs: Int, window: Window) {
-    val outputHeight: Int = window.size(height)
-    val outputWidth: Int = window.size(width)
-    def pixels: Int = outputHeight * outputWidth
-    def terms: Int = inputs * window.kernel * window.kernel
-
-    /** All that can be products. */
-    def parts: ProductParts = ProductParts.every.copy(inputGradient = window.kernel == 1 && window.padding == 0)
-    override def toString: String =
-      s"$inputs × $height × $width to $outputs by ${window.kernel}, stride ${window.stride}, padding ${window.padding}"
+  private def described(shape: ConvolutionShape): String = {
+    import shape._
+    s"$inputs × $height × $width to $outputs by ${window.kernel}, stride ${window.stride}, padding ${window.padding}"
   }
 
+  /** All that can be products. */
+  private def partsOf(shape: ConvolutionShape): ProductParts =
+    ProductParts.every.copy(inputGradient = shape.window.kernel == 1 && shape.window.padding == 0)
+
   /** A layer's values; what it is to write is NaN before. The same values for the same case and rows. */
-  private final class Place(each: Case, bias: Boolean, rows: Int) {
+  private final class Place(each: ConvolutionShape, bias: Boolean, rows: Int) {
     import each._
     torch.manual_seed(rows.toLong)
     private val weight =

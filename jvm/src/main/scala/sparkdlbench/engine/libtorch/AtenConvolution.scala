@@ -6,7 +6,7 @@ import org.bytedeco.pytorch.{Tensor, TensorOptional}
 
 /**
  * Convolution through ATen's own choice of implementation: oneDNN, or im2col and the BLAS where oneDNN is off. ATen has no variant that
- * writes to given memory without a copy, so results are copied to where they belong.
+ * writes to given memory: values and their gradients take over the memory of results where they can, and all else is copied.
  */
 private[libtorch] final class AtenConvolution(context: LayerContext) extends AutoCloseable {
   private val (w, dw) = context.parameters("weight")
@@ -26,10 +26,9 @@ private[libtorch] final class AtenConvolution(context: LayerContext) extends Aut
 
     def forward(): Unit = if (!products.output) {
       val b = if (context.bf16 && bias.isDefined) new TensorOptional(product(bias.get._1)) else optionalBias
-      views.output.copy_(
+      val result =
         torch.conv2d(product(views.input), product(w), b, window.stride, window.padding, window.dilation, groups)
-      )
-      ()
+      Tensors.moved(result, views.output)
     }
 
     def backward(): Unit = if (inputGradient.isDefined || ofWeights) {
@@ -46,7 +45,7 @@ private[libtorch] final class AtenConvolution(context: LayerContext) extends Aut
         groups,
         wanted
       )
-      inputGradient.foreach(_.copy_(gradients.get0()))
+      inputGradient.foreach(Tensors.moved(gradients.get0(), _))
       if (ofWeights) {
         dw.copy_(gradients.get1())
         bias.foreach { case (_, db) => db.copy_(gradients.get2()) }

@@ -37,6 +37,8 @@ private[libtorch] final class ConcatLayer extends TorchLayer {
 
 /** Both inputs' gradients are the output's. */
 private[libtorch] final class AddLayer extends TorchLayer {
+  override def passesGradient: Boolean = true
+
   def bind(views: LayerViews): BoundLayer = new BoundLayer {
     def forward(): Unit = { torch.add_out(views.output, views.inputs(0), views.inputs(1)); () }
     def backward(): Unit = views.inputGradients.foreach(_.foreach(_.copy_(views.outputGradient)))

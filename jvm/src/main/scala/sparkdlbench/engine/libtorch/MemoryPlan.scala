@@ -8,7 +8,8 @@ private[libtorch] final case class PlannedLayer(
     hasParameters: Boolean,
     worksInPlace: Boolean,
     backwardReadsOutput: Boolean,
-    keepsValues: Boolean
+    keepsValues: Boolean,
+    passesGradient: Boolean
 )
 
 /**
@@ -16,7 +17,8 @@ private[libtorch] final case class PlannedLayer(
  *
  * Values that a layer overwrites in place share memory with what it makes of them. Every other value keeps its memory until the backward
  * pass has read it; a gradient only lives from the first layer that writes it to the layer that reads it, so gradients take turns
- * in a few arenas.
+ * in a few arenas. What a layer passes on as it is, the gradients of a sum's inputs, shares one arena where no later write would change what another still
+ * reads.
  *
  * @param widths
  *   numbers of fp32 values of one row of each value
@@ -55,6 +57,9 @@ private[libtorch] final class MemoryPlan(layers: IndexedSeq[PlannedLayer], width
   private val free = mutable.Set.empty[Int]
   private val arenaOfMemory = mutable.Map.empty[Int, Int]
 
+  /** Memories whose gradients lie in an arena and are still to be read. */
+  private val living = mutable.Map.empty[Int, Set[Int]].withDefaultValue(Set.empty)
+
   /** Where layer i writes the gradient of its k-th input; None where nobody needs it. */
   val targets: IndexedSeq[IndexedSeq[Option[Target]]] = {
     val found = new Array[IndexedSeq[Option[Target]]](layers.size)
@@ -62,14 +67,17 @@ private[libtorch] final class MemoryPlan(layers: IndexedSeq[PlannedLayer], width
     val written = mutable.Set(memory.last)
     for (layer <- layers.indices.reverse) {
       val scratch = mutable.ArrayBuffer.empty[Int]
+      val fresh = layers(layer).inputs.map(memory).toSet -- written
       found(layer) =
         if (!needsGradient(layer + 1)) layers(layer).inputs.map(_ => None).toIndexedSeq
         else
           layers(layer).inputs.toIndexedSeq.map { value =>
             if (!needsGradient(value)) None
-            else if (inPlace(layer) || written.add(memory(value))) {
-              if (!inPlace(layer)) arenaOfMemory(memory(value)) = take(widths(value))
-              Some(Direct)
+            else if (inPlace(layer)) Some(Direct)
+            else if (written.add(memory(value))) {
+              val shared = sharedArena(layer, memory(value), fresh)
+              lies(memory(value), shared.getOrElse(take(widths(value))))
+              Some(if (shared.isDefined) Shared else Direct)
             } else {
               val arena = take(widths(value))
               scratch += arena
@@ -77,7 +85,10 @@ private[libtorch] final class MemoryPlan(layers: IndexedSeq[PlannedLayer], width
             }
           }
       free ++= scratch
-      if (!inPlace(layer)) arenaOfMemory.get(memory(layer + 1)).foreach(free += _)
+      if (!inPlace(layer)) arenaOfMemory.get(memory(layer + 1)).foreach { arena =>
+        living(arena) -= memory(layer + 1)
+        if (living(arena).isEmpty) free += arena
+      }
     }
     found.toVector
   }
@@ -91,6 +102,38 @@ private[libtorch] final class MemoryPlan(layers: IndexedSeq[PlannedLayer], width
   /** fp32 values of one row in all memories but the last, and in all arenas. */
   def rowValues: Long =
     memory.distinct.filter(value => value > 0 && value != memory.last).map(widths).sum + arenas.sum
+
+  private def lies(memory: Int, arena: Int): Unit = {
+    arenaOfMemory(memory) = arena
+    living(arena) += memory
+  }
+
+  /**
+   * The arena of the layer's output gradient, where the gradient of an input in `mine` may lie there too.
+   *
+   * @param fresh
+   *   memories whose gradients this layer is the first to write
+   */
+  private def sharedArena(layer: Int, mine: Int, fresh: Set[Int]): Option[Int] =
+    arenaOfMemory.get(memory(layer + 1)).filter { arena =>
+      layers(layer).passesGradient && (living(arena) - memory(layer + 1)).forall { other =>
+        nextWrite(mine, layer, fresh).forall(_ <= lastRead(other)) &&
+        nextWrite(other, layer, fresh).forall(_ <= lastRead(mine))
+      }
+    }
+
+  /** The last layer of the backward pass that reads the gradient of what lies in this memory. */
+  private def lastRead(ofMemory: Int): Int = memory.indexOf(ofMemory) - 1
+
+  /**
+   * The next layer of the backward pass, from `layer` on, that changes the gradient: by writing in place, or by adding to it once it has
+   * read all it reads.
+   */
+  private def nextWrite(ofMemory: Int, layer: Int, fresh: Set[Int]): Option[Int] = {
+    val isAddedTo = layers(layer).inputs.count(memory(_) == ofMemory) > (if (fresh(ofMemory)) 1 else 0)
+    val later = memory.indices.filter(memory(_) == ofMemory).flatMap(consumers).filter(_ < layer)
+    if (isAddedTo) Some(layer) else if (later.isEmpty) None else Some(later.max)
+  }
 
   /** The free arena that fits best, the largest one made larger, or a new one. */
   private def take(width: Long): Int = {
@@ -109,6 +152,9 @@ private[libtorch] object MemoryPlan {
 
   /** Where a layer writes a gradient. */
   sealed trait Target
+
+  /** Nowhere: the gradient is the output's, and lies where that lies. */
+  case object Shared extends Target
 
   /** To where that gradient lies. */
   case object Direct extends Target

@@ -70,7 +70,7 @@ private[libtorch] final class BatchNormLayer(context: LayerContext) extends Torc
         eps,
         all
       )
-      views.inputGradient.foreach(_.copy_(gradients.get0()))
+      views.inputGradient.foreach(Tensors.moved(gradients.get0(), _))
       dw.copy_(gradients.get1())
       db.copy_(gradients.get2())
       ()

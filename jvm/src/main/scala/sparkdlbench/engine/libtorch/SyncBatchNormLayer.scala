@@ -97,7 +97,7 @@ private[libtorch] final class SyncBatchNormLayer(context: LayerContext) extends 
       copy(db, shownBack, channels)
       shareGradients()
       views.inputGradient.foreach { dx =>
-        dx.copy_(own.get0())
+        Tensors.moved(own.get0(), dx)
         dx.addcmul_(views.input.sub(meanAlong), slopeTensor).add_(shiftTensor)
       }
     }

@@ -2,7 +2,7 @@ package sparkdlbench.engine.libtorch
 
 import org.bytedeco.javacpp.{FloatPointer, Pointer, PointerScope}
 import org.bytedeco.pytorch.global.torch
-import org.bytedeco.pytorch.{InferenceMode, MemoryFormatOptional, Tensor, TensorOptions}
+import org.bytedeco.pytorch.{InferenceMode, MemoryFormatOptional, Storage, Tensor, TensorOptions}
 import sparkdlbench.vector.FlatBuffer
 
 import java.nio.FloatBuffer
@@ -44,6 +44,23 @@ private[libtorch] object Tensors {
 
   /** True where both tensors start at the same place. */
   def sameMemory(one: Tensor, other: Tensor): Boolean = one.data_ptr().address() == other.data_ptr().address()
+
+  /**
+   * Gives `to` the values of `result`, which nobody reads afterwards. Where both fill storages of one size that libtorch allocated, these
+   * exchange their memory, which every other view of `to`'s storage follows; else the values are copied.
+   */
+  def moved(result: Tensor, to: Tensor): Unit = {
+    val (from, into) = (result.storage(), to.storage())
+    if (
+      result.scalar_type().value == to.scalar_type().value && from.nbytes() == into.nbytes() && from.unique() &&
+      isFilled(from, result) && isFilled(into, to)
+    ) from.set_data_ptr_noswap(into.set_data_ptr(from.mutable_data_ptr()))
+    else { to.copy_(result); () }
+  }
+
+  /** Whether the tensor is all of a storage whose memory may be another: libtorch says of what was given to it that it cannot be resized. */
+  private def isFilled(storage: Storage, tensor: Tensor): Boolean =
+    storage.resizable() && tensor.is_contiguous() && tensor.storage_offset() == 0 && tensor.nbytes() == storage.nbytes()
 
   /** Frees what libtorch returns in `body` at its end; nothing that `body` makes may be kept. */
   def scoped[T](body: => T): T = {

@@ -17,7 +17,7 @@ import sparkdlbench.model.{LayerSpec, ModelSpec, ParameterSpec}
  * @param outputGradient
  *   d loss / d output, rows × output shape
  * @param inputGradients
- *   where to write d loss / d input; None where nobody needs it; the same memory as `outputGradient` for a layer in place
+ *   where to write d loss / d input; None where there is nothing to write; the same memory as `outputGradient` for a layer in place
  */
 private[libtorch] final case class LayerViews(
     inputs: IndexedSeq[Tensor],
@@ -92,6 +92,9 @@ private[libtorch] trait TorchLayer extends AutoCloseable {
 
   /** True where a layer in place leaves the values as they are. */
   def keepsValues: Boolean = false
+
+  /** True where the gradient of each input is the output's: an input gradient that shares its memory is not asked for. */
+  def passesGradient: Boolean = false
   def close(): Unit = ()
 }
 

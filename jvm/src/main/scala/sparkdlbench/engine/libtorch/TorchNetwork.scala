@@ -70,7 +70,8 @@ private[libtorch] final class TorchNetwork(
         ranges(index).isDefined,
         layer.worksInPlace,
         layer.backwardReadsOutput,
-        layer.keepsValues
+        layer.keepsValues,
+        layer.passesGradient
       )
     },
     widths
@@ -126,7 +127,7 @@ private[libtorch] final class TorchNetwork(
     private val bound: IndexedSeq[BoundLayer] = layers.indices.map { index =>
       val parts = added(index).map(_._1).iterator
       val inputGradients = spec.graph(index).zip(plan.targets(index)).map {
-        case (_, None) => None
+        case (_, None | Some(MemoryPlan.Shared)) => None
         case (_, Some(MemoryPlan.Added(_))) => Some(parts.next())
         case (value, Some(_)) => Some(valueGradients(value))
       }

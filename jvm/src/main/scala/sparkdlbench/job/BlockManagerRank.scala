@@ -36,6 +36,9 @@ private[sparkdlbench] final class BlockManagerRank(own: JobRank, placements: Ind
   private val weights = new SentVector(weightCodec, master)
   private val encodedGradient = new Staging(codec, (0 until size).map(slices.size))
   private val encodedWeights = new Staging(weightCodec, Seq(slices.size(rank)))
+  private var computed = BlockManagerRank.NoStep
+  private var loss = 0.0
+  private var available = BlockManagerRank.NoStep
   private var updated = BlockManagerRank.NoStep
   private var live = List.empty[SliceBlock]
   private var encoded = BlockManagerRank.NoStep
@@ -52,12 +55,27 @@ private[sparkdlbench] final class BlockManagerRank(own: JobRank, placements: Ind
     removeOlder(SliceBlock.Gradient, step + 1)
   }
 
-  /** Makes this rank's gradient available, one slice for each owner. */
-  def putGradient(step: Long): Unit = {
+  /**
+   * Makes this rank's gradient available, one slice for each owner; the sum of its rows' losses. A task that Spark repeats finds done what the
+   * first one did: rows that were computed once more would count twice in running statistics.
+   */
+  def gradient(step: Long): Double = {
+    if (computed != step) {
+      loss = own.computeGradientInParts(step)
+      computed = step
+    }
+    if (available != step) {
+      putGradient(step)
+      available = step
+    }
+    loss
+  }
+
+  private def putGradient(step: Long): Unit = {
     own.timer.switch(Phase.Send)
     if (codec.keepsResidual && encoded == step)
       throw new RunFailedException(
-        s"Spark repeated the gradient task of rank $rank in step $step, and codec ${codec.name} keeps what it did not send: encoding the step " +
+        s"Spark repeated the gradient task of rank $rank in step $step before it had ended, and codec ${codec.name} keeps what it did not send: encoding the step " +
           "once more would count that twice. Look for the first failure in the executor's log; with codec fp32 or bf16 a task may be repeated."
       )
     encoded = step

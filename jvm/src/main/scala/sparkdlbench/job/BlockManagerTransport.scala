@@ -54,9 +54,7 @@ private final class BlockManagerExchange(group: JobRanks) extends Exchange {
     val losses = group.run { state =>
       val rank = state.side[BlockManagerRank]
       rank.fetchWeights(previous)
-      val loss = state.computeGradientInParts(step)
-      rank.putGradient(step)
-      loss
+      rank.gradient(step)
     }
     group.run(state => state.side[BlockManagerRank].update(step))
     newest = step

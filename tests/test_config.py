@@ -209,5 +209,18 @@ def test_a_file_may_not_say_two_things_of_one_key(text: str, name: str, keys: tu
         parse_run_file(text, "two.toml")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "'model.name' = 'lenet'\n[model]\nname = 'mlp'",
+        "[model]\nname = 'mlp'\n[engine]\n'blas.threads' = 1\nblas.threads = 2",
+    ],
+)
+def test_a_key_with_dots_in_its_name_is_that_of_the_table(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"stands twice in .*once with dots in its name, .*Set it once"):
+        parse_run_file(text, "run.toml")
+    parse_run_file("'model.name' = 'mlp'\n[model]\nname = 'mlp'", "run.toml")
+
+
 def test_a_file_may_say_one_thing_twice() -> None:
     assert parse_run_file("batch_size = 64\nbatch = 64", "two.toml").settings["batch"] == "64"

@@ -177,14 +177,23 @@ def parse_run_file(text: str, origin: str) -> RunFile:
 
 
 def flatten(table: Mapping[str, Any], origin: str, prefix: str = "") -> dict[str, str]:
-    """Nested tables as dotted keys, and every value as the text that the JVM parses."""
+    """Nested tables as dotted keys, and every value as the text that the JVM parses.
+
+    Raises:
+        ConfigurationError: a value that is none, or a key with dots in its name that says otherwise than a table's.
+    """
     flat: dict[str, str] = {}
     for key, value in table.items():
         name = prefix + key
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, origin, name + "."))
-        else:
-            flat[name] = as_text(name, value, origin)
+        found = (
+            flatten(value, origin, name + ".") if isinstance(value, Mapping) else {name: as_text(name, value, origin)}
+        )
+        for leaf, text in found.items():
+            if flat.setdefault(leaf, text) != text:
+                raise ConfigurationError(
+                    f"'{leaf}' stands twice in {origin}, once as a table's key and once with dots in its name, with "
+                    f"the values '{cut(flat[leaf])}' and '{cut(text)}'. Set it once."
+                )
     return flat
 
 

@@ -2,10 +2,8 @@ package sparkdlbench.algorithm
 
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.{ConfigurationException, Json}
-import sparkdlbench.LocalRuns
+import sparkdlbench.{DigitsNets, LocalRuns}
 
-import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.Files
 import scala.jdk.CollectionConverters._
 
 /** Shares by speed; that a slow worker gets fewer rows: tests/test_batch_shares.py. */
@@ -37,14 +35,7 @@ class BatchSharesSuite extends AnyFunSuite with LocalRuns {
   }
 
   test("batch normalisation over all rows is refused: each worker waits in it for the slowest, so none is seen to be") {
-    val layers = Seq(
-      """{"name": "conv", "kind": "conv2d", "options": {"in": 1, "out": 6, "kernel": 3, "padding": 1}, "initializer": "he-normal"}""",
-      """{"name": "norm", "kind": "batch-norm", "options": {"channels": 6}, "initializer": "one"}""",
-      """{"name": "fc", "kind": "linear", "options": {"in": 384, "out": 10}, "initializer": "xavier-uniform"}"""
-    )
-    val text = s"""{"name": "normal", "input_shape": [1, 8, 8], "classes": 10, "layers": [${layers.mkString(",")}]}"""
-    val file = Files.write(Files.createTempFile("normal", ".json"), text.getBytes(UTF_8))
-    val model = Seq("model.name" -> "file", "model.spec" -> file.toString)
+    val model = Seq("model.name" -> "file", DigitsNets.normal)
     val sync = model :+ ("model.sync_batch_norm" -> "true")
     val message = intercept[ConfigurationException](prepared(speed ++ sync: _*)).getMessage
     assert(message.contains("batch_shares.by = speed") && message.contains("waits for the slowest"), message)

@@ -3,38 +3,28 @@ package sparkdlbench.job
 import org.apache.spark.{SparkContext, Success}
 import org.apache.spark.scheduler.{SparkListener, SparkListenerTaskEnd, SparkListenerTaskStart}
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.DigitsNets
 import sparkdlbench.train.{RunResult, TrainingRun}
 import sparkdlbench.transport.LocalCluster
 
-import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 import java.util.concurrent.atomic.AtomicInteger
 
 /** Tasks of the job-per-step ways that Spark ends and repeats: weights and running statistics to the bits of a run without. */
 class RepeatedTasksSuite extends AnyFunSuite {
-  private lazy val folder: Path = Files.createTempDirectory("repeated-tasks-suite")
-  private lazy val model: Path = Files.write(
-    folder.resolve("normal.json"),
-    """{"name": "normal", "input_shape": [1, 8, 8], "classes": 10, "layers": [
-      |  {"name": "conv", "kind": "conv2d", "options": {"in": 1, "out": 6, "kernel": 3, "padding": 1}, "initializer": "he-normal"},
-      |  {"name": "norm", "kind": "batch-norm", "options": {"channels": 6}, "initializer": "one"},
-      |  {"name": "relu", "kind": "relu"},
-      |  {"name": "pool", "kind": "max-pool", "options": {"kernel": 2}},
-      |  {"name": "fc", "kind": "linear", "options": {"in": 96, "out": 10}, "initializer": "xavier-uniform"}
-      |]}""".stripMargin.getBytes(UTF_8)
-  )
+  private lazy val results: Path = Files.createTempDirectory("results")
 
   private def run(sc: SparkContext, settings: (String, String)*): RunResult = {
     val small = Map(
       "model.name" -> "file",
-      "model.spec" -> model.toString,
+      DigitsNets.normal,
       "data.source" -> "digits",
       "batch" -> "400",
       "epochs" -> "10",
       "max_steps" -> "30",
       "optimizer.learning_rate" -> "0.1",
       "workers" -> "2",
-      "results" -> folder.resolve("results").toString
+      "results" -> results.toString
     )
     TrainingRun.prepare(sc, small ++ settings).train()
   }

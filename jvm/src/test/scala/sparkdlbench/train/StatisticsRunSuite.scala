@@ -3,36 +3,15 @@ package sparkdlbench.train
 import org.apache.hadoop.conf.Configuration
 import org.scalatest.funsuite.AnyFunSuite
 import sparkdlbench.common.{ConfigurationException, Json}
+import sparkdlbench.DigitsNets.{dropping, normal}
 import sparkdlbench.LocalSpark
 
-import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}
 import scala.jdk.CollectionConverters._
 
 /** Runs of nets with dropout and batch normalisation, on the embedded digits. */
 class StatisticsRunSuite extends AnyFunSuite with LocalSpark {
   private lazy val folder: Path = Files.createTempDirectory("statistics-run-suite")
-
-  private def model(name: String, layers: String*): (String, String) = {
-    val path = folder.resolve(s"$name.json")
-    Files.write(
-      path,
-      s"""{"name": "$name", "input_shape": [1, 8, 8], "classes": 10, "layers": [${layers.mkString(",")}]}"""
-        .getBytes(UTF_8)
-    )
-    "model.spec" -> path.toString
-  }
-
-  private val conv =
-    """{"name": "conv", "kind": "conv2d", "options": {"in": 1, "out": 6, "kernel": 3, "padding": 1}, "initializer": "he-normal"}"""
-  private val norm = """{"name": "norm", "kind": "batch-norm", "options": {"channels": 6}, "initializer": "one"}"""
-  private val relu = """{"name": "relu", "kind": "relu"}"""
-  private val pool = """{"name": "pool", "kind": "max-pool", "options": {"kernel": 2}}"""
-  private val dropout = """{"name": "dropout", "kind": "dropout", "options": {"rate": 0.4}}"""
-  private val linear =
-    """{"name": "fc", "kind": "linear", "options": {"in": 96, "out": 10}, "initializer": "xavier-uniform"}"""
-  private lazy val dropping = model("dropping", conv, relu, pool, dropout, linear)
-  private lazy val normal = model("normal", conv, norm, relu, pool, linear)
 
   private def run(settings: (String, String)*): RunResult = {
     val small = Map(

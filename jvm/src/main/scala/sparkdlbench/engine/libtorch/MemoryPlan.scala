@@ -17,8 +17,8 @@ private[libtorch] final case class PlannedLayer(
  *
  * Values that a layer overwrites in place share memory with what it makes of them. Every other value keeps its memory until the backward
  * pass has read it; a gradient only lives from the first layer that writes it to the layer that reads it, so gradients take turns
- * in a few arenas. What a layer passes on as it is, the gradients of a sum's inputs, shares one arena where no later write would change what another still
- * reads.
+ * in a few arenas. The gradients of a sum's inputs, which are its own, share its arena where no write would change what is still to be
+ * read.
  *
  * @param widths
  *   numbers of fp32 values of one row of each value

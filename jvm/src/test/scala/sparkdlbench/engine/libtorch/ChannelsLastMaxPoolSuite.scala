@@ -1,6 +1,5 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.FloatPointer
 import org.bytedeco.pytorch.global.torch
 import org.bytedeco.pytorch.{Scalar, Tensor}
 import org.scalatest.funsuite.AnyFunSuite
@@ -68,9 +67,5 @@ class ChannelsLastMaxPoolSuite extends AnyFunSuite {
     new PassState
   )
 
-  private def bits(tensor: Tensor): Seq[Int] = {
-    val found = new Array[Float](tensor.numel().toInt)
-    new FloatPointer(tensor.data_ptr()).get(found)
-    found.toSeq.map(java.lang.Float.floatToIntBits)
-  }
+  private def bits(tensor: Tensor): Seq[Int] = EngineFixture.values(tensor).map(java.lang.Float.floatToIntBits)
 }

@@ -1,6 +1,5 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.FloatPointer
 import org.bytedeco.pytorch.Tensor
 import org.bytedeco.pytorch.global.torch
 import org.scalatest.funsuite.AnyFunSuite
@@ -109,6 +108,8 @@ class ConvolutionProductsSuite extends AnyFunSuite {
 }
 
 object ConvolutionProductsSuite {
+  import EngineFixture.values
+
   private val Output = "output"
   private val InputGradient = "input gradient"
   private val WeightGradient = "weight gradient"
@@ -172,12 +173,6 @@ object ConvolutionProductsSuite {
       val made = torch.empty_like(like)
       made.fill_(new org.bytedeco.pytorch.Scalar(Float.NaN))
       made
-    }
-
-    private def values(tensor: Tensor): Seq[Float] = {
-      val found = new Array[Float](tensor.numel().toInt)
-      new FloatPointer(tensor.data_ptr()).get(found)
-      found.toSeq
     }
   }
 }

@@ -1,5 +1,7 @@
 package sparkdlbench.engine.libtorch
 
+import org.bytedeco.javacpp.FloatPointer
+import org.bytedeco.pytorch.Tensor
 import sparkdlbench.config.{RunKeys, Variants}
 import sparkdlbench.data.Batch
 import sparkdlbench.engine.{Engine, EngineVariant}
@@ -55,6 +57,13 @@ object EngineFixture {
     Array.tabulate(batch.rows, width)((row, i) => batch.features.get(row * width + i).toDouble)
 
   def labelsOf(batch: Batch): Array[Int] = Array.tabulate(batch.rows)(row => batch.labels.get(row).toInt)
+
+  /** Values of an fp32 tensor without gaps, row-major. */
+  def values(tensor: Tensor): Seq[Float] = {
+    val found = new Array[Float](tensor.numel().toInt)
+    new FloatPointer(tensor.data_ptr()).get(found)
+    found.toSeq
+  }
 
   def gradient(engine: Engine, batch: Batch, weight: Float): Array[Float] = {
     engine.step(batch, weight, (_, _) => ())

@@ -1,6 +1,5 @@
 package sparkdlbench.engine.libtorch
 
-import org.bytedeco.javacpp.FloatPointer
 import org.bytedeco.pytorch.{Scalar, Tensor}
 import org.bytedeco.pytorch.global.torch
 import org.scalatest.funsuite.AnyFunSuite
@@ -8,6 +7,8 @@ import sparkdlbench.vector.FlatBuffer
 
 /** What becomes of a tensor and of other views of its memory that takes over a result. */
 class TensorsSuite extends AnyFunSuite {
+  import EngineFixture.values
+
   // Loads the libraries.
   EngineFixture.load(EngineFixture.softmax(2, 2), 1).close()
 
@@ -62,12 +63,5 @@ class TensorsSuite extends AnyFunSuite {
     val pointer = made.data_ptr_float()
     (0 until sizes.product).foreach(i => pointer.put(i.toLong, i.toFloat))
     made
-  }
-
-  private def values(of: Tensor): Seq[Int] = {
-    val found = new Array[Float](of.numel().toInt)
-    val pointer: FloatPointer = of.data_ptr_float()
-    pointer.get(found)
-    found.map(_.toInt).toSeq
   }
 }

@@ -327,7 +327,7 @@ def test_a_sample_of_an_epoch_is_of_all_its_steps(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(program, "read_arguments", lambda: ({"threads": 1}, out))
     monkeypatch.setattr(program, "session", session)
     monkeypatch.setattr(program, "_train", lambda *_: ([8.0, 9.0], facts))
-    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES"):
+    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES", _process.SHARED_MEMORY):
         monkeypatch.setenv(variable, "sync")
     program.main()
     assert written == [True]

@@ -153,14 +153,17 @@ class TestProcess:
         monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
         program = (
             "import os, pathlib, sys, tempfile, time; folder = tempfile.mkdtemp(); "
-            f"pathlib.Path({str(tmp_path / 'where')!r}).write_text(folder + ' ' + os.environ['SPARK_LOCAL_DIRS']); "
-            "time.sleep(60)"
+            "shared = os.environ['SPARKDL_PEER_SHARED_MEMORY']; pathlib.Path(shared, 'segment').touch(); "
+            f"pathlib.Path({str(tmp_path / 'where')!r}).write_text(' '.join("
+            "[folder, os.environ['SPARK_LOCAL_DIRS'], shared])); time.sleep(60)"
         )
         with pytest.raises(RunFailedError, match="did not end within 3 s"):
             measure("sleeper", [sys.executable, "-c", program], QUICK, 3)
-        left, local = (tmp_path / "where").read_text().split()
+        left, local, shared = (tmp_path / "where").read_text().split()
         assert left.startswith(f"{local}/")
+        assert shared != local
         assert not Path(local).exists()
+        assert not Path(shared).exists()
 
     def test_a_program_that_measured_nothing_is_an_error(self) -> None:
         with pytest.raises(RunFailedError, match="measured nothing"):

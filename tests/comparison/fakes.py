@@ -93,5 +93,5 @@ def success(plan: Plan, cell: Cell, factor: float = 1.0) -> dict[str, Any]:
     }
 
 
-def failure(plan: Plan, cell: Cell) -> Mapping[str, Any]:
-    return {**record.of_failure(plan, cell, "It did not work."), **HEAD}
+def failure(plan: Plan, cell: Cell, why: str = "It did not work.") -> Mapping[str, Any]:
+    return {**record.of_failure(plan, cell, why), **HEAD}

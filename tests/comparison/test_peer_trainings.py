@@ -215,7 +215,7 @@ def test_a_record_counts_the_steps_of_peers_that_tell_an_epoch_at_a_time(
     monkeypatch.setattr(program, "session", session)
     monkeypatch.setattr(program, "read_arguments", lambda: ({**peers.case_to_dict(case), "workers": 2}, out))
     monkeypatch.setattr(_fit.time, "perf_counter", lambda: clock[0])
-    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES"):
+    for variable in ("SPARKDL_ELEPHAS", "SPARKDL_DL4J", "SPARKDL_DL4J_CLASSES", _process.SHARED_MEMORY):
         monkeypatch.setenv(variable, "synchronous")
     program.main()
 

@@ -11,6 +11,7 @@ import pytest
 from test_report import RESOURCES, make, write_net
 
 import chromium
+from sparkdl_bench.comparison.cells import cells_of
 from sparkdl_bench.report import html
 from sparkdl_bench.report.load import load
 
@@ -78,6 +79,20 @@ def test_the_page_works_in_a_browser(file: Path, tmp_path: Path) -> None:
         _is_dark_and_light(page, file, tmp_path)
         _prints_what_is_folded(page, tmp_path / "report.pdf")
         assert page.complaints == []
+
+
+def test_what_a_failed_trial_said_fits_on_a_telephone(tmp_path: Path) -> None:
+    plan = fakes.plan_of(tmp_path)
+    made = make(tmp_path, fakes.CONF, {"fast": 1.0, "slow": 2.0})
+    broken = cells_of(plan)[0]
+    made.add(broken, fakes.failure(plan, broken, f"It last said: [Stage 800:{60 * '='}>   (1 + 1) / 2]"))
+    path = tmp_path / "report.html"
+    path.write_text(html.page(load([made.path])), encoding="utf-8")
+    with chromium.page() as page:
+        page.width(400)
+        page.open(path)
+        assert "[Stage 800:====" in page.evaluate("document.querySelector('main').textContent")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_a_page_of_two_hundred_runs_loads_and_sorts_by_a_click(tmp_path: Path) -> None:

@@ -264,6 +264,45 @@ class TestVerdict:
                 decided += later.verdict == "recommended"
         assert decided / asked > 0.5
 
+    def test_of_groups_that_cost_the_same_the_named_baseline_has_to_be_beaten(self) -> None:
+        records = [
+            comparisons.trial(name, number, seconds + number / 100, 1)
+            for name, seconds in (("a", 30.0), ("b", 20.0), ("c", 10.0))
+            for number in range(1, 6)
+        ]
+        analysis = comparisons.comparison(records, baseline={"variant": "b"})
+        found = decide(analysis)
+        assert bold(found) == "c"
+        assert found.cheapest is not None
+        assert found.cheapest.name == "b"
+        assert ", and is 2 times faster than another on as many cores, b (95 % CI" in answer(analysis).sentences[1]
+        # Without a named one the first: the slowest, which others are compared with then, would be known by its times.
+        unnamed = decide(comparisons.comparison(records)).cheapest
+        assert unnamed is not None
+        assert unnamed.name == "a"
+
+    def test_one_as_cheap_as_a_beaten_default_need_not_beat_it(self) -> None:
+        """It is not passed over for one that is no faster and costs more."""
+        noisy = (0.8, 0.9, 1.0, 1.1, 1.25)
+        records = [
+            comparisons.trial(name, number, seconds * (1 + (spread - 1) * noise), workers)
+            for name, workers, seconds, noise in (("a", 1, 10.0, 0.2), ("b", 1, 7.0, 1.2), ("c", 2, 7.0, 0.2))
+            for number, spread in enumerate(noisy, start=1)
+        ]
+        found = decide(comparisons.comparison(records))
+        assert found.chosen is not None
+        assert (found.verdict, found.chosen.name) == ("not-decided", "b")
+        assert next(each.state for each in found.others if each.group.name == "a") == "slower"
+
+    def test_what_may_be_as_fast_is_not_said_to_cost_more(self) -> None:
+        records = [
+            comparisons.trial(name, number, seconds * spread, 1)
+            for name, seconds in (("a", 10.0), ("b", 13.0))
+            for number, spread in enumerate((0.85, 0.95, 1.0, 1.05, 1.15), start=1)
+        ]
+        details = answer(comparisons.comparison(records)).details
+        assert "Perhaps as fast as a, but not faster by a margin that matters, and not cheaper: b." in details
+
     @pytest.mark.parametrize("count", [1, 2])
     def test_too_few_trials_decide_nothing(self, count: int) -> None:
         analysis = comparisons.of_times({"one": (1, trials_of(90.0)[:count]), "two": (2, trials_of(10.0)[:count])})

@@ -857,6 +857,15 @@ class TestWhy:
         said = "\n".join(findings.summary(analysed(make_each(tmp_path, self.CONF, change))))
         assert "because a step takes 2 ms instead of 3 ms on average, warm-up included." in said
 
+    def test_steps_of_different_batches_say_how_many_rows(self) -> None:
+        records = [
+            comparisons.trial(name, number, seconds + number / 100, 2, batch=batch, steps_ms=[ms] * 10, phases_ms={})
+            for name, seconds, batch, ms in (("rows", 10.0, 32, 5.0), ("passes", 30.0, 60000, 2000.0))
+            for number in (1, 2, 3)
+        ]
+        said = "\n".join(findings.summary(comparisons.comparison(records, baseline={"variant": "rows"})))
+        assert "because a step of 60,000 rows takes 2,000 ms instead of 5 ms of 32 rows on average" in said
+
     def test_what_nothing_recorded_explains_gets_no_reason(self, tmp_path: Path) -> None:
         def change(plan: Plan, cell: Cell) -> Mapping[str, Any]:
             return _stepped(plan, cell, [2.0] * 60, {"compute": 2.0}, 1.0 if cell.group.startswith("fast") else 1.5)

@@ -25,6 +25,9 @@ from sparkdl_bench.peers._sampler import Sampler
 # Every process that a peer starts inherits this; it finds those that left the process group (MPI's daemons do).
 MARK = "SPARKDL_PEER_RUN"
 _STOP_GRACE_S = 5.0
+# Where a program keeps what its processes share as mapped files; gone after it, like its temporary files.
+SHARED_MEMORY = "SPARKDL_PEER_SHARED_MEMORY"
+_MEMORY = Path("/dev/shm")  # noqa: S108 (Linux' own place for it)
 # All that a peer has said, beside its measurements.
 LOG = "peer.log"
 # Of a Java exception: where it went, which takes the place of what it says.
@@ -48,11 +51,14 @@ def measure(
     Raises:
         RunFailedError: it ended with an error, said nothing, or took longer than `timeout_s`.
     """
-    with tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-", ignore_cleanup_errors=True) as folder:
-        # What it leaves of temporary files, as after a timeout, goes with the folder.
+    memory = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    # What it leaves there, as after a timeout, goes with the folders.
+    with _folder(name) as folder, _folder(name, memory) as shared:
         variables = {
             **(environment or {}),
             "TMPDIR": folder,
+            SHARED_MEMORY: shared,
+            "OMPI_MCA_btl_sm_backing_directory": shared,
             "SPARK_LOCAL_DIRS": os.environ.get("SPARK_LOCAL_DIRS", folder),
         }
         case_file, out_file = Path(folder, "case.json"), out or Path(folder, "out.jsonl")
@@ -60,6 +66,10 @@ def measure(
         beside = out.parent if out else None
         run_to_end(name, [*command, str(case_file), str(out_file)], timeout_s, variables, folder, beside)
         return _read(name, out_file)
+
+
+def _folder(name: str, within: Path | None = None) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=f"sparkdl-peer-{name}-", dir=within, ignore_cleanup_errors=True)
 
 
 def left_whole(name: str, out: Path) -> Measurement | None:

@@ -337,6 +337,10 @@ class Analysis:
         wanted: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
         return _is_at(group, wanted) if wanted else group is self._slowest
 
+    def is_named_baseline(self, group: Group) -> bool:
+        """Whether the plan names it as what others are compared with."""
+        return bool(self.comparison.plan.get("baseline")) and self.is_baseline(group)
+
     def baseline_of(self, group: Group) -> Group | None:
         """The group that differs from it in the baseline's factors alone; None for a baseline, or where none fits."""
         if self.is_baseline(group):

@@ -91,7 +91,7 @@ def _recommended(analysis: Analysis, decision: Decision) -> tuple[str, str]:
         return first, f"{takes}; nothing else reached the target."
     default = _default(decision)
     if default is not None:
-        return first, f"{takes}, and is {_slower(analysis, chosen, default, 'faster than the cheapest')}."
+        return first, f"{takes}, and is {_slower(analysis, chosen, default, _than(analysis, chosen, default))}."
     nearest = decision.others[0]
     if nearest.state == "as-fast":
         names = _names([each.group for each in decision.ties] or [nearest.group])
@@ -105,7 +105,7 @@ def _open(analysis: Analysis, decision: Decision) -> tuple[str, str]:
     default = _default(decision)
     why = "the cheapest, since nothing is proven to beat it"
     if default is not None:
-        why = f"which is {_slower(analysis, chosen, default, 'faster than the cheapest')}"
+        why = f"which is {_slower(analysis, chosen, default, _than(analysis, chosen, default))}"
     elif chosen is not decision.cheapest or decision.doubtful:
         why = "the cheapest that reached the target in all its trials"
     first = f"{_how_open(decision)} use {alone}{described(chosen)}, {why}."
@@ -249,7 +249,9 @@ def _next_steps(analysis: Analysis, decision: Decision) -> list[str]:
             "never: sparkdl-bench report … --target-accuracy X."
         )
     elif decision.verdict == "not-decided" and decision.more_trials is None:
-        lines.append("Take the cheapest: what could be gained by more is about the margin that matters at most.")
+        lines.append(
+            f"Take {_chosen(decision).name}: what could be gained beside it is about the margin that matters at most."
+        )
     if any(group.failed for group in analysis.groups):
         lines.append("Find out why trials failed: the table of all runs has the errors.")
     over = [group for group in analysis.groups if analysis.is_oversubscribed(group)]
@@ -306,8 +308,8 @@ def _details(analysis: Analysis, decision: Decision) -> list[str]:
     lines = [break_even(each) for each in decision.break_even]
     if decision.ties and decision.chosen is not None:
         lines.append(
-            f"About as fast as {decision.chosen.name}, the data cannot tell them apart by a margin that matters, and "
-            f"costing more: {_names([each.group for each in decision.ties])}."
+            f"Perhaps as fast as {decision.chosen.name}, but not faster by a margin that matters, and not cheaper: "
+            f"{_names([each.group for each in decision.ties])}."
         )
     lines += _wider(decision)
     lines += _reservations(analysis, decision)
@@ -435,6 +437,12 @@ def _slower(analysis: Analysis, chosen: Group, each: Beside, how: str) -> str:
     slow, fast = (chosen, each.group) if each.speed_up >= 1 else (each.group, chosen)
     ratio = number(max(each.speed_up, 1 / each.speed_up))
     return f"{ratio} times {how}, {each.group.name} ({_contrast_interval(analysis, slow, fast)})"
+
+
+def _than(analysis: Analysis, chosen: Group, default: Beside) -> str:
+    """What the default is, which the chosen one has beaten: other groups may cost as little."""
+    same = analysis.cores_used(chosen) == analysis.cores_used(default.group)
+    return "faster than another on as many cores" if same else "faster than the cheapest"
 
 
 def _contrast_interval(analysis: Analysis, slow: Group, fast: Group) -> str:

@@ -1,11 +1,13 @@
 """What to use, in numbers. The cheapest group is the default; whatever costs more has to prove that it is faster.
 
-Groups stand in an order of cost: cores (no more than the host has), then workers, then what needs a channel of its own,
-then the plan's order. It does not depend on any time, so no noise can change it.
+Groups stand in an order of cost: cores (no more than the host has), then workers, then what needs a channel of its own.
+Of those that cost the same, the plan's baseline comes first, then the analysis's order. It does not depend on any time,
+so no noise can change it.
 
 - A group is *beaten* where another is faster by `MARGIN` at the lower end of the interval of `statistics.sequential`,
   which holds for all groups and for every added trial together.
-- `chosen` is the first in that order which is not beaten, among the default and those that beat the default.
+- `chosen` is the first in that order which is not beaten, among the default, those that cost no more and those that
+  beat the default.
 - It is *recommended* only where each other group is beaten, or costs more and cannot be faster than it by `MARGIN` at
   the upper end of that interval. Everything else is *not decided*.
 
@@ -132,7 +134,7 @@ def candidates(analysis: Analysis) -> list[Group]:
     return sorted([group for group in timed if analysis.reaches_target(group)] or timed, key=_costs(analysis))
 
 
-def _costs(analysis: Analysis) -> Callable[[Group], tuple[int, int, bool, int]]:
+def _costs(analysis: Analysis) -> Callable[[Group], tuple[int, int, bool, bool, int]]:
     """What groups are sorted by, so that the cheapest comes first."""
     places = {group.name: place for place, group in enumerate(analysis.groups)}
     return lambda group: (
@@ -140,6 +142,7 @@ def _costs(analysis: Analysis) -> Callable[[Group], tuple[int, int, bool, int]]:
         group.workers,
         # Among equals the one that needs no channel of its own.
         not group.is_one_machine and not group.first.get("in_band", True),
+        not analysis.is_named_baseline(group),
         places[group.name],
     )
 
@@ -155,10 +158,15 @@ class _Race:
         self.ordered = ordered
         self.logs = {group.name: sequential.logs(group.values(analysis.metric)) for group in ordered}
         self.questions = len(ordered) - 1
+        place = _costs(analysis)
+        self.as_cheap = {group.name for group in ordered if place(group)[:3] == place(ordered[0])[:3]}
 
     def chosen(self) -> Group:
         default = self.ordered[0]
-        proven = [default, *(group for group in self.ordered[1:] if self._beats(group, default))]
+        proven = [
+            default,
+            *(group for group in self.ordered[1:] if group.name in self.as_cheap or self._beats(group, default)),
+        ]
         standing = [group for group in proven if not self._is_beaten(group)]
         # Where each of them is beaten by one that is too noisy to have beaten the default, nothing will be recommended.
         return standing[0] if standing else proven[-1]

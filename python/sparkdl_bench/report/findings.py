@@ -175,15 +175,17 @@ def _length_of_step(subject: Group, other: Group) -> str:
     ours, theirs = subject.mean_step_ms, other.mean_step_ms
     if ours is None or theirs is None or abs(ours / theirs - 1) < _SMALL:
         return ""
-    said = f"a step takes {number(ours)} ms instead of {number(theirs)} ms on average, warm-up included"
+    same = subject.batch == other.batch
+    mine, their = ("" if same else f" of {number(each.batch)} rows" for each in (subject, other))
+    said = f"a step{mine} takes {number(ours)} ms instead of {number(theirs)} ms{their} on average, warm-up included"
     said += _after_warm_up(subject, other, ours > theirs)
-    mine, their = subject.mean_of("phases_ms"), other.mean_of("phases_ms")
-    if not mine or not their:
-        without = subject if not mine else other
+    own, others = subject.mean_of("phases_ms"), other.mean_of("phases_ms")
+    if not own or not others:
+        without = subject if not own else other
         return f"{said} (the phases of {without.name} are not recorded)"
-    if (sum(mine.values()) > sum(their.values())) != (ours > theirs):
+    if (sum(own.values()) > sum(others.values())) != (ours > theirs):
         return said  # Older runs took a step from its slowest rank and phases from all: they need not agree.
-    phases = _largest_phases(mine, their)
+    phases = _largest_phases(own, others)
     return f"{said}: {' and '.join(phases)}" if phases else said
 
 

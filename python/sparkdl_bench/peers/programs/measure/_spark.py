@@ -49,6 +49,7 @@ def session(case: Mapping[str, Any], name: str, settings: Mapping[str, str] | No
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",  # bars of a thousand stages would push an error out of what is told
         **(settings or {}),
     }
     builder = SparkSession.builder

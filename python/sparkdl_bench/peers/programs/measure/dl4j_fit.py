@@ -32,9 +32,11 @@ _ACTIVATIONS = {"relu": "RELU", "tanh": "TANH", "sigmoid": "SIGMOID"}
 def main() -> None:
     case, out = read_arguments()
     classes, threads = os.environ["SPARKDL_DL4J_CLASSES"], str(case["threads"])
+    media = os.environ["SPARKDL_PEER_SHARED_MEMORY"]  # Aeron's files would stay in /dev/shm
     settings = {
         **{f"spark.{each}.extraClassPath": classes for each in ("driver", "executor")},
-        **{f"spark.{each}.extraJavaOptions": _OPENED for each in ("driver", "executor")},
+        "spark.driver.extraJavaOptions": f"{_OPENED} -Daeron.dir={media}/driver",
+        "spark.executor.extraJavaOptions": f"{_OPENED} -Daeron.dir={media}/executor-{{{{EXECUTOR_ID}}}}",
         "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
         **{f"spark.executorEnv.{name}": threads for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")},
     }

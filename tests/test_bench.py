@@ -423,6 +423,17 @@ class TestContestants:
         assert [compared[name] for name in measured] == [namespaces_suite.TARGET] * 2 + [None] * 2
         assert not any(way.host_local for way in ways)
 
+    def test_the_revisions_suite_measures_other_nets_too(self, tmp_path: Path) -> None:
+        plan = revisions_suite.RevisionsPlan("abc", (), (models.net_of("lenet"),))
+        groups = plan.groups(tmp_path, Options(False, 5, "", tmp_path, tmp_path, 60.0))
+        names = [[each.name for each in group] for group in groups]
+        assert names == [["lenet-mkl-1", "lenet-mkl-1-base"], ["lenet-mkl-2", "lenet-mkl-2-base"]]
+        assert [(each.ours, each.theirs) for each in plan.comparisons()] == [tuple(each) for each in names]
+        for group in groups:
+            one, other = (each for each in group if isinstance(each, contestant.OursContestant))
+            assert (one.checkout, other.checkout) == (None, tmp_path)
+            assert (one.case, one.settings) == (other.case, other.settings)
+
     def test_the_revisions_suite_compares_each_way_with_the_other_checkouts_in_turns(self, tmp_path: Path) -> None:
         shared = Options(False, 5, "", tmp_path, tmp_path, 60.0)
         groups = revisions_suite.RevisionsPlan("abc").groups(tmp_path, shared)

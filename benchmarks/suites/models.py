@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from math import prod
+from pathlib import Path
 
 import click
 
@@ -160,16 +161,14 @@ def specifications_of(nets: Sequence[Net]) -> dict[str, str]:
     return {net.name: json.dumps(api.model(net.model_settings, net.shape, net.classes)) for net in nets}
 
 
+def ours(net: Net, workers: int, library: str, checkout: Path | None = None) -> OursContestant:
+    """Our step of a net with one BLAS; of another checkout, where one is given, by the same name."""
+    settings = {**_BASE, **net.settings, "engine.blas": library}
+    return OursContestant(f"{net.name}-{library}-{workers}", net.case(workers), settings, checkout)
+
+
 def _ours(net: Net, blas: Sequence[str]) -> list[Contestant]:
-    return [
-        OursContestant(
-            f"{net.name}-{library}-{workers}",
-            net.case(workers),
-            {**_BASE, **net.settings, "engine.blas": library},
-        )
-        for library in blas
-        for workers in (1, 2)
-    ]
+    return [ours(net, workers, library) for library in blas for workers in (1, 2)]
 
 
 def _pytorch(net: Net, specification: str, shared: Options) -> list[Contestant]:

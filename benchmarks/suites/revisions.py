@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -14,6 +14,7 @@ from sparkdl_bench.errors import ConfigurationError
 from sparkdl_bench.machine import commit_of
 from sparkdl_bench.nearest import suggestion
 from sparkdl_bench.peers import TrainCase
+from suites import models
 
 NAME = "revisions"
 # What a change of structure may cost.
@@ -31,10 +32,17 @@ _WAYS = {
 
 @dataclass(frozen=True)
 class RevisionsPlan:
-    """How many steps are made; one worker (`engine`) exchanges nothing."""
+    """How many steps are made; one worker (`engine`) exchanges nothing.
+
+    Attributes:
+        base: the other checkout's commit.
+        ways: of the perceptron.
+        nets: others of the suite `models`, with one worker and two.
+    """
 
     base: str
     ways: tuple[str, ...] = tuple(_WAYS)
+    nets: tuple[models.Net, ...] = ()
     job_warmup: int = 600
     job_steps: int = 300
     step_warmup: int = 2000
@@ -42,7 +50,7 @@ class RevisionsPlan:
 
     def groups(self, folder: Path, shared: Options) -> list[list[Contestant]]:
         """The two checkouts take turns."""
-        return [
+        ways: list[list[Contestant]] = [
             [
                 OursContestant(name, self._case(name, shared), {**_BASE, **settings}),
                 OursContestant(f"{name}-base", self._case(name, shared), {**_BASE, **settings}, folder),
@@ -50,6 +58,22 @@ class RevisionsPlan:
             for name, settings in _WAYS.items()
             if name in self.ways
         ]
+        return ways + [self._of_net(net, workers, folder) for net in self.nets for workers in (1, 2)]
+
+    def comparisons(self) -> list[Comparison]:
+        """Each of this checkout's beside the other's."""
+        perceptrons = [f"{name}, MLP 784-1024-10, batch 128, a step" for name in self.ways]
+        nets = {
+            models.ours(net, workers, "mkl").name: f"{net.name}, batch {net.batch}, {workers} × 1 core, a step"
+            for net in self.nets
+            for workers in (1, 2)
+        }
+        titles = {**dict(zip(self.ways, perceptrons, strict=True)), **nets}
+        return [Comparison(title, name, f"{name}-base", MOST) for name, title in titles.items()]
+
+    def _of_net(self, net: models.Net, workers: int, folder: Path) -> list[Contestant]:
+        theirs = models.ours(net, workers, "mkl", folder)
+        return [models.ours(net, workers, "mkl"), replace(theirs, name=f"{theirs.name}-base")]
 
     def _case(self, name: str, shared: Options) -> TrainCase:
         workers = 1 if name == "engine" else 2
@@ -64,9 +88,12 @@ class RevisionsPlan:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The other checkout, with its jars made (make jars).",
 )
-@click.option("--ways", default="", help=f"Some of {', '.join(_WAYS)}, by commas [default: all].")
+@click.option(
+    "--ways", default="", help=f"Some of {', '.join(_WAYS)}, by commas [default: all, or none with --models]."
+)
+@click.option("--models", "nets", default="", help="Nets of `bench models` as well, separated by commas.")
 @options
-def command(shared: Options, base: Path, ways: str) -> None:
+def command(shared: Options, base: Path, ways: str, nets: str) -> None:
     """A training step of this checkout beside one of another checkout, in turns."""
     folder = base.resolve()
     if not (folder / "python" / "sparkdl_bench").is_dir() or not (folder / "target").is_dir():
@@ -74,13 +101,10 @@ def command(shared: Options, base: Path, ways: str) -> None:
             f"--base is '{base}', which holds no built checkout of sparkdl-bench (python/sparkdl_bench and target/). "
             "Make one: git worktree add DIR REVISION, then make jars in it."
         )
-    chosen = tuple(name.strip() for name in ways.split(",") if name.strip()) or tuple(_WAYS)
+    chosen = tuple(name.strip() for name in ways.split(",") if name.strip()) or (() if nets else tuple(_WAYS))
     if unknown := [name for name in chosen if name not in _WAYS]:
         raise ConfigurationError(
             f"--ways has '{unknown[0]}'; valid are {', '.join(_WAYS)}.{suggestion(unknown[0], _WAYS)}"
         )
-    plan = RevisionsPlan(commit_of(folder), chosen)
-    comparisons = [
-        Comparison(f"{name}, MLP 784-1024-10, batch 128, a step", name, f"{name}-base", MOST) for name in chosen
-    ]
-    run_suite(NAME, asdict(plan), plan.groups(folder, shared), comparisons, shared)
+    plan = RevisionsPlan(commit_of(folder), chosen, tuple(models.chosen(nets)) if nets else ())
+    run_suite(NAME, asdict(plan), plan.groups(folder, shared), plan.comparisons(), shared)

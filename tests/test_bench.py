@@ -425,10 +425,11 @@ class TestContestants:
 
     def test_the_revisions_suite_measures_other_nets_too(self, tmp_path: Path) -> None:
         plan = revisions_suite.RevisionsPlan("abc", (), (models.net_of("lenet"),))
-        groups = plan.groups(tmp_path, Options(False, 5, "", tmp_path, tmp_path, 60.0))
+        shared = Options(False, 5, "", tmp_path, tmp_path, 60.0)
+        groups = plan.groups(tmp_path, shared)
         names = [[each.name for each in group] for group in groups]
         assert names == [["lenet-mkl-1", "lenet-mkl-1-base"], ["lenet-mkl-2", "lenet-mkl-2-base"]]
-        assert [(each.ours, each.theirs) for each in plan.comparisons()] == [tuple(each) for each in names]
+        assert [(each.ours, each.theirs) for each in plan.comparisons(shared)] == [tuple(each) for each in names]
         for group in groups:
             one, other = (each for each in group if isinstance(each, contestant.OursContestant))
             assert (one.checkout, other.checkout) == (None, tmp_path)

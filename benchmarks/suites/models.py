@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from math import prod
-from pathlib import Path
 
 import click
 
@@ -161,10 +160,10 @@ def specifications_of(nets: Sequence[Net]) -> dict[str, str]:
     return {net.name: json.dumps(api.model(net.model_settings, net.shape, net.classes)) for net in nets}
 
 
-def ours(net: Net, workers: int, library: str, checkout: Path | None = None) -> OursContestant:
-    """Our step of a net with one BLAS; of another checkout, where one is given, by the same name."""
+def ours(net: Net, workers: int, library: str) -> OursContestant:
+    """Our step of a net with one BLAS."""
     settings = {**_BASE, **net.settings, "engine.blas": library}
-    return OursContestant(f"{net.name}-{library}-{workers}", net.case(workers), settings, checkout)
+    return OursContestant(f"{net.name}-{library}-{workers}", net.case(workers), settings)
 
 
 def _ours(net: Net, blas: Sequence[str]) -> list[Contestant]:

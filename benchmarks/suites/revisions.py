@@ -21,6 +21,8 @@ NAME = "revisions"
 MOST = 1.03
 _BASE = {"topology": "sliced", "codec": "fp32", "engine.blas": "mkl"}
 _JOBS = ("block-manager", "shuffle")
+# Behind the names of what the other checkout trains.
+_OTHER = "-base"
 _WAYS = {
     "engine": {"transport": "block-stream", "host_local": "off"},
     "block-stream": {"transport": "block-stream", "host_local": "off"},
@@ -50,30 +52,32 @@ class RevisionsPlan:
 
     def groups(self, folder: Path, shared: Options) -> list[list[Contestant]]:
         """The two checkouts take turns."""
-        ways: list[list[Contestant]] = [
-            [
-                OursContestant(name, self._case(name, shared), {**_BASE, **settings}),
-                OursContestant(f"{name}-base", self._case(name, shared), {**_BASE, **settings}, folder),
-            ]
+        return [
+            [each, replace(each, name=f"{each.name}{_OTHER}", checkout=folder)] for each in self._ours(shared).values()
+        ]
+
+    def comparisons(self, shared: Options) -> list[Comparison]:
+        """Each of this checkout's beside the other's."""
+        ours = self._ours(shared).items()
+        return [Comparison(title, each.name, f"{each.name}{_OTHER}", MOST) for title, each in ours]
+
+    def _ours(self, shared: Options) -> dict[str, OursContestant]:
+        """What this checkout trains, by the comparison's title."""
+        perceptrons = {
+            f"{name}, MLP 784-1024-10, batch 128, a step": OursContestant(
+                name, self._case(name, shared), {**_BASE, **settings}
+            )
             for name, settings in _WAYS.items()
             if name in self.ways
-        ]
-        return ways + [self._of_net(net, workers, folder) for net in self.nets for workers in (1, 2)]
-
-    def comparisons(self) -> list[Comparison]:
-        """Each of this checkout's beside the other's."""
-        perceptrons = [f"{name}, MLP 784-1024-10, batch 128, a step" for name in self.ways]
+        }
         nets = {
-            models.ours(net, workers, "mkl").name: f"{net.name}, batch {net.batch}, {workers} × 1 core, a step"
+            f"{net.name}, batch {net.batch}, {workers} × 1 core, a step": models.ours(
+                net, workers, _BASE["engine.blas"]
+            )
             for net in self.nets
             for workers in (1, 2)
         }
-        titles = {**dict(zip(self.ways, perceptrons, strict=True)), **nets}
-        return [Comparison(title, name, f"{name}-base", MOST) for name, title in titles.items()]
-
-    def _of_net(self, net: models.Net, workers: int, folder: Path) -> list[Contestant]:
-        theirs = models.ours(net, workers, "mkl", folder)
-        return [models.ours(net, workers, "mkl"), replace(theirs, name=f"{theirs.name}-base")]
+        return {**perceptrons, **nets}
 
     def _case(self, name: str, shared: Options) -> TrainCase:
         workers = 1 if name == "engine" else 2
@@ -107,4 +111,4 @@ def command(shared: Options, base: Path, ways: str, nets: str) -> None:
             f"--ways has '{unknown[0]}'; valid are {', '.join(_WAYS)}.{suggestion(unknown[0], _WAYS)}"
         )
     plan = RevisionsPlan(commit_of(folder), chosen, tuple(models.chosen(nets)) if nets else ())
-    run_suite(NAME, asdict(plan), plan.groups(folder, shared), plan.comparisons(), shared)
+    run_suite(NAME, asdict(plan), plan.groups(folder, shared), plan.comparisons(shared), shared)

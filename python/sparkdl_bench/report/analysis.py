@@ -332,20 +332,26 @@ class Analysis:
                 )
         return sorted(found, key=lambda summary: summary.centre, reverse=metric == RATE)
 
+    @property
+    def _named_baseline(self) -> Mapping[str, str]:
+        """Factors and their values; nothing where the plan names none."""
+        named: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
+        return named
+
     def is_baseline(self, group: Group) -> bool:
         """Whether others are compared with it, and it with none."""
-        wanted: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
+        wanted = self._named_baseline
         return _is_at(group, wanted) if wanted else group is self._slowest
 
     def is_named_baseline(self, group: Group) -> bool:
         """Whether the plan names it as what others are compared with."""
-        return bool(self.comparison.plan.get("baseline")) and self.is_baseline(group)
+        return bool(self._named_baseline) and self.is_baseline(group)
 
     def baseline_of(self, group: Group) -> Group | None:
         """The group that differs from it in the baseline's factors alone; None for a baseline, or where none fits."""
         if self.is_baseline(group):
             return None
-        wanted: Mapping[str, str] = self.comparison.plan.get("baseline") or {}
+        wanted = self._named_baseline
         if not wanted:
             return self._slowest
         free = [name for name in group.factors if name not in wanted]

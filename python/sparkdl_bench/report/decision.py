@@ -137,14 +137,13 @@ def candidates(analysis: Analysis) -> list[Group]:
 def _costs(analysis: Analysis) -> Callable[[Group], tuple[int, int, bool, bool, int]]:
     """What groups are sorted by, so that the cheapest comes first."""
     places = {group.name: place for place, group in enumerate(analysis.groups)}
-    return lambda group: (
-        analysis.cores_used(group),
-        group.workers,
-        # Among equals the one that needs no channel of its own.
-        not group.is_one_machine and not group.first.get("in_band", True),
-        not analysis.is_named_baseline(group),
-        places[group.name],
-    )
+    return lambda group: (*_cost(analysis, group), not analysis.is_named_baseline(group), places[group.name])
+
+
+def _cost(analysis: Analysis, group: Group) -> tuple[int, int, bool]:
+    """Cores, workers, and, of one that has as many, whether it needs a channel of its own."""
+    needs_channel = not group.is_one_machine and not group.first.get("in_band", True)
+    return analysis.cores_used(group), group.workers, needs_channel
 
 
 def _sometimes_reaches(group: Group) -> bool:
@@ -155,17 +154,16 @@ class _Race:
     """Who beats whom, from the logarithms of the trials."""
 
     def __init__(self, analysis: Analysis, ordered: Sequence[Group]) -> None:
+        self.analysis = analysis
         self.ordered = ordered
         self.logs = {group.name: sequential.logs(group.values(analysis.metric)) for group in ordered}
         self.questions = len(ordered) - 1
-        place = _costs(analysis)
-        self.as_cheap = {group.name for group in ordered if place(group)[:3] == place(ordered[0])[:3]}
 
     def chosen(self) -> Group:
         default = self.ordered[0]
         proven = [
             default,
-            *(group for group in self.ordered[1:] if group.name in self.as_cheap or self._beats(group, default)),
+            *(group for group in self.ordered[1:] if self._is_as_cheap(group, default) or self._beats(group, default)),
         ]
         standing = [group for group in proven if not self._is_beaten(group)]
         # Where each of them is beaten by one that is too noisy to have beaten the default, nothing will be recommended.
@@ -187,6 +185,9 @@ class _Race:
         margin = 1 / MARGIN if is_cheaper else MARGIN
         more = sequential.more_trials(slow, fast, self.questions, margin) if state in ("open", "faster") else None
         return Beside(other, math.exp(slow.mean - fast.mean), interval, state, more)
+
+    def _is_as_cheap(self, one: Group, other: Group) -> bool:
+        return _cost(self.analysis, one) == _cost(self.analysis, other)
 
     def _beats(self, one: Group, other: Group) -> bool:
         return sequential.speed_up(self.logs[other.name], self.logs[one.name], self.questions).low > MARGIN

@@ -104,8 +104,8 @@ MUTANTS = (
     Listed(
         HALF,
         "../../benchmarks/suites/models.py",
-        "            net.case(workers),",
-        "            replace(net.case(workers), batch=net.batch // 2),",
+        "net.case(workers), settings)",
+        "replace(net.case(workers), batch=net.batch // 2), settings)",
     ),
     Listed(
         HALF,

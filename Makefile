@@ -97,11 +97,15 @@ test-optional: $(INSTALLED) target/.jars-4
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,torch,torch-cases,frameworks]' 'pyspark==4.1.4'
 	touch $@
 
+# Tests that read sources and documents alone, in seconds: what they say should not take the whole suite to hear.
+LAWS := $(addprefix tests/test_,$(addsuffix .py,layers scala_layers listed_mutants variants_doc architecture_doc figures older_results))
+
 check: $(INSTALLED)
 	project/sbt scalafmtSbtCheck scalafmtCheckAll +jvm/Test/compile
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q $(LAWS)
 
 bench: $(INSTALLED) target/.jars-$(LINE)
 	$(BIN)/python -m sparkdl_bench.bench short $(ARGS)

@@ -354,6 +354,24 @@ class TestContestants:
             measured = {net_suite._name(way) for way in net_suite._ways(comparisons)}
             assert {name for each in comparisons for name in (each.ours, each.theirs)} == measured
 
+    def test_the_net_suite_leaves_out_what_is_not_here_when_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def prepare(contestant: net_suite.CollectiveContestant) -> None:
+            if contestant.way.transport in lacking:
+                raise ConfigurationError(f"No {contestant.way.transport} here.")
+
+        monkeypatch.setattr(net_suite.CollectiveContestant, "prepare", prepare)
+        lacking = ["ucx"]
+        left = net_suite.measurable(net_suite.COMPARISONS, tmp_path)
+        assert [each for each in net_suite.COMPARISONS if each not in left] == [
+            each for each in net_suite.COMPARISONS if each.ours.startswith("ucx")
+        ]
+        assert "ucx/sliced. No ucx here." in capsys.readouterr().err
+        lacking = ["block-stream", "tcp", "ucx"]
+        with pytest.raises(ConfigurationError, match=r"No row can be measured here\. No block-stream here\."):
+            net_suite.measurable(net_suite.COMPARISONS, tmp_path)
+
     def test_the_net_suite_measures_the_rows_that_are_named(self) -> None:
         chosen = rows_named("host-local", net_suite.COMPARISONS)
         assert len(chosen) >= 3

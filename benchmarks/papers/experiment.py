@@ -37,6 +37,7 @@ class Part:
         smallest, full: further words of that size.
         lab: what `sparkdl-bench lab up NAME` is told, for a part that needs hosts of its own; empty: none. Its name is
             the part's.
+        decodes: whether its source decodes its rows, for which the hosts of a lab need a folder that they share.
         busy: whether a second Spark job takes all cores meanwhile.
     """
 
@@ -49,16 +50,21 @@ class Part:
     smallest: Sequence[str] = ()
     full: Sequence[str] = ()
     lab: Sequence[str] = ()
+    decodes: bool = False
     busy: bool = False
 
-    def command(self, size: str, folder: str) -> list[str]:
+    def command(self, size: str, folder: str, decoded: str) -> list[str]:
         """The words after `sparkdl-bench`, without where results go.
 
         Args:
             folder: of the sets; the words of a page have `DATA` there.
+            decoded: a folder for decoded rows, `DECODED` on a page.
         """
         base = ["--base", f"conf/runs/{self.base}.toml"] if self.base else []
-        rows = ["--set", f"data.path={folder}/{self.data}"] if self.data else []
+        # The hosts of a lab see the disk of this machine, whatever Hadoop's default file system is there.
+        disk = "file:" if self.lab else ""
+        rows = ["--set", f"data.path={disk}{folder}/{self.data}"] if self.data else []
+        rows += ["--set", f"data.cache_dir={disk}{decoded}"] if self.lab and self.decodes else []
         master = ["--master", f"lab:{self.lab_name}"] if self.lab else []
         own = {SMALLEST: self.smallest, FULL: self.full}[size]
         return ["compare", f"conf/runs/papers/{self.file}.toml", *base, *rows, *master, *self.words, *own]

@@ -26,6 +26,7 @@ from sparkdl_bench.report.load import Comparison
 
 _JOBS = "jobs.json"
 _ABSENT = "absent.json"
+_DECODED = "decoded"
 _SCHEMA = 1
 # Beside which no other run is measured: a job that should take seconds, and does not end.
 _JOB_S = 900.0
@@ -81,7 +82,7 @@ class Measuring:
         """None where all went well, else the reason of a part of which nothing is there."""
         folder = self._results / part.name
         left_s = self._until - time.monotonic()
-        words = part.command(self._size, str(self._data))
+        words = part.command(self._size, str(self._data), str(self._results / _DECODED))
         words += ["--results", str(folder), "--skip-missing"]
         if left_s != float("inf"):
             words += ["--minutes", f"{left_s / 60:.3f}"]

@@ -121,7 +121,7 @@ def _circumstances(analysis: Analysis) -> str:
 def _command(part: Part, size: str) -> str:
     lab = f"sparkdl-bench lab up {part.lab_name} {' '.join(part.lab)}\n" if part.lab else ""
     beside_it = "# a second Spark job computes on all cores meanwhile\n" if part.busy else ""
-    return f"```bash\n{lab}{beside_it}sparkdl-bench {shlex.join(part.command(size, 'DATA'))}\n```"
+    return f"```bash\n{lab}{beside_it}sparkdl-bench {shlex.join(part.command(size, 'DATA', 'DECODED'))}\n```"
 
 
 def _groups(analysis: Analysis) -> str:

@@ -150,11 +150,14 @@ def on_one(name: str, comparisons: list[Comparison]) -> list[Comparison]:
     help="Measure the rows over sockets once more with the whole machine on this congestion control of TCP, such as "
     "reno (needs root).",
 )
+@click.option("--skip-missing", is_flag=True, help="Leave out rows of which something is not installed here.")
 @only_option
 @options
-def command(shared: Options, warmup: int, iterations: int, one: str, only: str) -> None:
+def command(shared: Options, warmup: int, iterations: int, one: str, skip_missing: bool, only: str) -> None:
     """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""
     comparisons = rows_named(only, COMPARISONS)
+    if skip_missing:
+        comparisons = measurable(comparisons, shared.peers_dir)
     again = on_one(one, comparisons) if one else []
     groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
     for way in _ways(comparisons):
@@ -166,11 +169,38 @@ def command(shared: Options, warmup: int, iterations: int, one: str, only: str) 
         for contestant in (as_configured, *wanted):
             groups.setdefault((way.workers, way.elements), {})[contestant.name] = contestant
     link_gbps = [link.measure_link_gbps() for _ in range(3)]
-    plan = {"warmup": warmup, "iterations": iterations, "congestion": one, "only": only}
+    # By their titles, so that --resume goes on with a file of the same rows.
+    left_out = [each.title for each in rows_named(only, COMPARISONS) if each not in comparisons]
+    plan = {"warmup": warmup, "iterations": iterations, "congestion": one, "only": only, "left_out": left_out}
     ordered = [list(group.values()) for group in groups.values()]
     file = run_suite(NAME, plan, ordered, [*comparisons, *again], shared)
     file.set("link_gbps", link_gbps)
     click.echo(f"A plain TCP stream on loopback: {statistics.median(link_gbps):.1f} Gbit/s.")
+
+
+def measurable(comparisons: list[Comparison], peers_dir: Path) -> list[Comparison]:
+    """Those with both sides installed, or installable, here; it says what is left out, and why.
+
+    Raises:
+        ConfigurationError: none is.
+    """
+    obstacles: dict[str, str] = {}
+    for way in _ways(comparisons):
+        contestant = CollectiveContestant(way, (0, 0), peers_dir)
+        try:
+            contestant.prepare()
+        except ConfigurationError as error:
+            obstacles[contestant.name] = str(error)
+    found = []
+    for each in comparisons:
+        reasons = [obstacles[side] for side in (each.ours, each.theirs) if side in obstacles]
+        if reasons:
+            click.echo(f"Left out: {each.title}. {reasons[0]}", err=True)
+        else:
+            found.append(each)
+    if not found:
+        raise ConfigurationError(f"No row can be measured here. {next(iter(obstacles.values()))}")
+    return found
 
 
 def _ways(comparisons: list[Comparison]) -> list[Way]:

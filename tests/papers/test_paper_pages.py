@@ -39,13 +39,15 @@ FOUND = find()
 PAPERS = load_all(ROOT / "docs" / "papers")
 PARTS = [(each, part) for each in FOUND.values() for part in each.parts]
 IDS = [f"{each.letter}-{part.name}" for each, part in PARTS]
+# Sources of data whose rows no run decodes first.
+OPENED_AS_THEY_ARE = ("digits", "idx", "synthetic")
 # Of a trial's times.
 NOISE = (1.0, 1.02, 0.98, 1.01, 0.99, 1.03, 0.97, 1.0, 1.01, 0.99)
 
 
 def planned(part: Part, size: str) -> tuple[Plan, list[Cell]]:
     """What `sparkdl-bench compare` makes of a part's words."""
-    words = part.command(size, "/sets")
+    words = part.command(size, "/sets", "/decoded")
     given = compare.command.make_context("compare", words[1:]).params
     conf, base = ROOT / given["conf"], given["base"] and ROOT / given["base"]
     plan = load_plan(conf, given["assignments"], given["trials"], base)
@@ -105,6 +107,16 @@ def test_labs_have_room_for_an_executor_and_what_is_beside_it() -> None:
             wanted = {cell.run.spark.get("spark.executor.memory", "1g") for cell in planned(part, FULL)[1]}
             # A gigabyte beside: YARN adds 384 MB, and may put the application's own master of 896 MB on the same host.
             assert int(offered.removesuffix("g")) > max(int(each.removesuffix("g")) for each in wanted), part.name
+
+
+def test_hosts_of_a_lab_find_the_sets_and_a_folder_for_decoded_rows() -> None:
+    """Their default file system may be HDFS, which has no sets; and a cluster is not known to have one disk."""
+    for part in (part for _, part in PARTS if part.lab):
+        for cell in planned(part, FULL)[1]:
+            settings = cell.run.settings
+            assert settings["data.path"].startswith("file:/sets/")
+            assert ("data.cache_dir" in settings) == (settings["data.source"] not in OPENED_AS_THEY_ARE)
+            assert settings.get("data.cache_dir", "file:/decoded") == "file:/decoded"
 
 
 def test_the_smallest_size_of_e_is_a_few_runs_of_short_trainings() -> None:

@@ -195,6 +195,7 @@ def _over_links(name: str, gbits: int) -> Part:
         words=["--set", "data.source=cifar10"],
         smallest=[*_SMALLEST, "--set", "max_steps=2"],
         lab=[*_HOSTS, "--bandwidth", f"{gbits}gbit"],
+        decodes=True,
     )
 
 

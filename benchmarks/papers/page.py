@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from papers import beside, charts
+from papers.beside import Beside
 from papers.experiment import SMALLEST, Experiment, Job, Measured, Part, Story
 from papers.published import Paper
 from sparkdl_bench.report import findings
@@ -36,7 +37,7 @@ def make(experiment: Experiment, paper: Paper, measured: Measured) -> Page:
         f"**{beside.summary(story.beside)}**",
         *(f"![{plot.description}]({plot.name}.png)" for plot in plots),
         "## The paper's numbers and ours",
-        _beside_table(paper, story),
+        _beside_table(paper, [line for line in story.beside if line.ours]),
         "Ratios are of geometric means over the trials; in brackets the 95 % interval (Welch's, on logarithms).",
         "## What agrees and what does not",
         "\n".join(f"- {line.sentence}" for line in story.beside if line.ours and line.theirs)
@@ -45,6 +46,7 @@ def make(experiment: Experiment, paper: Paper, measured: Measured) -> Page:
         *(text for title, table in story.tables for text in (f"## {title}", table)),
         "## What was scaled down, and why",
         "\n".join(f"- {line}" for line in [*experiment.scaled, *_absent(experiment, measured)]),
+        *_not_measured(paper, story),
         "## The paper's experiment",
         _of_paper(paper),
         "## What was measured here",
@@ -61,19 +63,40 @@ def _warning(measured: Measured) -> list[str]:
     ]
 
 
-def _beside_table(paper: Paper, story: Story) -> str:
-    where = {id(value): each.where for each in paper.published for value in each.values}
+def _beside_table(paper: Paper, lines: Sequence[Beside]) -> str:
+    where = _places(paper)
     rows = [
         [
             line.label,
-            f"{line.theirs} {line.unit}" if line.theirs else "–",
+            _paper_says(line),
             where.get(id(line.theirs), "–"),
-            f"{line.ours} {line.unit}" if line.ours else "–",
+            f"{line.ours} {line.unit}",
             line.verdict,
         ]
-        for line in story.beside
+        for line in lines
     ]
-    return table(["", "the paper", "where in the paper", "here", "agreement"], rows)
+    return table(["", "the paper", "where in the paper", "here", "agreement"], rows) if rows else "Nothing yet."
+
+
+def _not_measured(paper: Paper, story: Story) -> list[str]:
+    """Apart from what was compared, so that the paper's many numbers do not hide the few that are here too."""
+    where = _places(paper)
+    rows = [
+        [line.label, _paper_says(line), where.get(id(line.theirs), "–")]
+        for line in story.beside
+        if line.theirs and not line.ours
+    ]
+    if not rows:
+        return []
+    return ["## The paper's numbers that were not measured here", table(["", "the paper", "where in the paper"], rows)]
+
+
+def _paper_says(line: Beside) -> str:
+    return f"{line.theirs} {line.unit}" if line.theirs else "–"
+
+
+def _places(paper: Paper) -> dict[int, str]:
+    return {id(value): each.where for each in paper.published for value in each.values}
 
 
 def _absent(experiment: Experiment, measured: Measured) -> list[str]:

@@ -104,9 +104,19 @@ def test_labs_have_room_for_an_executor_and_what_is_beside_it() -> None:
         if part.lab:
             words = list(part.lab)
             offered = words[words.index("--memory") + 1] if "--memory" in words else lab.Plan("x").memory
-            wanted = {cell.run.spark.get("spark.executor.memory", "1g") for cell in planned(part, FULL)[1]}
-            # A gigabyte beside: YARN adds 384 MB, and may put the application's own master of 896 MB on the same host.
-            assert int(offered.removesuffix("g")) > max(int(each.removesuffix("g")) for each in wanted), part.name
+            sessions = [cell.run.spark for cell in planned(part, FULL)[1]]
+            needed = max(_on_yarn_mb(each) if "yarn" in words else _heap_mb(each) for each in sessions)
+            assert int(offered.removesuffix("g")) * 1024 >= needed, part.name
+
+
+def _on_yarn_mb(spark: Mapping[str, str]) -> int:
+    """Of an executor's container beside the application's own master of 896 MB, by Spark's defaults."""
+    heap = _heap_mb(spark)
+    return 896 + heap + int(spark.get("spark.executor.memoryOverhead", f"{max(384, heap // 10)}m").removesuffix("m"))
+
+
+def _heap_mb(spark: Mapping[str, str]) -> int:
+    return int(spark.get("spark.executor.memory", "1g").removesuffix("g")) * 1024
 
 
 def test_hosts_of_a_lab_find_the_sets_and_a_folder_for_decoded_rows() -> None:

@@ -127,7 +127,7 @@ def _plots(measured: Measured) -> list[Plot]:
         lines.append(Curve(variant, points))
     scaling = charts.curves("workers", "LeNet, workers times batch is 128", lines, "workers", "seconds an epoch")
     networks = {
-        f"{way}, {name}": values(pick(measured, part, way), STEP)
+        f"{name}, {way}": values(pick(measured, part, way), STEP)
         for part, name in ((_SLOW, "1 Gbit/s"), (_FAST, "10 Gbit/s"))
         for way in _WAYS
     }

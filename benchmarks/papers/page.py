@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from papers.published import Paper
 from sparkdl_bench.report import findings
 from sparkdl_bench.report.analysis import ACCURACY, STEP, WAITED, Analysis, Group
 from sparkdl_bench.report.vega import Plot
+
+_SAID = ("", "the paper", "where in the paper")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ def make(experiment: Experiment, paper: Paper, measured: Measured) -> Page:
         f"**{beside.summary(story.beside)}**",
         *(f"![{plot.description}]({plot.name}.png)" for plot in plots),
         "## The paper's numbers and ours",
-        _beside_table(paper, [line for line in story.beside if line.ours]),
+        _beside_table(paper, story),
         "Ratios are of geometric means over the trials; in brackets the 95 % interval (Welch's, on logarithms).",
         "## What agrees and what does not",
         "\n".join(f"- {line.sentence}" for line in story.beside if line.ours and line.theirs)
@@ -63,40 +65,27 @@ def _warning(measured: Measured) -> list[str]:
     ]
 
 
-def _beside_table(paper: Paper, lines: Sequence[Beside]) -> str:
-    where = _places(paper)
-    rows = [
-        [
-            line.label,
-            _paper_says(line),
-            where.get(id(line.theirs), "–"),
-            f"{line.ours} {line.unit}",
-            line.verdict,
-        ]
-        for line in lines
-    ]
-    return table(["", "the paper", "where in the paper", "here", "agreement"], rows) if rows else "Nothing yet."
+def _beside_table(paper: Paper, story: Story) -> str:
+    says = _saying(paper)
+    rows = [[*says(line), f"{line.ours} {line.unit}", line.verdict] for line in story.beside if line.ours]
+    return table([*_SAID, "here", "agreement"], rows) if rows else "Nothing yet."
 
 
 def _not_measured(paper: Paper, story: Story) -> list[str]:
     """Apart from what was compared, so that the paper's many numbers do not hide the few that are here too."""
-    where = _places(paper)
-    rows = [
-        [line.label, _paper_says(line), where.get(id(line.theirs), "–")]
-        for line in story.beside
-        if line.theirs and not line.ours
+    says = _saying(paper)
+    rows = [says(line) for line in story.beside if line.theirs and not line.ours]
+    return ["## The paper's numbers that were not measured here", table(_SAID, rows)] if rows else []
+
+
+def _saying(paper: Paper) -> Callable[[Beside], list[str]]:
+    """What fills the columns of _SAID: the line's label, the paper's number and where in the paper it stands."""
+    where = {id(value): each.where for each in paper.published for value in each.values}
+    return lambda line: [
+        line.label,
+        f"{line.theirs} {line.unit}" if line.theirs else "–",
+        where.get(id(line.theirs), "–"),
     ]
-    if not rows:
-        return []
-    return ["## The paper's numbers that were not measured here", table(["", "the paper", "where in the paper"], rows)]
-
-
-def _paper_says(line: Beside) -> str:
-    return f"{line.theirs} {line.unit}" if line.theirs else "–"
-
-
-def _places(paper: Paper) -> dict[int, str]:
-    return {id(value): each.where for each in paper.published for value in each.values}
 
 
 def _absent(experiment: Experiment, measured: Measured) -> list[str]:

@@ -155,9 +155,8 @@ def on_one(name: str, comparisons: list[Comparison]) -> list[Comparison]:
 @options
 def command(shared: Options, warmup: int, iterations: int, one: str, skip_missing: bool, only: str) -> None:
     """All-reduces of block-stream, tcp and ucx beside gloo and OpenMPI."""
-    comparisons = rows_named(only, COMPARISONS)
-    if skip_missing:
-        comparisons = measurable(comparisons, shared.peers_dir)
+    named = rows_named(only, COMPARISONS)
+    comparisons = measurable(named, shared.peers_dir) if skip_missing else named
     again = on_one(one, comparisons) if one else []
     groups: dict[tuple[int, int], dict[str, CollectiveContestant]] = {}
     for way in _ways(comparisons):
@@ -170,7 +169,7 @@ def command(shared: Options, warmup: int, iterations: int, one: str, skip_missin
             groups.setdefault((way.workers, way.elements), {})[contestant.name] = contestant
     link_gbps = [link.measure_link_gbps() for _ in range(3)]
     # By their titles, so that --resume goes on with a file of the same rows.
-    left_out = [each.title for each in rows_named(only, COMPARISONS) if each not in comparisons]
+    left_out = [each.title for each in named if each not in comparisons]
     plan = {"warmup": warmup, "iterations": iterations, "congestion": one, "only": only, "left_out": left_out}
     ordered = [list(group.values()) for group in groups.values()]
     file = run_suite(NAME, plan, ordered, [*comparisons, *again], shared)

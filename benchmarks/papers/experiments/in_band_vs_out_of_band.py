@@ -10,7 +10,7 @@ from papers.experiments._groups import layer_share, phase_share, pick, values
 from papers.page import epoch_seconds, table
 from papers.published import Paper
 from sparkdl_bench.report.analysis import RATE, STEP, WAITED_TO_ACCURACY
-from sparkdl_bench.report.numbers import number
+from sparkdl_bench.report.numbers import counted, number
 from sparkdl_bench.report.vega import Plot
 
 _JOBS, _IN = "BigDL's way: jobs per step", "in-band, one job"
@@ -138,9 +138,11 @@ def _plots(measured: Measured) -> list[Plot]:
 def _sentences(measured: Measured) -> list[str]:
     found = []
     times = {
-        f"{variant}, {told}": values(pick(measured, "workers", variant, workers=workers), WAITED_TO_ACCURACY)
+        f"{variant}, {counted(workers, 'worker')}": values(
+            pick(measured, "workers", variant, workers=workers), WAITED_TO_ACCURACY
+        )
         for variant in ("in-band", "out-of-band")
-        for workers, told in ((1, "1 worker"), (2, "2 workers"), (4, "4 workers"))
+        for workers in (1, 2, 4)
     }
     told = [f"{name} {number(sum(each) / len(each))} s" for name, each in times.items() if each]
     if told:

@@ -1,6 +1,6 @@
 # The commands of README, CI and the documentation. Needs git, make, a JDK (17+) and Python (3.10+); all else is brought.
 #   make demo            from a bare clone to a trained model: in one process, then on two executors
-#   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5
+#   make test            the whole suite on Spark 4.1; with SPARK=3.5 on Spark 3.5; TESTS='--long without' leaves out the long tests
 #   make test-torch      the tests that need PyTorch, in an environment of its own (5 GB)
 #   make test-torch-cases    PyTorch's own tests of torch.distributed for gloo, on our backend
 #   make test-torch-releases the backend beside gloo on older releases of PyTorch too, an environment of 5 GB each

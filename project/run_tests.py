@@ -22,6 +22,10 @@ PYTHON_REPORTS = ROOT / "target" / "test-reports"
 AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 # Of one language's tests, which take about 15 minutes, and on the slowest machine seen 40.
 LIMIT_S = 3000.0
+# Which of the tests marked as long are run: the words for pytest's marker expression, and for ScalaTest.
+LONG = {"with": ("", ""), "without": (" and not long", "-l"), "only": (" and long", "-n")}
+UNMARKED = "not smoke and not campaign and not peers"
+LONG_TAG = "sparkdlbench.TakesLong"
 # So many failures may be run again.
 AGAIN_AT_MOST = 3
 # So many files of each language are named with their time at the end: where to look when the whole takes too long.
@@ -84,6 +88,9 @@ class Part:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scala", required=True, help="Scala version, which decides the Spark line")
+    parser.add_argument(
+        "--long", choices=LONG, default="with", help="whether those marked as long are run (default: with)"
+    )
     parser.add_argument("pytest_arguments", nargs="*", help="passed on to pytest")
     arguments = parser.parse_args()
     # A caller that ends this must not leave sbt and pytest behind, which are in sessions of their own.
@@ -96,16 +103,24 @@ def main() -> int:
 
     sbt = [str(ROOT / "project" / "sbt"), f"++{arguments.scala}"]
     pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORTS / 'pytest.xml'}"]
+    marked, tagged = LONG[arguments.long]
     parts = [
-        Part("Scala", [*sbt, "jvm/test"], lambda failed: [*sbt, *alone(failed)], SCALA_REPORTS),
+        Part(
+            "Scala",
+            [*sbt, f"jvm/testOnly * -- {tagged} {LONG_TAG}" if tagged else "jvm/test"],
+            lambda failed: [*sbt, *alone(failed)],
+            SCALA_REPORTS,
+        ),
         Part(
             "Python",
-            [*pytest, *AT_ONCE, *arguments.pytest_arguments],
+            [*pytest, *AT_ONCE, *(("-m", UNMARKED + marked) if marked else ()), *arguments.pytest_arguments],
             lambda _: [*pytest, "--last-failed", "--last-failed-no-failures=none"],
             PYTHON_REPORTS,
         ),
     ]
     outcomes = [(part.name, *settle(part, environment)) for part in parts]
+    if arguments.long == "without":
+        print("Tests marked as long were left out: --long only runs them.")
     for name, first, _ in outcomes:
         print(slowest(name, first.seconds))
     return conclude(outcomes, strict=bool(environment.get("CI")))

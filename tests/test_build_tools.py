@@ -189,6 +189,43 @@ def test_in_ci_a_test_that_passes_only_alone_is_a_failure(
     assert ("UNSTABLE" in capfd.readouterr().out) == bool(status)
 
 
+@pytest.mark.parametrize(
+    ("words", "of_scala", "of_python"),
+    [
+        ([], "jvm/test", None),
+        (["--long", "without"], "jvm/testOnly * -- -l sparkdlbench.TakesLong", "and not long"),
+        (["--long", "only"], "jvm/testOnly * -- -n sparkdlbench.TakesLong", "and long"),
+    ],
+)
+def test_long_tests_by_themselves(
+    words: list[str], of_scala: str, of_python: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def settle(part: run_tests.Part, _: dict[str, str]) -> tuple[run_tests.Outcome, None]:
+        commands.append(part.command)
+        return run_tests.Outcome(0, run_tests.Totals(1), {}), None
+
+    monkeypatch.setattr(run_tests, "settle", settle)
+    monkeypatch.setattr(run_tests, "run", lambda *_: 0)
+    monkeypatch.setattr(run_tests.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--scala", "2.13.16", *words, "tests/test_cli.py"])
+    assert run_tests.main() == 0
+    scala, python = commands
+    assert scala[-1] == of_scala
+    assert python[-1] == "tests/test_cli.py"
+    assert (
+        of_python in python[python.index("-m", 2) + 1].partition("peers ")[2:] if of_python else "-m" not in python[3:]
+    )
+
+
+def test_the_long_tests_are_those_of_the_suite_and_no_others() -> None:
+    expression = run_tests.UNMARKED
+    assert f"-m '{expression}'" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    tag = ROOT / "jvm" / "src" / "test" / "scala" / Path(*run_tests.LONG_TAG.split(".")).with_suffix(".scala")
+    assert f'Tag("{run_tests.LONG_TAG}")' in tag.read_text(encoding="utf-8")
+
+
 def test_the_slowest_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "one.xml").write_text(
         '<testsuite><testcase classname="tests.test_a.TestB" name="x" time="2.5"/>'

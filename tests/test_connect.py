@@ -65,6 +65,7 @@ print("SAID " + json.dumps(said))
 """
 
 
+@pytest.mark.long
 def test_a_model_predicts_through_the_dataframe_api_alone(tmp_path: Path) -> None:
     model = perceptron(columns=["x", "y"], labels=["cat", "dog", "owl"])
     model.save(tmp_path / "model")

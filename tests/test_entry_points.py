@@ -93,6 +93,7 @@ def only_summary(results: Path) -> dict[str, Any]:
     return dict(summary)
 
 
+@pytest.mark.long
 def test_assembled_jar_holds_us_and_the_natives_but_neither_spark_nor_scala(published: Published) -> None:
     with ZipFile(published.assembly) as archive:
         names = archive.namelist()
@@ -147,6 +148,7 @@ def test_spark_submit_on_a_standalone_cluster(published: Published, tmp_path: Pa
     assert worked == {"work-0", "work-1"}, "both workers of the cluster had an executor"
 
 
+@pytest.mark.long
 def test_spark_submit_with_packages(published: Published, brought: Path, tmp_path: Path) -> None:
     # Ivy looks into the Maven repository of the home before any registry: there lies what sbt has brought.
     home = tmp_path / "home"
@@ -168,6 +170,7 @@ def test_spark_submit_with_packages(published: Published, brought: Path, tmp_pat
     assert len([name for name in jars if name.startswith("org.bytedeco_") and "linux-x86_64" in name]) == 5
 
 
+@pytest.mark.long
 def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> None:
     project = copy_of("maven", tmp_path)
     settings = tmp_path / "settings.xml"
@@ -191,6 +194,7 @@ def test_maven_project(published: Published, brought: Path, tmp_path: Path) -> N
     check_consumer(output, tmp_path / "results")
 
 
+@pytest.mark.long
 def test_sbt_project(published: Published, tmp_path: Path) -> None:
     project = copy_of("sbt", tmp_path)
     output = execute(

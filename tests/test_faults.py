@@ -356,6 +356,7 @@ class TestTraining:
         assert judge(ended, None, EXPECTED, []).outcome == law.VIOLATION
         assert not hanging.processes()
 
+    @pytest.mark.long
     def test_processes_that_left_their_group_are_found_and_stopped(self, tmp_path: Path) -> None:
         child = (
             "import subprocess, sys; sleeping = [sys.executable, '-c', 'import time; time.sleep(100)']; "

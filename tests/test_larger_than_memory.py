@@ -56,6 +56,7 @@ def write(data: Path) -> None:
     pixels.flush()
 
 
+@pytest.mark.long
 def test_each_row_is_visited_once_and_none_is_on_the_heap(folder: Path) -> None:
     case = {
         "spark": {

@@ -37,6 +37,7 @@ def test_a_notebook_shows_the_progress_as_html(tmp_path: object, monkeypatch: py
 
 @pytest.mark.on_one_line
 @pytest.mark.filterwarnings("default")
+@pytest.mark.long
 def test_the_tutorials_notebook_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A CSV file with gaps and words, cross-validation, and a stream: each cell prints what is kept in the file."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))

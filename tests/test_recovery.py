@@ -76,6 +76,7 @@ def undisturbed_jobs(tmp_path_factory: pytest.TempPathFactory) -> Weights:
     ],
     ids=["block-manager", "shuffle", "one-exchange", "tree"],
 )
+@pytest.mark.long
 def test_a_killed_executor_of_a_job_per_step_changes_no_bit(
     tmp_path: Path, undisturbed_jobs: Weights, way: dict[str, Any]
 ) -> None:
@@ -132,6 +133,7 @@ def _wait_until_it_trains(training: KillableRun, attempts: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_a_run_resumes_by_hand_also_with_another_number_of_workers(
     tmp_path: Path, undisturbed_convex: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +149,7 @@ def test_a_run_resumes_by_hand_also_with_another_number_of_workers(
     _same_but_for_rounding(KillableRun(tmp_path / "alone", alone).finish(), undisturbed_convex)
 
 
+@pytest.mark.long
 def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> None:
     several = {"master": "local-cluster[2,2,1024]", "workers": 4, "epochs": 100}
     undisturbed = KillableRun(tmp_path / "undisturbed", several).finish()
@@ -164,6 +167,7 @@ def test_a_killed_executor_of_several_ranks_changes_no_bit(tmp_path: Path) -> No
     assert told[0]["value"] == told[1]["value"] == told[1]["metadata"]["before"]
 
 
+@pytest.mark.long
 def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Path, undisturbed: Weights) -> None:
     training = KillableRun(tmp_path, {"spark": {"spark.stage.maxConsecutiveAttempts": "1"}})
     training.wait_for_checkpoint(500)
@@ -181,6 +185,7 @@ def test_the_driver_submits_the_training_again_where_spark_gives_up(tmp_path: Pa
     assert len(list(training.checkpoints.iterdir())) == 2, "the newest two are kept"
 
 
+@pytest.mark.long
 def test_training_goes_on_with_the_workers_that_are_left(tmp_path: Path, undisturbed_convex: Weights) -> None:
     # Executors of Spark 3.5 make their shuffle manager before a plugin could choose it.
     spark = {session.MANAGER_KEY: session.SORTING_MANAGER} if pyspark.__version__.startswith("3.") else {}

@@ -105,6 +105,7 @@ def test_accuracies_of_placements_are_compared_by_welch() -> None:
         placement.difference([0.9], [0.9])
 
 
+@pytest.mark.long
 def test_each_row_of_each_epoch_is_visited_once_also_where_an_executor_is_killed(tmp_path: Path) -> None:
     outcome, run = kills.killed_run(kills.Trainings(tmp_path, timeout_s=300), "run", random.Random(3), whole=False)
     assert not outcome.error

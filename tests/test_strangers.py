@@ -24,6 +24,7 @@ pytestmark = pytest.mark.on_one_line
         pytest.param("tcp-ring", "strangers-half", marks=pytest.mark.campaign),
     ],
 )
+@pytest.mark.long
 def test_a_training_among_strangers_ends_with_the_undisturbed_bits(tmp_path: Path, way: str, kind: str) -> None:
     words = ["--faults", "1", "--kinds", kind, "--ways", way, "--results", str(tmp_path)]
     done = CliRunner().invoke(command, words)

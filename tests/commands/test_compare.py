@@ -150,6 +150,7 @@ def test_a_terminated_comparison_leaves_no_process(command_line: CommandLine, tm
     assert marked(mark, "SPARKDL_COMPARISON") == []
 
 
+@pytest.mark.long
 def test_a_failed_cell_is_recorded_and_the_status_is_1(command_line: CommandLine, tmp_path: Path) -> None:
     conf = tmp_path / "faulty.toml"
     text = write(tmp_path).read_text()

@@ -141,6 +141,7 @@ def ours_of(plan: Plan) -> list[Cell]:
     "path",
     [pytest.param(path, marks=pytest.mark.campaign if path.stem == "blas" else [], id=path.stem) for path in PATHS],
 )
+@pytest.mark.long
 def test_cells_of_a_file_train(tmp_path: Path, left: list[Application], path: Path) -> None:
     plan = plan_of(path, tmp_path / "rows")
     ours = [cell for cell in ours_of(plan) if cell.run.settings.get("transport") not in OPTIONAL]

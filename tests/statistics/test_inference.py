@@ -97,6 +97,7 @@ def test_holm_as_r() -> None:
     assert inference.holm([]) == []
 
 
+@pytest.mark.long
 def test_among_many_equal_variants_one_seems_to_differ_in_at_most_7_of_100_repetitions() -> None:
     random = np.random.default_rng(11)
     raw = adjusted = 0

@@ -2,6 +2,7 @@ package sparkdlbench.algorithm
 
 import org.apache.spark.SparkContext
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.Json
 import sparkdlbench.config.Variants
 import sparkdlbench.topology.Topology
@@ -99,7 +100,10 @@ class AlgorithmsClusterSuite extends AnyFunSuite {
   private def sent(result: RunResult, channel: String): Long =
     Json.read(result.summary).path("bytes").path(channel).asLong
 
-  test("every algorithm trains alike over block-stream and tcp, and the asynchronous ones through mapped memory too") {
+  test(
+    "every algorithm trains alike over block-stream and tcp, and the asynchronous ones through mapped memory too",
+    TakesLong
+  ) {
     // Two slots in each executor for each of the 11 runs: none can fill up, so that every run's 3 ranks lie in both.
     LocalCluster.run(2, 24, LocalCluster.prepared: _*) { sc =>
       val names = cases.map(_._1)

@@ -3,6 +3,7 @@ package sparkdlbench.data
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.SparkSession
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.bench.DataStatistics
 import sparkdlbench.common.{ConfigurationException, Json}
 import sparkdlbench.train.TrainingRun
@@ -132,7 +133,7 @@ class HdfsSuite extends AnyFunSuite with SourceFixture {
     LmdbSuite.datum(1, 4, 5, Array.tabulate(20)(i => (id * 31 + i * 7).toByte), id % 10)
 
   for ((source, local, more) <- small)
-    test(s"${source.name}: the same rows as from the local disk") {
+    test(s"${source.name}: the same rows as from the local disk", TakesLong) {
       val here = local()
       val there = new Path(s"${MiniHdfs.uri}/small/${here.getFileName}")
       there.getFileSystem(hadoop).copyFromLocalFile(new Path(here.toUri), there)

@@ -3,6 +3,7 @@ package sparkdlbench.job
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.Json
 import sparkdlbench.config.Settings
 import sparkdlbench.train.{RunResult, TrainingRun}
@@ -74,7 +75,7 @@ class ShuffleManagerSuite extends AnyFunSuite {
     assert(sorted._1.size === parameters)
   }
 
-  test("another shuffle manager moves the bytes by its own way: all of them, and to the same weights") {
+  test("another shuffle manager moves the bytes by its own way: all of them, and to the same weights", TakesLong) {
     val expected = sorted // an application of its own, and one at a time
     LocalCluster.run(2, 1, delegated: _*) { sc =>
       val names = LocalCluster.ranks(sc, 2, Settings.resolve(Map.empty, Nil))(_ => SparkTestSupport.shuffleManager._1)

@@ -6,6 +6,7 @@ import io.netty.buffer.UnpooledByteBufAllocator
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.Json
 import sparkdlbench.train.TrainingRun
 import sparkdlbench.transport.LocalCluster
@@ -207,7 +208,7 @@ class ResourceSamplerSuite extends AnyFunSuite {
     assert(slow.latest.isEmpty)
   }
 
-  test("a run leaves resources.json with driver and executors, in both shapes, however short it is") {
+  test("a run leaves resources.json with driver and executors, in both shapes, however short it is", TakesLong) {
     val results = Files.createTempDirectory("resources")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>

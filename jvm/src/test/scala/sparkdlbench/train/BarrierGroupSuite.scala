@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.rpc.netty.DriverMessages
 import org.apache.spark.{BarrierTaskContext, SparkContext}
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.{BoundedWait, Failures, RunFailedException}
 import sparkdlbench.config.CheckpointKeys
 import sparkdlbench.transport.LocalCluster
@@ -64,7 +65,7 @@ class BarrierGroupSuite extends AnyFunSuite {
     }
   }
 
-  test("with the plugin ranks that are late or killed leave the meeting and give their slots back") {
+  test("with the plugin ranks that are late or killed leave the meeting and give their slots back", TakesLong) {
     LocalCluster.run(2, 1, LocalCluster.prepared :+ ("spark.stage.maxConsecutiveAttempts" -> "1"): _*) { sc =>
       val run = setup(sc)
       RankMeetings.open(run.runId, attempt = 0)

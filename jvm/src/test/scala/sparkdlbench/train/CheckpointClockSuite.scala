@@ -1,6 +1,6 @@
 package sparkdlbench.train
 
-import sparkdlbench.OnOneLine
+import sparkdlbench.{OnOneLine, TakesLong}
 import sparkdlbench.collective.Announcements
 import sparkdlbench.topology.{Sliced, TestCodecs}
 import sparkdlbench.transport.{InMemoryConditions, RankGroups, ThreadGroup, Transport}
@@ -55,7 +55,7 @@ class CheckpointClockSuite extends OnOneLine {
   private def intervals(taken: Seq[(Long, Long)]): Seq[Long] =
     taken.map(_._2).zip(0L +: taken.map(_._2)).map { case (end, start) => end - start }
 
-  test("all ranks take it after the same step, as late as a step at most") {
+  test("all ranks take it after the same step, as late as a step at most", TakesLong) {
     val short = for (ranks <- 1 to 4; stepNanos <- Seq(130L, 999L, 1000L, 2500L)) yield (ranks, stepNanos)
     for ((ranks, stepNanos) <- short ++ Seq(1 -> 1L, 3 -> 1L, 4 -> 7L)) {
       val results =

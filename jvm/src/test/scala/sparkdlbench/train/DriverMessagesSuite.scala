@@ -3,6 +3,7 @@ package sparkdlbench.train
 import org.apache.spark.SparkContext
 import org.apache.spark.rpc.netty.DriverMessages
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.Json
 import sparkdlbench.transport.LocalCluster
 
@@ -49,7 +50,7 @@ class DriverMessagesSuite extends AnyFunSuite {
     counted
   }
 
-  test("block-stream sends the driver no message whose number grows with the steps") {
+  test("block-stream sends the driver no message whose number grows with the steps", TakesLong) {
     val results = Files.createTempDirectory("driver-messages")
     try
       LocalCluster.run(2, 1, LocalCluster.prepared: _*) { sc =>

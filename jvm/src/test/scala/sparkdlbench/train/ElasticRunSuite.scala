@@ -6,6 +6,7 @@ import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{SparkFacts, SparkTestSupport}
 import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.{Json, Outcome}
 import sparkdlbench.transport.LocalCluster
 
@@ -142,7 +143,10 @@ class ElasticRunSuite extends AnyFunSuite with BeforeAndAfterAll {
       "block-manager" -> "is lost, since Spark gives its executor no further task"
     )
   )
-    test(s"$transport: the rank of a decommissioned executor $why; another comes; the bits are those of the plan") {
+    test(
+      s"$transport: the rank of a decommissioned executor $why; another comes; the bits are those of the plan",
+      TakesLong
+    ) {
       val (stretches, at) = changing(transport)
       assert(stretches.map(_._2) == stretches.map(_._2).distinct.sorted, stretches)
       val (until, found) = weights(at)

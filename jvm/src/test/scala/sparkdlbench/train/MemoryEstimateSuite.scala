@@ -4,6 +4,7 @@ import org.apache.spark.SparkConf
 import org.apache.spark.scheduler.{SparkListener, SparkListenerJobStart, SparkListenerTaskEnd}
 import org.apache.spark.sparkdlbench.SparkTestSupport
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.common.{ConfigurationException, Json, MemoryKind, RunFailedException}
 import sparkdlbench.config.RunKeys
 import sparkdlbench.LocalSpark
@@ -95,7 +96,7 @@ class MemoryEstimateSuite extends AnyFunSuite with LocalSpark {
     peak - before
   }
 
-  test("direct memory of a run is what was estimated") {
+  test("direct memory of a run is what was estimated", TakesLong) {
     for {
       (workers, codec, variant) <- Seq(
         ("2", "fp32", Seq.empty),

@@ -3,6 +3,7 @@ package sparkdlbench.transport
 import org.apache.spark.SparkContext
 import org.apache.spark.sparkdlbench.{SparkBlockStreamNetwork, SparkTestSupport}
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.TakesLong
 import sparkdlbench.config.Settings
 import sparkdlbench.topology.{CollectiveCheck, Ring, Sliced, TestCodecs, Topology}
 import sparkdlbench.transport.push._
@@ -86,7 +87,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     }
   }
 
-  test("a stream on which nothing travels outlives Spark's timeout of idle connections") {
+  test("a stream on which nothing travels outlives Spark's timeout of idle connections", TakesLong) {
     val short = Seq(
       "spark.shuffle.io.connectionTimeout" -> "2s",
       "spark.shuffle.io.connectionCreationTimeout" -> "60s",
@@ -204,7 +205,7 @@ class BlockStreamClusterSuite extends AnyFunSuite {
     assert(staying(Seq(Paths.get("/dev/shm"))).isEmpty)
   }
 
-  test("several ranks an executor, beside a shuffle manager of somebody else's") {
+  test("several ranks an executor, beside a shuffle manager of somebody else's", TakesLong) {
     val own = "org.apache.spark.sparkdlbench.CountingShuffleManager"
     val settings =
       if (org.apache.spark.SPARK_VERSION.startsWith("3."))

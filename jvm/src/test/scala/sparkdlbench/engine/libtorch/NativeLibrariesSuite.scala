@@ -1,7 +1,7 @@
 package sparkdlbench.engine.libtorch
 
 import org.bytedeco.javacpp.Loader
-import sparkdlbench.OnOneLine
+import sparkdlbench.{OnOneLine, TakesLong}
 import sparkdlbench.common.ConfigurationException
 import sparkdlbench.model.RunKeysForTests
 
@@ -113,7 +113,10 @@ class NativeLibrariesSuite extends OnOneLine {
     assert(avx512.get("mkl.cbwr").contains("avx512") || avx512("refused").contains("engine.cbwr='avx512'"))
   }
 
-  test("three JVMs at once fill one empty cache folder; a fourth searches for nothing that they have looked for") {
+  test(
+    "three JVMs at once fill one empty cache folder; a fourth searches for nothing that they have looked for",
+    TakesLong
+  ) {
     withFolder { folder =>
       val cache = Seq(s"engine.cache=$folder/deeper")
       val probes = (1 to 3).map(_ => new Probe(ownClassPath, cache))

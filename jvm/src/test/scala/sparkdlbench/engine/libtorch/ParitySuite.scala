@@ -1,6 +1,6 @@
 package sparkdlbench.engine.libtorch
 
-import sparkdlbench.OnOneLine
+import sparkdlbench.{OnOneLine, TakesLong}
 import sparkdlbench.model.{ModelSpec, ParityModels}
 
 /** Loss and gradients of every model against PyTorch's in double precision, with each BLAS and without oneDNN. */
@@ -21,7 +21,7 @@ class ParitySuite extends OnOneLine {
   )
 
   for ((name, settings) <- engines)
-    test(s"loss, gradients and 20 losses are PyTorch's: $name") {
+    test(s"loss, gradients and 20 losses are PyTorch's: $name", TakesLong) {
       val isX86 = NativeJars.platform.endsWith("x86_64")
       assume(isX86 || !name.contains("MKL"), s"MKL exists for x86-64 alone, this is ${NativeJars.platform}")
       val lines = probe(settings)

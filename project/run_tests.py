@@ -22,10 +22,13 @@ PYTHON_REPORTS = ROOT / "target" / "test-reports"
 AT_ONCE = ("--numprocesses=2", "--dist=loadfile", "--no-loadscope-reorder")
 # Of one language's tests, which take about 15 minutes, and on the slowest machine seen 40.
 LIMIT_S = 3000.0
-# Which of the tests marked as long are run: the words for pytest's marker expression, and for ScalaTest.
-LONG = {"with": ("", ""), "without": (" and not long", "-l"), "only": (" and long", "-n")}
-UNMARKED = "not smoke and not campaign and not peers"
+# Whether the tests marked as long are run (tests/conftest.py has pytest's option): what sbt does for it.
 LONG_TAG = "sparkdlbench.TakesLong"
+LONG = {
+    "with": "jvm/test",
+    "without": f"jvm/testOnly * -- -l {LONG_TAG}",
+    "only": f"jvm/testOnly * -- -n {LONG_TAG}",
+}
 # So many failures may be run again.
 AGAIN_AT_MOST = 3
 # So many files of each language are named with their time at the end: where to look when the whole takes too long.
@@ -103,17 +106,11 @@ def main() -> int:
 
     sbt = [str(ROOT / "project" / "sbt"), f"++{arguments.scala}"]
     pytest = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={PYTHON_REPORTS / 'pytest.xml'}"]
-    marked, tagged = LONG[arguments.long]
     parts = [
-        Part(
-            "Scala",
-            [*sbt, f"jvm/testOnly * -- {tagged} {LONG_TAG}" if tagged else "jvm/test"],
-            lambda failed: [*sbt, *alone(failed)],
-            SCALA_REPORTS,
-        ),
+        Part("Scala", [*sbt, LONG[arguments.long]], lambda failed: [*sbt, *alone(failed)], SCALA_REPORTS),
         Part(
             "Python",
-            [*pytest, *AT_ONCE, *(("-m", UNMARKED + marked) if marked else ()), *arguments.pytest_arguments],
+            [*pytest, *AT_ONCE, f"--long={arguments.long}", *arguments.pytest_arguments],
             lambda _: [*pytest, "--last-failed", "--last-failed-no-failures=none"],
             PYTHON_REPORTS,
         ),

@@ -62,11 +62,21 @@ def shared_data(name: str) -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first; tests marked `on_one_line` on the default Spark line alone."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", choices=("with", "without", "only"), default="with", help="tests marked as long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files first; tests marked `long` as --long says, `on_one_line` on the default Spark line alone."""
     import pyspark
 
     items.sort(key=_turn)
+    if (which := config.getoption("long")) != "with":
+        halves: dict[bool, list[pytest.Item]] = {True: [], False: []}
+        for item in items:
+            halves[bool(item.get_closest_marker("long"))].append(item)
+        items[:] = halves[which == "only"]
+        config.hook.pytest_deselected(items=halves[which != "only"])
     if spark_line(pyspark.__version__) == DEFAULT_LINE:
         return
     for item in items:

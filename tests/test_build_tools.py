@@ -192,13 +192,13 @@ def test_in_ci_a_test_that_passes_only_alone_is_a_failure(
 @pytest.mark.parametrize(
     ("words", "of_scala", "of_python"),
     [
-        ([], "jvm/test", None),
-        (["--long", "without"], "jvm/testOnly * -- -l sparkdlbench.TakesLong", "and not long"),
-        (["--long", "only"], "jvm/testOnly * -- -n sparkdlbench.TakesLong", "and long"),
+        ([], "jvm/test", "--long=with"),
+        (["--long", "without"], "jvm/testOnly * -- -l sparkdlbench.TakesLong", "--long=without"),
+        (["--long", "only"], "jvm/testOnly * -- -n sparkdlbench.TakesLong", "--long=only"),
     ],
 )
 def test_long_tests_by_themselves(
-    words: list[str], of_scala: str, of_python: str | None, monkeypatch: pytest.MonkeyPatch
+    words: list[str], of_scala: str, of_python: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
 
@@ -213,15 +213,24 @@ def test_long_tests_by_themselves(
     assert run_tests.main() == 0
     scala, python = commands
     assert scala[-1] == of_scala
-    assert python[-1] == "tests/test_cli.py"
-    assert (
-        of_python in python[python.index("-m", 2) + 1].partition("peers ")[2:] if of_python else "-m" not in python[3:]
-    )
+    assert python[-2:] == [of_python, "tests/test_cli.py"]
 
 
-def test_the_long_tests_are_those_of_the_suite_and_no_others() -> None:
-    expression = run_tests.UNMARKED
-    assert f"-m '{expression}'" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+def test_every_test_is_in_one_half_or_the_other() -> None:
+    def collected(which: str) -> list[str]:
+        words = ["--collect-only", "-q", f"--long={which}", "tests/test_recovery.py"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *words], cwd=ROOT, capture_output=True, text=True, timeout=120, check=True
+        )
+        return [line for line in done.stdout.splitlines() if "::" in line]
+
+    short, long, both = collected("without"), collected("only"), collected("with")
+    assert short
+    assert long
+    assert sorted(short + long) == sorted(both)
+
+
+def test_the_tag_of_long_scala_tests_is_the_one_they_have() -> None:
     tag = ROOT / "jvm" / "src" / "test" / "scala" / Path(*run_tests.LONG_TAG.split(".")).with_suffix(".scala")
     assert f'Tag("{run_tests.LONG_TAG}")' in tag.read_text(encoding="utf-8")
 

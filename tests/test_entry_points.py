@@ -93,7 +93,6 @@ def only_summary(results: Path) -> dict[str, Any]:
     return dict(summary)
 
 
-@pytest.mark.long
 def test_assembled_jar_holds_us_and_the_natives_but_neither_spark_nor_scala(published: Published) -> None:
     with ZipFile(published.assembly) as archive:
         names = archive.namelist()

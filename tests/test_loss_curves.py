@@ -109,7 +109,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return results
 
 
-@pytest.mark.long
 def test_one_worker_learns(found: dict[str, Any]) -> None:
     losses = found[ALONE]["losses"]
     assert len(losses) == STEPS

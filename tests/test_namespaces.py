@@ -59,7 +59,6 @@ def _between_hosts(folder: Path, cases: dict[str, dict[str, str]], secure: dict[
         return json.loads((folder / "out.json").read_text())
 
 
-@pytest.mark.long
 def test_sums_across_two_hosts_are_right_and_go_over_sockets(found: dict[str, Any]) -> None:
     for name, channel in (("auto", "tcp"), ("in-band", "block-stream")):
         assert found[name]["correct"] is True, name

@@ -165,7 +165,6 @@ def gradients() -> list[bytes]:
     return [((i * 31 + rank * 17) % 13 - 6).astype("<f4").tobytes() for rank in range(2)]
 
 
-@pytest.mark.long
 def test_without_encryption_gradients_and_weights_can_be_read_on_the_wire(plain: Captured) -> None:
     assert plain.wire.count(gradients()) == 2
     for run in RUNS.keys() - {"tcp-tls"}:

@@ -59,7 +59,6 @@ def test_pinned_versions_are_made_for_the_oldest_python() -> None:
         assert oldest in SpecifierSet(found.metadata["Requires-Python"] or ""), text
 
 
-@pytest.mark.long
 def test_holds_both_thin_jars_and_nothing_native(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()

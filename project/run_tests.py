@@ -130,8 +130,16 @@ def settle(part: Part, environment: dict[str, str]) -> tuple[Outcome, Outcome | 
     """
     first = part.run(part.command, environment)
     if 0 < len(first.failures) <= AGAIN_AT_MOST and len(first.failures) == first.totals.failed:
+        keep(part.reports)
         return first, part.run(part.again(first.failures), environment)
     return first, None
+
+
+def keep(reports: Path) -> None:
+    """Sets the reports of all tests apart from those of the few that run again."""
+    apart = reports.with_name(f"{reports.name}-all")
+    shutil.rmtree(apart, ignore_errors=True)
+    reports.rename(apart)
 
 
 def alone(failed: dict[str, str]) -> list[str]:

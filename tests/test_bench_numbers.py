@@ -117,7 +117,8 @@ class TestTransports:
         place = spark_collective.Place(("sudo",), {"spark.a": "b"}, {"C": "d"}, {"tcp.interface": "e"})
         way = Way("ours:tcp", 3, 10, "ring", "bf16", host_local=False)
         taken = spark_collective.run_spark_transport(way, 7, 2, 5.0, place)
-        assert taken == Taken([1.5, 2.5], True, channel)
+        said = facts.get("facts", {})
+        assert taken == Taken([1.5, 2.5], True, channel, said if isinstance(said, dict) else {})
         ((name, command, case, timeout_s, variables),) = asked
         assert (name, timeout_s) == ("tcp", 5.0)
         assert (command[0], command[2:]) == ("sudo", ["-m", "sparkdl_bench.bench.spark_collective"])

@@ -171,6 +171,9 @@ def test_what_failed_beside_others_is_run_again_alone(
     printed = capfd.readouterr().out.splitlines()
     assert printed[-1] == last
     assert any("a.B: waits: too late" in line for line in printed) == (first != PASSING and "a.B" in first)
+    of_all = tmp_path / "reports-all" / "report.xml"
+    assert not of_all.exists() or of_all.read_text() == first
+    assert of_all.exists() == (first == FAILING)
 
 
 @pytest.mark.parametrize(("first", "status"), [(PASSING, 0), (FAILING, 1)])

@@ -808,6 +808,13 @@ class TestCongestion:
         assert {each.target for each in again} == {None}
         assert measured <= {net_suite._name(way) for way in net_suite._ways(net_suite.COMPARISONS)}
 
+    def test_a_trial_names_what_encrypted_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said = {"block-stream.cipher": "AES-GCM by OpenSSL 3.0.19"}
+        monkeypatch.setattr(net_suite, "run_way", lambda *_: Taken([1.0], True, "block-stream", said))
+        way = Way("block-stream", 2, 10, "sliced", host_local=False, encryption="crypto-gcm")
+        trial = net_suite.CollectiveContestant(way, (0, 1), Path()).measure(1.0)
+        assert trial.facts.items() >= {**said, "encryption": "crypto-gcm", "channel": "block-stream"}.items()
+
     def test_ours_is_told_too_and_the_trial_says_what_there_was(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[Any] = []
         monkeypatch.setattr(congestion, "whole_machine", lambda name: _Noted(asked, name))

@@ -63,7 +63,8 @@ class CollectiveContestant:
             taken = run_way(self.way, self.counts, timeout_s, self.directory, self._settings)
         if not taken.correct:
             raise RunFailedError(f"{self.name} gave wrong sums.")
-        return Trial(taken.samples_ms, 1, {**asdict(self.way), "channel": taken.channel, "congestion": chosen})
+        said = {**asdict(self.way), "channel": taken.channel, "congestion": chosen, **taken.facts}
+        return Trial(taken.samples_ms, 1, said)
 
     @property
     def _settings(self) -> dict[str, str]:

@@ -330,9 +330,12 @@ class TestVerdict:
             times = {"seconds_to_accuracy": seconds, "seconds_waited_to_accuracy": seconds} if does else {}
             return {**made, "metrics": {**made["metrics"], **times}}
 
-        def decided(of_one: int, of_eight: int = 0) -> Decision:
-            """How often the one machine and the largest cluster reached the target, of five trials."""
-            groups = (("one", 1, of_one), ("two", 2, 5), ("four", 4, 5), ("eight", 8, of_eight))
+        def decided(of_one: int, of_eight: int = 0, of_another_four: int = 0) -> Decision:
+            """How often one machine, the largest cluster and a second way on four reached it, of five trials."""
+            groups = (
+                *(("one", 1, of_one), ("two", 2, 5), ("another four", 4, of_another_four)),
+                *(("four", 4, 5), ("eight", 8, of_eight)),
+            )
             records = [
                 reached(name, number, seconds, workers, number <= times)
                 for name, workers, times in groups
@@ -346,6 +349,9 @@ class TestVerdict:
         # One that costs more than the chosen one, and does not always get there, is no reason to wait.
         dearer = decided(0, of_eight=4)
         assert (bold(dearer), dearer.doubtful) == ("four", ())
+        # Nor is one that costs as much, wherever it stands in the plan.
+        alike = decided(0, of_another_four=4)
+        assert (bold(alike), alike.doubtful) == ("four", ())
 
 
 def regressions(errors: dict[str, float]) -> Analysis:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 
 from sparkdl_bench import statistics
 
@@ -68,11 +68,19 @@ class Way:
 
 @dataclass(frozen=True)
 class Taken:
-    """One measurement of one way: milliseconds an all-reduce, whether the sums were right, what carried the bytes."""
+    """One measurement of one way.
+
+    Attributes:
+        samples_ms: milliseconds an all-reduce.
+        correct: whether the sums were right.
+        channel: what carried the bytes.
+        facts: what else a transport of ours says of that, such as which library encrypted them.
+    """
 
     samples_ms: list[float]
     correct: bool
     channel: str
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def row(way: Way, trials: Sequence[Taken], link_gbps: float) -> Row:

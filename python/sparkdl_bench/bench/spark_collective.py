@@ -94,7 +94,7 @@ def channel_settings(transport: str, host_local: bool) -> dict[str, str]:
 
 
 def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float, place: Place | None = None) -> Taken:
-    """Milliseconds an all-reduce, the mean over the ranks, and the channels that rank 0 sent bytes over."""
+    """Milliseconds an all-reduce, the mean over the ranks, and what rank 0 sent its bytes over."""
     place = place or Place()
     case = CollectiveCase(way.elements, way.workers, bool(way.host_local), warmup, iterations)
     settings = {**run_settings(way), **place.settings}
@@ -109,10 +109,11 @@ def run_spark_transport(way: Way, warmup: int, iterations: int, timeout_s: float
     sent = measurement.facts["bytes"]
     channels = [name for name, count in sent.items() if count] if isinstance(sent, dict) else []
     said = measurement.facts.get("facts")
-    found = said.get("ucx.transports") if isinstance(said, dict) else None
+    facts: dict[str, str] = said if isinstance(said, dict) else {}
+    found = facts.get("ucx.transports")
     channel = " + ".join(channels) or "none"
     samples_ms = [sample.ms for sample in measurement.samples]
-    return Taken(samples_ms, bool(measurement.facts["correct"]), f"{channel} ({found})" if found else channel)
+    return Taken(samples_ms, bool(measurement.facts["correct"]), f"{channel} ({found})" if found else channel, facts)
 
 
 def main() -> None:

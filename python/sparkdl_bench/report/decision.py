@@ -112,8 +112,9 @@ def decide(analysis: Analysis) -> Decision:
     chosen = race.chosen()
     others = [race.beside(chosen, group) for group in ordered if group is not chosen]
     others.sort(key=lambda each: -each.speed_up)
-    place = _costs(analysis)
-    doubtful = tuple(group for group in out if _sometimes_reaches(group) and place(group) < place(chosen))
+    doubtful = tuple(
+        group for group in out if _sometimes_reaches(group) and _cost(analysis, group) < _cost(analysis, chosen)
+    )
     is_open = bool(doubtful) or len(chosen.records) < sequential.FEWEST or any(each.is_open for each in others)
     return Decision(
         "not-decided" if is_open else "recommended",

@@ -22,7 +22,10 @@ trait JobRank extends RankContext {
   /** Fetches blocks for the executor's ranks, so that a rank's fetches overlap. */
   def fetchers: ExecutorService
 
-  /** Keeps the exchange's own side of this rank from job to job, as long as the rank itself. Called once. */
+  /**
+   * Keeps the exchange's own side of this rank from job to job, as long as the rank itself. One that an earlier attempt of the same task left,
+   * before the first step, is closed.
+   */
   def keep(side: RankSide): Unit
 
   /** The side that is kept. Fails where it is of another class. */

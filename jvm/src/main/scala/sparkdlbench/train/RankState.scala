@@ -80,10 +80,9 @@ final class RankState(val setup: RunSetup, val rank: Int, val run: ExecutorRun) 
   private var exchangeSide = Option.empty[RankSide]
 
   def keep(side: RankSide): Unit = {
-    exchangeSide.foreach(kept =>
-      throw new IllegalStateException(s"rank $rank keeps $kept already, and was given $side")
-    )
+    val earlier = exchangeSide
     exchangeSide = Some(side)
+    earlier.foreach(_.close())
   }
 
   def side[S <: RankSide](implicit kind: ClassTag[S]): S = exchangeSide match {

@@ -1,10 +1,16 @@
 package sparkdlbench.train
 
 import org.scalatest.funsuite.AnyFunSuite
+import sparkdlbench.rank.{RankSide, Snapshot, StateRange}
+import sparkdlbench.transport.LocalCluster
 import sparkdlbench.vector.{FlatBuffer, VectorFile}
 
-/** What becomes of a rank's engine where its state cannot be made. */
+import java.nio.file.Files
+import java.util.concurrent.atomic.AtomicInteger
+
+/** What becomes of a rank's engine where its state cannot be made, and of what an exchange keeps at a rank. */
 class RankStateSuite extends AnyFunSuite {
+  import RankStateSuite.Side
 
   private final class Held extends IdleEngine {
     var (closed, released) = (0, 0)
@@ -27,4 +33,30 @@ class RankStateSuite extends AnyFunSuite {
     assert(RankState.orClosed(engine)(7) == 7)
     assert((engine.closed, engine.released) == ((0, 0)))
   }
+
+  test(
+    "where Spark repeats the task that sets an exchange up the rank keeps the later side, and the earlier one is closed"
+  ) {
+    LocalCluster.run(1, 1) { sc =>
+      val settings = Map("workers" -> "1", "batch" -> "50", "model.hidden" -> "32", "transport" -> "block-manager")
+      val results = Files.createTempDirectory("results").toString
+      val group = new RankGroup(sc, TrainingRun.prepare(sc, settings + ("results" -> results)).setup)
+      try {
+        for (number <- 1 to 2) group.run(_.keep(new Side(number)))
+        assert(group.run(state => (state.side[Side].number, Side.closed.get)) == Seq((2, 1)))
+      } finally group.close()
+    }
+  }
+}
+
+private object RankStateSuite {
+
+  /** In an executor. */
+  final class Side(val number: Int) extends RankSide {
+    def state: Seq[StateRange] = Nil
+    def restore(snapshot: Snapshot): Unit = ()
+    override def close(): Unit = { Side.closed.incrementAndGet(); () }
+  }
+
+  object Side { val closed = new AtomicInteger }
 }

@@ -128,18 +128,13 @@ def settle(part: Part, environment: dict[str, str]) -> tuple[Outcome, Outcome | 
     The outcome of all tests, and of those that failed once more by themselves: two processes run tests at once, and a
     machine of two cores may keep a test waiting longer than it allows for. More than a few failures are no accident.
     """
+    of_all = part.reports.with_name(f"{part.reports.name}-all")
+    shutil.rmtree(of_all, ignore_errors=True)
     first = part.run(part.command, environment)
     if 0 < len(first.failures) <= AGAIN_AT_MOST and len(first.failures) == first.totals.failed:
-        keep(part.reports)
+        part.reports.rename(of_all)  # those that run again write where these lie
         return first, part.run(part.again(first.failures), environment)
     return first, None
-
-
-def keep(reports: Path) -> None:
-    """Sets the reports of all tests apart from those of the few that run again."""
-    apart = reports.with_name(f"{reports.name}-all")
-    shutil.rmtree(apart, ignore_errors=True)
-    reports.rename(apart)
 
 
 def alone(failed: dict[str, str]) -> list[str]:

@@ -95,17 +95,21 @@ class TestCollective:
 
 class TestTransports:
     @pytest.mark.parametrize(
-        ("facts", "channel"),
+        ("facts", "channel", "said"),
         [
-            ({"bytes": {"tcp": 9, "shared memory": 0}}, "tcp"),
-            ({"bytes": {"a": 1, "b": 2}, "facts": {"ucx.transports": "posix"}}, "a + b (posix)"),
-            ({"bytes": {}}, "none"),
-            ({"bytes": "old", "facts": "old"}, "none"),
-            ({"bytes": {"a": 1}, "facts": {}}, "a"),
+            ({"bytes": {"tcp": 9, "shared memory": 0}}, "tcp", {}),
+            (
+                {"bytes": {"a": 1, "b": 2}, "facts": {"ucx.transports": "posix"}},
+                "a + b (posix)",
+                {"ucx.transports": "posix"},
+            ),
+            ({"bytes": {}}, "none", {}),
+            ({"bytes": "old", "facts": "old"}, "none", {}),
+            ({"bytes": {"a": 1}, "facts": {}}, "a", {}),
         ],
     )
     def test_the_channel_is_what_carried_bytes(
-        self, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], channel: str
+        self, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], channel: str, said: dict[str, str]
     ) -> None:
         asked: list[Any] = []
 
@@ -117,8 +121,7 @@ class TestTransports:
         place = spark_collective.Place(("sudo",), {"spark.a": "b"}, {"C": "d"}, {"tcp.interface": "e"})
         way = Way("ours:tcp", 3, 10, "ring", "bf16", host_local=False)
         taken = spark_collective.run_spark_transport(way, 7, 2, 5.0, place)
-        said = facts.get("facts", {})
-        assert taken == Taken([1.5, 2.5], True, channel, said if isinstance(said, dict) else {})
+        assert taken == Taken([1.5, 2.5], True, channel, said)
         ((name, command, case, timeout_s, variables),) = asked
         assert (name, timeout_s) == ("tcp", 5.0)
         assert (command[0], command[2:]) == ("sudo", ["-m", "sparkdl_bench.bench.spark_collective"])

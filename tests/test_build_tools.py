@@ -167,11 +167,13 @@ def test_what_failed_beside_others_is_run_again_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], first: str, second: str, status: int, last: str
 ) -> None:
     tests = part(tmp_path / "reports", first, second)
+    of_all = tmp_path / "reports-all" / "report.xml"
+    of_all.parent.mkdir()
+    of_all.write_text("of an earlier time")
     assert run_tests.conclude([("Scala", *run_tests.settle(tests, dict(os.environ)))]) == status
     printed = capfd.readouterr().out.splitlines()
     assert printed[-1] == last
     assert any("a.B: waits: too late" in line for line in printed) == (first != PASSING and "a.B" in first)
-    of_all = tmp_path / "reports-all" / "report.xml"
     assert not of_all.exists() or of_all.read_text() == first
     assert of_all.exists() == (first == FAILING)
 

@@ -332,10 +332,13 @@ class TestVerdict:
 
         def decided(of_one: int, of_eight: int = 0, of_another_four: int = 0) -> Decision:
             """How often one machine, the largest cluster and a second way on four reached it, of five trials."""
-            groups = (
-                *(("one", 1, of_one), ("two", 2, 5), ("another four", 4, of_another_four)),
-                *(("four", 4, 5), ("eight", 8, of_eight)),
-            )
+            groups = [
+                ("one", 1, of_one),
+                ("two", 2, 5),
+                ("another four", 4, of_another_four),
+                ("four", 4, 5),
+                ("eight", 8, of_eight),
+            ]
             records = [
                 reached(name, number, seconds, workers, number <= times)
                 for name, workers, times in groups
